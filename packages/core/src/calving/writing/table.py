@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream, load_file_io
@@ -236,7 +238,7 @@ class Waiting:
 
     def full(self) -> list[Part]:
         """Take the partitions that have enough."""
-        return self._take(lambda parts: [p for p in parts if p[1].nbytes >= self._enough]) if self._is_due else []
+        return self._take(self._with_enough) if self._is_due else []
 
     def half(self) -> list[Part]:
         """Take about half of the bytes, in as few partitions as possible."""
@@ -244,7 +246,7 @@ class Waiting:
 
     def all(self) -> Iterator[Part]:
         """Take everything."""
-        return divide(*self._emptied()) if self._rows else iter(())
+        return ((number, _together(pieces)) for number, pieces in self._emptied().items())
 
     def taken(self) -> list[pa.RecordBatch]:
         """Take everything as it came."""
@@ -257,22 +259,40 @@ class Waiting:
         # If no partition was full, look again when there are twice as many bytes.
         return self.bytes >= self._due
 
-    def _take(self, choose: Callable[[Sequence[Part]], list[Part]]) -> list[Part]:
-        parts = list(self.all())
-        taken = choose(parts)
-        gone = {number for number, _ in taken}
-        kept = [part for part in parts if part[0] not in gone]
-        if kept:
+    def _with_enough(self, sizes: Mapping[int, int]) -> set[int]:
+        return {number for number, size in sizes.items() if size >= self._enough}
+
+    def _take(self, choose: Callable[[Mapping[int, int]], set[int]]) -> list[Part]:
+        came = {id(rows) for rows in self._rows}
+        found = self._emptied()
+        chosen = choose({number: _bytes(pieces) for number, pieces in found.items()})
+        taken = [(number, _together(found.pop(number))) for number in chosen]
+        slices: list[Part] = []
+        for number, pieces in found.items():
+            if came.issuperset(map(id, pieces)):
+                for rows in pieces:
+                    self.add(rows, number)
+            else:
+                slices += ((number, rows) for rows in pieces)
+        if slices:
             # Copy the rows, because a slice would keep its whole batch in memory.
-            self.add(pa.concat_batches([rows for _, rows in kept]), _joined(kept))
+            self.add(pa.concat_batches([rows for _, rows in slices]), _joined(slices))
         self._due = max(self._enough, 2 * self.bytes)
         return taken
 
-    def _emptied(self) -> tuple[pa.RecordBatch, Numbers]:
-        numbers = _joined([*zip(self._numbers, self._rows, strict=True)])
-        rows = pa.concat_batches(self._rows)
+    def _emptied(self) -> dict[int, list[pa.RecordBatch]]:
+        """All rows by partition, in the order in which they came. A batch of one partition is not copied; neighbours
+        of several partitions are joined before they are divided.
+        """
+        found: dict[int, list[pa.RecordBatch]] = {}
+        came = zip(self._numbers, self._rows, strict=True)
+        for kind, group in groupby(came, key=lambda part: type(part[0])):
+            parts: list[tuple[Any, pa.RecordBatch]] = list(group)
+            divided = parts if kind is int else divide(pa.concat_batches([rows for _, rows in parts]), _joined(parts))
+            for number, rows in divided:
+                found.setdefault(number, []).append(rows)
         self.clear()
-        return rows, numbers
+        return found
 
     def clear(self) -> None:
         """Drop all rows."""
@@ -281,23 +301,27 @@ class Waiting:
         self._due = self._enough
 
 
-def _joined(parts: Sequence[tuple[Numbers, pa.RecordBatch]]) -> Numbers:
+def _joined(parts: Iterable[tuple[Numbers, pa.RecordBatch]]) -> pa.Array:
     """The numbers of rows that follow each other."""
-    first = parts[0][0]
-    if isinstance(first, int) and all(isinstance(number, int) and number == first for number, _ in parts):
-        return first
     return pa.concat_arrays(
         pa.repeat(pa.scalar(numbers, pa.int32()), rows.num_rows) if isinstance(numbers, int) else numbers
         for numbers, rows in parts
     )
 
 
-def _largest_half(parts: Sequence[Part]) -> list[Part]:
-    sizes = sorted(((rows.nbytes, place) for place, (_, rows) in enumerate(parts)), reverse=True)
-    wanted, found = sum(size for size, _ in sizes) / 2, []
-    for size, place in sizes:
+def _together(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+
+
+def _bytes(pieces: Iterable[pa.RecordBatch]) -> int:
+    return sum(rows.nbytes for rows in pieces)
+
+
+def _largest_half(sizes: Mapping[int, int]) -> set[int]:
+    wanted, found = sum(sizes.values()) / 2, set()
+    for number in sorted(sizes, key=lambda n: sizes[n], reverse=True):
         if wanted <= 0:
             break
-        wanted -= size
-        found.append(parts[place])
+        wanted -= sizes[number]
+        found.add(number)
     return found
