@@ -15,7 +15,7 @@ CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
     {"errors", "version"},
     {"deadline", "host", "importing", "lean", "optional", "plugins", "secrets", "storage_errors", "model"},
-    {"protocol", "wire", "records"},
+    {"class_archive", "protocol", "wire", "records"},
     {"casting", "catalogs", "converters", "status"},
     {"source", "transforms", "writing"},
     {"backend", "mutations"},

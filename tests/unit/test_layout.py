@@ -37,7 +37,6 @@ NO_PACKAGE = {
 }
 """Folders of tests, and what they hold. Every other folder tests the package of its name."""
 ELSEWHERE = {
-    "services": ("conftest.py", "its fixtures start the services"),
     "testing": ("*/test_*_contract.py", "calving's own parts pass the contracts; its backends do so in conformance"),
 }
 """Packages without a folder: the files that test them, and how."""

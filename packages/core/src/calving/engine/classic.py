@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,16 +17,18 @@ from zlib import crc32
 
 from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
+from calving.class_archive import WRITING_SECONDS, ClassArchive
 from calving.engine import shipping
-from calving.engine.class_archive import ClassArchive
 from calving.engine.failures import not_started
 from calving.engine.interface import Function, Patience
-from calving.engine.java import ask_about_numpy_alone, forget_a_dead_jvm, launch
+from calving.engine.java import ask_about_numpy_alone, end_jvm, forget_a_dead_jvm, launch, spark_archive
 from calving.engine.shipping import Sent
 from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA, SparkEngine
 from calving.errors import UnavailableError
 from calving.tasks.ranges import TablePartition
 from calving.version import __version__
+
+log = logging.getLogger(__name__)
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -121,8 +124,9 @@ class ClassicEngine(SparkEngine):
 
     def close(self) -> None:
         self._context.stop()
-        if self._archive is not None:
-            self._archive.close()
+        if self._archive is not None and self._archive.is_written:
+            log.info("writing an archive of Spark's classes for later starts, which takes some seconds, once")
+            self._archive.end(end_jvm(WRITING_SECONDS))
 
     def _is_stopped(self) -> bool:
         try:
@@ -138,8 +142,10 @@ class ClassicEngine(SparkEngine):
         if master.startswith("local"):
             settings = {**_LOCAL_DEFAULTS, **settings}
             if JAVA_OPTIONS not in settings:
-                self._archive = ClassArchive(LOCAL_JAVA)
-                settings[JAVA_OPTIONS] = f"{self._archive.options}{_quiet()}"
+                # A JVM that runs already keeps its options.
+                self._archive = spark_archive() if SparkContext._gateway is None else None
+                options = self._archive.options if self._archive is not None else []
+                settings[JAVA_OPTIONS] = " ".join([LOCAL_JAVA, *options, *_quiet()])
             # Otherwise workers would use whatever `python3` is on PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # Only spark-submit reads this setting, which takes precedence over the variable.
@@ -155,10 +161,10 @@ def _context(conf: SparkConf) -> SparkContext:
     return SparkContext.getOrCreate(conf)
 
 
-def _quiet() -> str:
+def _quiet() -> list[str]:
     """Java's option to log only errors until Spark applies its configured log level."""
     path = Path(__file__).with_name("log4j2.properties")
-    return "" if " " in str(path) else f" -Dlog4j2.configurationFile={path}"
+    return [] if " " in str(path) else [f"-Dlog4j2.configurationFile={path}"]
 
 
 def _submitted() -> bool:

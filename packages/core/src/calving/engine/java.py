@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
+import pyspark
 from py4j.protocol import INPUT_CONVERTER, Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
+from calving.class_archive import ClassArchive
+from calving.engine.spark import LOCAL_JAVA
 from calving.errors import RestartNeededError
 
 _EXPECTED = "WARNING: Using incubator modules: jdk.incubator.vector"
@@ -55,6 +60,31 @@ def forget_a_dead_jvm() -> None:
         with contextlib.suppress(Exception):  # its connections are broken
             gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+
+
+def end_jvm(seconds: float) -> int | None:
+    """End the JVM of this process, whose Spark has stopped; returns its exit code. None: it is not this process's own,
+    or runs on after ``seconds``.
+    """
+    gateway = SparkContext._gateway
+    jvm = getattr(gateway, "proc", None)
+    if gateway is None or not isinstance(jvm, subprocess.Popen) or jvm.stdin is None:
+        return None
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    jvm.stdin.close()  # the JVM ends when its input is closed
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return jvm.wait(seconds)
+    return None
+
+
+def spark_archive() -> ClassArchive:
+    """The archive of Spark's classes for a JVM with ``LOCAL_JAVA``.
+
+    :raises ConfigError: Java is not installed.
+    """
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
+    return ClassArchive("spark", home, home.glob("jars/*.jar"), [LOCAL_JAVA])
 
 
 class _NumpyConverter:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from calving.errors import ConfigError
-from calving.services.process import Process, Service
+from calving.services.process import STOP_SECONDS, Process, Service
 
 
 def docker_answers() -> bool:
@@ -103,7 +103,7 @@ class Container(Service):
         self.signal(signal.SIGKILL)
         self._remove()
 
-    def stop(self, seconds: float = 15.0) -> None:
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
         import docker
 
         with contextlib.suppress(docker.errors.APIError):

@@ -6,9 +6,10 @@ import base64
 import contextlib
 import shlex
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from calving.class_archive import ClassArchive
 from calving.host import java
 from calving.services.container import docker_answers, launch
 from calving.services.maven import Artifact, jars
@@ -19,6 +20,7 @@ _IMAGE = f"apache/kafka:{_VERSION}"
 _LOG4J = Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
 """Without this artifact the broker writes no log, because Kafka depends only on the logging interface."""
 
+_JAVA = ("-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -100,23 +102,30 @@ class KafkaServer(Server):
 
         :raises ConfigError: the broker did not start; the text ends with its log.
         """
-        serve = self._command("kafka.Kafka", str(self._config))
+        if not docker_answers():
+            self.archive = ClassArchive("kafka", _home(), _home().glob("*.jar"), _JAVA)
+        archive = self.archive.options if self.archive is not None else []
+        serve = self._command(archive, "kafka.Kafka", str(self._config))
         if not self._data.exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             # As one word, because the identity may start with a dash.
             arguments = ["format", f"--cluster-id={cluster}", "-c", str(self._config)]
-            format_first = shlex.join(self._command("kafka.tools.StorageTool", *arguments))
+            if self.archive is not None and self.archive.is_written:
+                archive = []  # the broker writes it
+            format_first = shlex.join(self._command(archive, "kafka.tools.StorageTool", *arguments))
             serve = ["/bin/sh", "-c", f"{format_first} && exec {shlex.join(serve)}"]
         self.process = launch(serve, self._folder / "kafka.log", _IMAGE)
         self.process.wait_for_port(self._port)
 
-    def _command(self, main: str, *arguments: str) -> list[str]:
-        options = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
-        options.append(f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}")
+    def _command(self, archive: Sequence[str], main: str, *arguments: str) -> list[str]:
+        options = [*archive, *_JAVA, f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"]
         if docker_answers():
             return ["java", *options, "-cp", "/opt/kafka/libs/*", main, *arguments]
-        classpath = jars("kafka", [Artifact("org.apache.kafka", "kafka_2.13", _VERSION), _LOG4J]) / "*"
-        return [java(), *options, "-cp", str(classpath), main, *arguments]
+        return [java(), *options, "-cp", str(_home() / "*"), main, *arguments]
+
+
+def _home() -> Path:
+    return jars("kafka", [Artifact("org.apache.kafka", "kafka_2.13", _VERSION), _LOG4J])
 
 
 @contextlib.contextmanager

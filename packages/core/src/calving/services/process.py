@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from calving.class_archive import WRITING_SECONDS, ClassArchive
 from calving.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
@@ -22,6 +23,7 @@ _START_SECONDS = 300
 """A busy machine starts Java slowly; a service that ends is noticed at once."""
 _PORTS = range(10_000, 32_000)
 """Below the ports that Linux, macOS and Windows give to outgoing connections."""
+STOP_SECONDS = 15.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -44,7 +46,7 @@ class Service(ABC):
         """Send SIGKILL to the service and its children, and wait until the service has ended."""
 
     @abstractmethod
-    def stop(self, seconds: float = 15.0) -> None:
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Send SIGTERM, and later SIGKILL. Safe to call twice."""
 
     def wait_for_port(self, port: int) -> None:
@@ -67,15 +69,24 @@ class Server:
     """A service whose data is kept in a folder. It may be killed and started again."""
 
     process: Service | None = None
+    archive: ClassArchive | None = None
+    """That of a JVM, if it has one."""
 
     def kill(self) -> None:
         """Kill the service, as if the machine lost power; but data passed to the operating system stays."""
         if self.process is not None:
             self.process.kill()
+        self._end_archive(None)
 
     def stop(self) -> None:
         if self.process is not None:
-            self.process.stop()
+            writes = self.archive is not None and self.archive.is_written
+            self.process.stop(WRITING_SECONDS if writes else STOP_SECONDS)
+            self._end_archive(self.process.returncode)
+
+    def _end_archive(self, code: int | None) -> None:
+        if self.archive is not None:
+            self.archive.end(code)
 
 
 class Process(Service):
@@ -118,7 +129,7 @@ class Process(Service):
         """
         return self._child.wait(seconds)
 
-    def stop(self, seconds: float = 15.0) -> None:
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
         if self.returncode is None:
             self.signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):

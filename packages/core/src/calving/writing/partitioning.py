@@ -102,8 +102,11 @@ class Partitioner:
         return number
 
 
-def divide(rows: pa.RecordBatch, numbers: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+def divide(rows: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each number, as slices of one batch. The order of rows with the same number is kept."""
+    if isinstance(numbers, int):
+        yield numbers, rows
+        return
     runs = pc.run_end_encode(numbers)
     if len(runs.values) > len(runs.values.unique()):
         order = pc.sort_indices(numbers)  # stable
