@@ -61,8 +61,9 @@ def main() -> None:
     parser.add_argument("--only", choices=cases)
     parser.add_argument("--store", choices=recovery.STORES, action="append", help="of --only recovery; default all")
     parser.add_argument("--millions", type=int, action="append", help="rows, of --only mutations; default 1, 4, 20, 50")
-    parser.add_argument("--rounds", type=int, default=1, help="of --only recovery: how often each fault")
+    parser.add_argument("--rounds", type=int, default=1, help="of --only recovery and java: how often each")
     parser.add_argument("--faults", default="", help="of --only recovery: a regular expression of their names")
+    parser.add_argument("--page-version", choices=("v1", "v2"), help="of Parquet files, of --only java, for both sinks")
     parser.add_argument("--tighter", action="store_true", help="of --only recovery: with the documented settings")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
@@ -78,7 +79,10 @@ def main() -> None:
             report["throughput"] = _throughput(args, folder, console)
         if args.only == "java":
             counts = (args.records, 3 * args.records)
-            report["java"] = side_by_side.measure(folder / "java", console, args.calving, counts)
+            properties = {} if args.page_version is None else {"write.parquet.page-version": args.page_version}
+            report["java"] = side_by_side.measure(
+                folder / "java", console, args.calving, counts, _kinds(args), args.rounds, properties
+            )
         report |= _changing(args, folder, console)
         if args.only in (None, "latency"):
             report["latency"] = latency.measure(folder / "latency", console)
@@ -107,11 +111,16 @@ def main() -> None:
     console.print(f"saved as {path}")
 
 
+def _kinds(args: argparse.Namespace) -> tuple[str, ...]:
+    """Of timestamps."""
+    return ("epoch", "iso") if args.ts == "both" else (args.ts,)
+
+
 def _throughput(args: argparse.Namespace, folder: Path, console: Console) -> list[dict[str, object]]:
     results = []
     with kafka(folder / "kafka") as servers:
         warm(args.calving, servers, folder)
-        for kind in ("epoch", "iso") if args.ts == "both" else (args.ts,):
+        for kind in _kinds(args):
             topic = f"bench-{kind}"
             create_topic(servers, topic)
             size = fill(servers, topic, range(args.records), kind)

@@ -48,6 +48,8 @@ class Case:
     """Ids there; None: as many as rows."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Of the configuration, beyond the usual ones."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Of the table, beyond the usual ones."""
 
 
 def record(number: int, ts: str, payload: str) -> bytes:
@@ -147,7 +149,7 @@ def _table(warehouse: Path, case: Case) -> dict[str, str]:
     catalog.create_namespace_if_not_exists(_TABLE.partition(".")[0])
     spec = _BY_DAY if case.by_day else UNPARTITIONED_PARTITION_SPEC
     # What tables made by Iceberg itself get; without it the Java sink writes gzip.
-    properties = {"write.parquet.compression-codec": "zstd"}
+    properties = {"write.parquet.compression-codec": "zstd", **case.properties}
     table = catalog.create_table(_TABLE, SCHEMA, partition_spec=spec, properties=properties)
     if case.live:
         make_live(table)

@@ -12,6 +12,7 @@ from calving.model.events import TableId
 from calving.model.offsets import TopicPartition
 from calving.protocol.ledger import LOG_ID
 from tests.simulation.broker import Record
+from tests.simulation.odds import Odds
 from tests.simulation.tables import Snapshot
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ class Accidents:
         self.stalled: set[TableId] = set()
         """Tables whose commits do not come back; they may land later."""
         self._older_tables: dict[TableId, tuple[list[Snapshot], int, dict[str, str], int]] = {}
+        self._odds: Odds | None = None
+        self._kinds: list[tuple[float, Callable[[], None]]] = []
 
-    def happen(self) -> None:
-        """A step of time: each kind by its odds."""
-        odds, people = self._world.odds, self._world.people
+    def _possible(self, odds: Odds) -> list[tuple[float, Callable[[], None]]]:
+        """The kinds that can happen, with their odds."""
+        people = self._world.people
         kinds: list[tuple[float, Callable[[], None]]] = [
             (odds.retention, self._retention),
             (odds.losses * 8, self._copy_store),
@@ -56,7 +59,14 @@ class Accidents:
             (odds.stalls, self._stall),
             (odds.breakage, self._break_table),
         ]
-        for probability, accident in kinds:
+        return [kind for kind in kinds if kind[0] > 0]
+
+    def happen(self) -> None:
+        """A step of time: each kind by its odds."""
+        if self._odds is not self._world.odds:
+            self._odds = self._world.odds
+            self._kinds = self._possible(self._odds)
+        for probability, accident in self._kinds:
             if self._world.chance(probability):
                 accident()
         if self.operator_in is not None:

@@ -115,10 +115,12 @@ class MemoryCursor(Cursor):
         with self._store.lock:
             for p, entries in enumerate(self._store.log):
                 start = self._at.get(p, 0)
+                if start >= len(entries):
+                    continue
                 for offset, entry in enumerate(entries[start:], start):
                     if entry is not None:
                         found.append(Envelope(p, offset, *entry))
-                self._at[p] = max(start, len(entries))
+                self._at[p] = len(entries)
         return found
 
     def acknowledge(
