@@ -95,17 +95,33 @@ class Plan:
     settle_seconds: float = 180
 
 
-def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
-    """One sink on one backend, then the verdict."""
+@contextlib.contextmanager
+def broker_and_proxy(folder: Path) -> Iterator[tuple[KafkaServer, Proxy]]:
+    """A broker, with a proxy before its second listener."""
     listener = free_port()
     proxy = Proxy(listener)
     broker = KafkaServer(folder / "kafka", aside=(listener, proxy.port))
-    broker.start()
+    try:
+        broker.start()
+        yield broker, proxy
+    finally:
+        proxy.close()
+        broker.stop()
+
+
+def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
+    """One sink on one backend, then the verdict."""
+    with broker_and_proxy(folder) as (broker, proxy):
+        return on_broker(folder, plan, broker, proxy, "campaign")
+
+
+def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name: str) -> dict[str, Any]:
+    """The same with a broker that runs. ``name``: of the sink, which no other sink has there."""
     store = _store(folder, plan.backend, broker)
     if not isinstance(store, KafkaServer):
         proxy.target = store.port
     lake = _lake(folder, plan)
-    run = _sink(folder, broker, store, plan, lake)
+    run = _sink(folder, broker, store, plan, lake, name)
     run.workload = plan.workload
     run.module = "campaign.worker"
     run.put_aside(through(store, proxy.port))
@@ -138,11 +154,10 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
         producing.stop()
         run.stop()
         checker.stop()
-        proxy.close()
         if lake is not None:
             lake.stop()
-        store.stop()
-        broker.stop()
+        if store is not broker:
+            store.stop()
     return {**_result(plan, field, happened, settled, checked), **asdict(books)}
 
 
@@ -156,11 +171,11 @@ def _lake(folder: Path, plan: Plan) -> Lake | None:
             return S3Lake(folder, random.Random(plan.seed))
 
 
-def _sink(folder: Path, broker: KafkaServer, store: Store, plan: Plan, lake: Lake | None) -> Sink:
+def _sink(folder: Path, broker: KafkaServer, store: Store, plan: Plan, lake: Lake | None, name: str) -> Sink:
     names = [f"db.t{i}" for i in range(plan.tables)]
     keys = lake.keys if lake is not None else None
-    settings = _settings(store, plan, names)
-    return Sink(folder, broker.bootstrap_servers, "campaign", settings=settings, tables=names, catalog=keys)
+    settings = _settings(store, plan, names, name)
+    return Sink(folder, broker.bootstrap_servers, name, settings=settings, tables=names, catalog=keys)
 
 
 @dataclass
@@ -249,7 +264,7 @@ def _is_exact(plan: Plan, field: Field) -> bool:
     return plan.backend == "kafka" and not field.recovered
 
 
-def _settings(store: Store, plan: Plan, names: Sequence[str]) -> dict[str, str | None]:
+def _settings(store: Store, plan: Plan, names: Sequence[str], sink: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {
         # Batches that are large enough to catch up with what comes after an outage.
         "iceberg.control.commit.timeout-ms": "4000",
@@ -258,7 +273,7 @@ def _settings(store: Store, plan: Plan, names: Sequence[str]) -> dict[str, str |
         "errors.tolerance": "all",
         "errors.max-share": "1",
         "iceberg.http.port": "0",  # whose metrics have to add up
-        "errors.deadletterqueue.topic.name": LETTERS.format(name="campaign"),
+        "errors.deadletterqueue.topic.name": LETTERS.format(name=sink),
         "errors.deadletterqueue.context.headers.enable": "true",
         **settings_of(store),
         **changes.settings(plan.workload, plan.warehouse, names),

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from calving.services.kafka import KafkaServer
 from campaign.changes import Workload
-from campaign.run import Plan, campaign
+from campaign.run import Plan, broker_and_proxy, on_broker
+from harness.proxy import Proxy
 
 pytestmark = pytest.mark.services
+
+Campaign = Callable[[Plan], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, Proxy]]:
+    """A broker that all campaigns share: no fault harms it."""
+    with broker_and_proxy(tmp_path_factory.mktemp("kafka")) as found:
+        yield found
+
+
+@pytest.fixture
+def campaign(kept: tuple[KafkaServer, Proxy], tmp_path: Path, unique: str) -> Campaign:
+    return lambda plan: on_broker(tmp_path, plan, *kept, unique)
+
 
 FOUND = {
     "dropped file": {"lost", "invariants"},
@@ -22,9 +41,9 @@ FOUND = {
 
 
 @pytest.mark.parametrize("sabotage", FOUND)
-def test_a_sabotaged_sink_makes_the_verdict_red(tmp_path: Path, sabotage: str) -> None:
+def test_a_sabotaged_sink_makes_the_verdict_red(campaign: Campaign, sabotage: str) -> None:
     plan = Plan("kafka", tables=2, seconds=10, kinds=(), sabotage=sabotage, settle_seconds=20)
-    found = campaign(tmp_path, plan)
+    found = campaign(plan)
     for verdict in FOUND[sabotage]:
         assert found[verdict], found
 
@@ -38,15 +57,15 @@ FOUND_IN_ROWS = {
 
 
 @pytest.mark.parametrize("sabotage", FOUND_IN_ROWS)
-def test_a_sabotaged_sink_whose_records_change_rows_makes_the_verdict_red(tmp_path: Path, sabotage: str) -> None:
+def test_a_sabotaged_sink_whose_records_change_rows_makes_the_verdict_red(campaign: Campaign, sabotage: str) -> None:
     plan = Plan("kafka", tables=1, workload="cdc", seconds=15, kinds=(), sabotage=sabotage, settle_seconds=20)
-    found = campaign(tmp_path, plan)
+    found = campaign(plan)
     assert any(found[verdict] for verdict in FOUND_IN_ROWS[sabotage]), found
 
 
 @pytest.mark.parametrize("workload", ["upsert", "cdc"])
 def test_a_sabotaged_sink_that_ignores_the_order_field_makes_the_verdict_red(
-    tmp_path: Path, workload: Workload
+    campaign: Campaign, workload: Workload
 ) -> None:
     plan = Plan("kafka", 6, workload=workload, seconds=15, kinds=(), sabotage="ignored order", settle_seconds=20)
-    assert campaign(tmp_path, plan)["wrong"]
+    assert campaign(plan)["wrong"]
