@@ -17,13 +17,13 @@ pytestmark = pytest.mark.services
 SECRET = "not-for-logs-7f3a"
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "tls")
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
-@pytest.fixture
-def guarded(tmp_path: Path, authority: Authority) -> Iterator[tuple[KafkaServer, str]]:
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[tuple[KafkaServer, str]]:
     """A broker, and its listener that takes SASL over TLS only."""
     port = free_port()
     settings = {
@@ -34,7 +34,7 @@ def guarded(tmp_path: Path, authority: Authority) -> Iterator[tuple[KafkaServer,
         "listener.name.aside.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required"
         f' user_calving="{SECRET}";',
     }
-    broker = KafkaServer(tmp_path / "kafka", settings, aside=(port, port))
+    broker = KafkaServer(tmp_path_factory.mktemp("kafka"), settings, aside=(port, port))
     broker.start()
     yield broker, f"{LOOPBACK}:{port}"
     broker.stop()
