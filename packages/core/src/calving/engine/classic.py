@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from zlib import crc32
 
+import pyspark
 from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
 from calving.class_archive import WRITING_SECONDS, ClassArchive
 from calving.engine import shipping
 from calving.engine.failures import not_started
 from calving.engine.interface import Function, Patience
-from calving.engine.java import ask_about_numpy_alone, end_jvm, forget_a_dead_jvm, launch, spark_archive
+from calving.engine.java import ask_about_numpy_alone, end_jvm, forget_a_dead_jvm, launch
 from calving.engine.shipping import Sent
 from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA, SparkEngine
 from calving.errors import UnavailableError
@@ -143,7 +144,7 @@ class ClassicEngine(SparkEngine):
             settings = {**_LOCAL_DEFAULTS, **settings}
             if JAVA_OPTIONS not in settings:
                 # A JVM that runs already keeps its options.
-                self._archive = spark_archive() if SparkContext._gateway is None else None
+                self._archive = _class_archive() if SparkContext._gateway is None else None
                 options = self._archive.options if self._archive is not None else []
                 settings[JAVA_OPTIONS] = " ".join([LOCAL_JAVA, *options, *_quiet()])
             # Otherwise workers would use whatever `python3` is on PATH.
@@ -159,6 +160,15 @@ def _context(conf: SparkConf) -> SparkContext:
     if local and SparkContext._gateway is None and not _submitted():
         return SparkContext(conf=conf, gateway=launch(conf))
     return SparkContext.getOrCreate(conf)
+
+
+def _class_archive() -> ClassArchive:
+    """The archive of Spark's classes for a JVM with ``LOCAL_JAVA``.
+
+    :raises ConfigError: Java is not installed.
+    """
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
+    return ClassArchive("spark", home, home.glob("jars/*.jar"), [LOCAL_JAVA])
 
 
 def _quiet() -> list[str]:

@@ -7,17 +7,13 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
-import pyspark
 from py4j.protocol import INPUT_CONVERTER, Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-from calving.class_archive import ClassArchive
-from calving.engine.spark import LOCAL_JAVA
 from calving.errors import RestartNeededError
 
 _EXPECTED = "WARNING: Using incubator modules: jdk.incubator.vector"
@@ -76,15 +72,6 @@ def end_jvm(seconds: float) -> int | None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         return jvm.wait(seconds)
     return None
-
-
-def spark_archive() -> ClassArchive:
-    """The archive of Spark's classes for a JVM with ``LOCAL_JAVA``.
-
-    :raises ConfigError: Java is not installed.
-    """
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
-    return ClassArchive("spark", home, home.glob("jars/*.jar"), [LOCAL_JAVA])
 
 
 class _NumpyConverter:
