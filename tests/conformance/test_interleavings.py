@@ -123,7 +123,9 @@ def redis_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 def zookeeper_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
     server = ZooKeeperServer(Path(tmp_path_factory.mktemp("zookeeper")))
     server.start()
-    yield lambda: ZooKeeperBackend(SinkIdentity("sink", "group", str(uuid4())), ZooKeeperOptions(hosts=server.hosts))
+    # A connection may take a third of a session; the default is short for a busy machine.
+    options = ZooKeeperOptions(hosts=server.hosts, session_ms=30_000)
+    yield lambda: ZooKeeperBackend(SinkIdentity("sink", "group", str(uuid4())), options)
     server.stop()
 
 

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    found = KafkaServer(tmp_path_factory.mktemp("kafka") / "data", {"log.flush.interval.messages": "1"})
+    # On a busy machine a broker of two seconds is fenced now and then. A killed one waits so long before it listens.
+    settings = {"log.flush.interval.messages": "1", "broker.session.timeout.ms": "6000"}
+    found = KafkaServer(tmp_path_factory.mktemp("kafka") / "data", settings)
     found.start()
     yield found
     found.stop()
