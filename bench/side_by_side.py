@@ -46,7 +46,8 @@ def measure(
                 throughput.fill(servers, topic, range(filled, records), ts)
                 filled = records
                 for by_day, number in product((False, True), range(rounds)):
-                    case = Case(str(number), topic, records, ts, by_day, keys=_KEYS, properties=properties)
+                    name = f"{ts}-{'day' if by_day else 'flat'}-{records}-{number}"
+                    case = Case(name, topic, records, ts, by_day, keys=_KEYS, properties=properties)
                     found += _both(servers, folder, calving, case, console)
     _show(found, few, many, console)
     return found
@@ -55,7 +56,7 @@ def measure(
 def _both(servers: str, folder: Path, calving: Path, case: Case, console: Console) -> list[dict[str, object]]:
     found = []
     for sink in ("calving", "java"):
-        own = replace(case, name=f"{sink}-{case.ts}-{'day' if case.by_day else 'flat'}-{case.records}-{case.name}")
+        own = replace(case, name=f"{sink}-{case.name}")
         if sink == "java":
             found.append(throughput.drain_with_java(servers, folder, own))
         else:

@@ -6,10 +6,13 @@ import re
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from harness.run import Run
 
 _TAKEN = ("read", "copied")
 _LEFT = ("written", "superseded", "deleted", "dead_lettered", "filtered")
@@ -79,3 +82,28 @@ def _grown(before: Mapping[Path, Counters], after: Mapping[Path, Counters], name
 
 def _sum(found: Counters, names: Iterable[str]) -> float:
     return sum(found.get(f"calving_records_{name}_total", 0.0) for name in names)
+
+
+@dataclass
+class Books:
+    """What the workers served of their records, before each fault and at the end. ``miscounted``: outcomes whose
+    counters are not what was sent at the end.
+    """
+
+    scrapes: int = 0
+    unbalanced: int = 0
+    miscounted: int = 0
+    counted: bool = False
+    """Whether the records of the end were counted: nothing was read twice meanwhile."""
+
+    def look(self, run: Run) -> Mapping[Path, Counters]:
+        """Scrape all workers that live."""
+        found = asked(worker.log for worker in run.workers if worker.returncode is None)
+        self.unbalanced += sum(map(wrong, found.values()))
+        self.scrapes += len(found)
+        return found
+
+    def close(self, before: Mapping[Path, Counters], after: Mapping[Path, Counters], sent: Counter[str]) -> None:
+        """``before`` and ``after`` these records."""
+        found = miscounted(before, after, sent)
+        self.counted, self.miscounted = found is not None, len(found or ())

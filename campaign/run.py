@@ -34,7 +34,7 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from campaign import changes, records
 from campaign.audit import INVARIANTS
-from campaign.books import Counters, asked, miscounted, wrong
+from campaign.books import Books
 from campaign.changes import Warehouse, Workload
 from campaign.checker import LETTERS, Checker
 from campaign.faults import FAULTS, faults_of
@@ -110,13 +110,13 @@ def broker_and_proxy(folder: Path) -> Iterator[tuple[KafkaServer, Proxy]]:
 
 
 def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
-    """One sink on one backend, then the verdict."""
+    """One sink on one backend, with a broker of its own, then the verdict."""
     with broker_and_proxy(folder) as (broker, proxy):
         return on_broker(folder, plan, broker, proxy, "campaign")
 
 
 def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name: str) -> dict[str, Any]:
-    """The same with a broker that runs. ``name``: of the sink, which no other sink has there."""
+    """One sink on one backend, then the verdict. ``broker`` runs already. No other sink there has this ``name``."""
     store = _store(folder, plan.backend, broker)
     if not isinstance(store, KafkaServer):
         proxy.target = store.port
@@ -176,31 +176,6 @@ def _sink(folder: Path, broker: KafkaServer, store: Store, plan: Plan, lake: Lak
     keys = lake.keys if lake is not None else None
     settings = _settings(store, plan, names, name)
     return Sink(folder, broker.bootstrap_servers, name, settings=settings, tables=names, catalog=keys)
-
-
-@dataclass
-class Books:
-    """What the workers served of their records, before each fault and at the end. ``miscounted``: outcomes whose
-    counters are not what was sent at the end.
-    """
-
-    scrapes: int = 0
-    unbalanced: int = 0
-    miscounted: int = 0
-    counted: bool = False
-    """Whether the records of the end were counted: nothing was read twice meanwhile."""
-
-    def look(self, run: Run) -> Mapping[Path, Counters]:
-        """Scrape all workers that live."""
-        found = asked(worker.log for worker in run.workers if worker.returncode is None)
-        self.unbalanced += sum(map(wrong, found.values()))
-        self.scrapes += len(found)
-        return found
-
-    def close(self, before: Mapping[Path, Counters], after: Mapping[Path, Counters], sent: Counter[str]) -> None:
-        """``before`` and ``after`` these records."""
-        found = miscounted(before, after, sent)
-        self.counted, self.miscounted = found is not None, len(found or ())
 
 
 def outcome(number: int, run: Sink) -> str:

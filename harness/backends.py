@@ -106,9 +106,11 @@ class KafkaHarness(Harness):
         return found
 
     def stop(self) -> None:
-        """Kafka 4.3.1 can lose the end marks of a transaction whose end it has acknowledged: where its only broker is
-        killed before it has written them, and starts again before its session has ended, the broker takes the
-        partitions for deleted while it is fenced. So the marks are waited for.
+        """Kill the broker once it has written the end marks of all transactions.
+
+        Kafka 4.3.1 can lose end marks of transactions whose end it has acknowledged. It does if its only broker is killed
+        before it has written the marks, and starts again before its session has ended. The controller then fences the
+        broker, the partitions have no leader, and the transaction coordinator takes them for deleted.
         """
         self._leave()
         deadline = time.monotonic() + 30

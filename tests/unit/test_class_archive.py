@@ -41,7 +41,7 @@ def test_a_second_start_reads_what_the_first_has_left(jar: Path) -> None:
 
 
 def test_one_jvm_of_a_process_writes_it_at_a_time(jar: Path) -> None:
-    assert archive(jar).is_written
+    assert archive(jar).will_be_written
     assert archive(jar).options == []
 
 
@@ -50,12 +50,12 @@ def test_a_jvm_that_did_not_end_well_leaves_it_to_the_next_one(jar: Path, code: 
     writing = archive(jar)
     path(writing, "ArchiveClassesAtExit").write_bytes(b"half of")
     writing.end(code)
-    assert archive(jar).is_written
+    assert archive(jar).will_be_written
 
 
 def test_a_jvm_that_wrote_nothing_leaves_it_to_the_next_one(jar: Path) -> None:
     archive(jar).end(0)
-    assert archive(jar).is_written
+    assert archive(jar).will_be_written
 
 
 def test_a_program_that_was_installed_again_gets_a_new_archive_and_the_former_one_is_deleted(jar: Path) -> None:

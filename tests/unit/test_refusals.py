@@ -66,7 +66,7 @@ def says(text: str, message: str) -> bool:
 
 
 def lacking(refusal: str) -> Iterator[str]:
-    """The remedies of a refusal that the manual does not name beside it."""
+    """The remedies that a refusal names, and that the manual does not name in the row of this refusal."""
     rows = [row for row in ROWS if says(refusal, row[0])]
     for command, key in REMEDY.findall(refusal):
         wanted = " ".join(command.split()[:2]) or key

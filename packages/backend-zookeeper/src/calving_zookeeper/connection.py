@@ -57,7 +57,7 @@ def connect(options: ZooKeeperOptions) -> Connection:
         # start() would wait for the end of an attempt to connect before it reports a failure.
         connection.client.start_async().wait(wait_seconds)
         # kazoo is connected before SASL begins; requests wait for its end.
-        if connection.client.connected:
+        if "sasl_options" in settings and connection.client.connected:
             with contextlib.suppress(AuthFailedError, ConnectionClosedError):
                 connection.stat("/")
         if connection.refused.is_set():

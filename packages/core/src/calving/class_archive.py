@@ -28,8 +28,8 @@ _ENDED_WELL = (0, 143)
 class ClassArchive:
     """The archive for one JVM that this process starts.
 
-    ``options``: Java's options for the archive. ``is_written``: whether the JVM will write the archive when it ends.
-    Only one JVM of this process does at a time.
+    ``options``: Java's options for the archive. ``will_be_written``: the JVM writes the archive when it ends. Only one
+    JVM of this process does so at a time.
     """
 
     def __init__(self, name: str, home: Path, jars: Iterable[Path], java_options: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ class ClassArchive:
         self._path = cache_folder() / f"{name}-{_digest(home.resolve())}" / f"{made_of}.jsa"
         self._partial = self._path.with_suffix(f".{os.getpid()}")
         self.options: list[str] = []
-        self.is_written = False
+        self.will_be_written = False
         if " " in str(self._path):
             return  # Spark would take the path as two options
         if self._path.exists():
@@ -52,14 +52,14 @@ class ClassArchive:
             _tidy(self._path.parent)
             with contextlib.suppress(FileExistsError):
                 self._partial.touch(exist_ok=False)
-                self.is_written = True
+                self.will_be_written = True
                 self.options = [f"-XX:ArchiveClassesAtExit={self._partial}", "-Xlog:cds*=off"]
 
     def end(self, code: int | None) -> None:
         """Call it once the JVM has ended with this code. None: it was killed, or runs on."""
-        if not self.is_written:
+        if not self.will_be_written:
             return
-        self.is_written = False
+        self.will_be_written = False
         with contextlib.suppress(OSError):
             if code not in _ENDED_WELL or not self._partial.stat().st_size:
                 self._partial.unlink()

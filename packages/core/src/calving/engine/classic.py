@@ -125,7 +125,7 @@ class ClassicEngine(SparkEngine):
 
     def close(self) -> None:
         self._context.stop()
-        if self._archive is not None and self._archive.is_written:
+        if self._archive is not None and self._archive.will_be_written:
             log.info("writing an archive of Spark's classes for later starts, which takes some seconds, once")
             self._archive.end(end_jvm(WRITING_SECONDS))
 
@@ -144,7 +144,7 @@ class ClassicEngine(SparkEngine):
             settings = {**_LOCAL_DEFAULTS, **settings}
             if JAVA_OPTIONS not in settings:
                 # A JVM that runs already keeps its options.
-                self._archive = _class_archive() if SparkContext._gateway is None else None
+                self._archive = class_archive() if SparkContext._gateway is None else None
                 options = self._archive.options if self._archive is not None else []
                 settings[JAVA_OPTIONS] = " ".join([LOCAL_JAVA, *options, *_quiet()])
             # Otherwise workers would use whatever `python3` is on PATH.
@@ -162,7 +162,7 @@ def _context(conf: SparkConf) -> SparkContext:
     return SparkContext.getOrCreate(conf)
 
 
-def _class_archive() -> ClassArchive:
+def class_archive() -> ClassArchive:
     """The archive of Spark's classes for a JVM with ``LOCAL_JAVA``.
 
     :raises ConfigError: Java is not installed.

@@ -110,7 +110,7 @@ class KafkaServer(Server):
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             # As one word, because the identity may start with a dash.
             arguments = ["format", f"--cluster-id={cluster}", "-c", str(self._config)]
-            if self.archive is not None and self.archive.is_written:
+            if self.archive is not None and self.archive.will_be_written:
                 archive = []  # the broker writes it
             format_first = shlex.join(self._command(archive, "kafka.tools.StorageTool", *arguments))
             serve = ["/bin/sh", "-c", f"{format_first} && exec {shlex.join(serve)}"]

@@ -80,7 +80,7 @@ class Server:
 
     def stop(self) -> None:
         if self.process is not None:
-            writes = self.archive is not None and self.archive.is_written
+            writes = self.archive is not None and self.archive.will_be_written
             self.process.stop(WRITING_SECONDS if writes else STOP_SECONDS)
             self._end_archive(self.process.returncode)
 
