@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -26,6 +29,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 _NUMBERS = itertools.count(1)
+_SHARED = pytest.StashKey[str]()
 _LONGEST = {"test_campaign.py", "test_engine.py", "test_parking.py", "test_cluster.py", "test_connect_server.py"}
 """Modules that take minutes. They come first, so that none of several processes is left with one at the end."""
 _SERVICES = {"servers", "own_broker", "rest_uri"}
@@ -88,9 +92,27 @@ def few_values_go_the_fast_way_too() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """The processes of one run share a broker, because an idle broker takes a twentieth of a core."""
+    config: pytest.Config = node.config
+    if config.option.markexpr == "not services":
+        return
+    if _SHARED not in config.stash:
+        stack = contextlib.ExitStack()
+        config.add_cleanup(stack.close)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-"))
+        with contextlib.suppress(NotInstalledError):  # the tests that need a broker say so
+            config.stash[_SHARED] = stack.enter_context(kafka(Path(folder)))
+    node.workerinput["servers"] = config.stash.get(_SHARED, None)
+
+
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def servers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap servers of a broker that all tests share."""
+    if shared := getattr(pytestconfig, "workerinput", {}).get("servers"):
+        yield shared
+        return
     with kafka(tmp_path_factory.mktemp("kafka")) as found:
         yield found
 
@@ -124,8 +146,8 @@ def registry() -> Iterator[SchemaRegistry]:
 
 @pytest.fixture
 def unique() -> str:
-    """A name that no other test uses."""
-    return f"x{next(_NUMBERS)}"
+    """A name that no other test uses, in no process."""
+    return f"x{next(_NUMBERS)}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
 
 
 @pytest.fixture

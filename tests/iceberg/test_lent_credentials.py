@@ -221,7 +221,8 @@ def test_records_of_a_table_that_the_catalog_cannot_load_wait_for_it_also_after_
             assert f"table db.{other} cannot be loaded" in str(app.status.worker.error)
             assert "not accepted any more" in str(app.status.worker.error)
             lender.broken, lender.bytes = "", float("inf")
-            wait_for_rows(lender, cli, 2)
+            for table in (cli.name, other):
+                wait_for_rows(lender, cli, 2, table)
         finally:
             app.stop()
     assert [row["id"] for row in rows(cli)] == [1, 2]
@@ -249,17 +250,18 @@ def test_a_session_for_one_table_is_enough_to_write_it(
         server.stop()
 
 
-def wait_for_rows(lender: Lender, cli: Cli, count: int) -> None:
+def wait_for_rows(lender: Lender, cli: Cli, count: int, table: str = "") -> None:
+    table = f"db.{table or cli.name}"
     deadline = time.monotonic() + 120
-    while (found := committed(lender, cli)) < count:
-        assert time.monotonic() < deadline, f"{found} of {count} rows"
+    while (found := committed(lender, table)) < count:
+        assert time.monotonic() < deadline, f"{found} of {count} rows in {table}"
         time.sleep(0.2)
 
 
-def committed(lender: Lender, cli: Cli) -> int:
+def committed(lender: Lender, table: str) -> int:
     """By the catalog alone: only the sink asks the store."""
     catalog = open_catalog("iceberg", lender.without)
-    if not catalog.table_exists(f"db.{cli.name}"):
+    if not catalog.table_exists(table):
         return 0
-    head = catalog.load_table(f"db.{cli.name}").current_snapshot()
+    head = catalog.load_table(table).current_snapshot()
     return int(str(head.summary["total-records"])) if head is not None and head.summary is not None else 0
