@@ -145,7 +145,7 @@ def _tell(children: dict[int, int]) -> None:
 
 
 def _become(request: dict[str, object], log: int) -> None:
-    os.setsid()
+    os.setpgid(0, 0)  # not a session, as in calving.services.process
     die_with_parent()
     os.dup2(log, 1)
     os.dup2(log, 2)

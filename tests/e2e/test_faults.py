@@ -36,11 +36,16 @@ ON_SPARK = {"iceberg.engine": "spark", "spark.master": "local[2]", "spark.ui.sho
 
 
 def tasks_of(worker: Process) -> list[int]:
-    """The processes in which Spark runs the worker's tasks: all of one session."""
-    listed = subprocess.run(["ps", "-ewwo", "pid,ppid,sess,args"], capture_output=True, text=True, check=True).stdout
-    own = [line.split(None, 3) for line in listed.splitlines() if "calving.engine.daemon" in line]
-    daemons = {pid for pid, _, session, _ in own if session == str(worker.pid)}
-    return [int(pid) for pid, parent, _, _ in own if parent in daemons]
+    """The processes in which Spark runs the worker's tasks: children of a daemon that descends from the worker."""
+    listed = subprocess.run(["ps", "-ewwo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+    parents = {int(pid): int(parent) for pid, parent, _ in rows}
+    daemons = {int(pid) for pid, _, arguments in rows if "calving.engine.daemon" in arguments}
+
+    def descends(pid: int) -> bool:
+        return pid == worker.pid or (pid in parents and descends(parents[pid]))
+
+    return [pid for pid in daemons if parents[pid] in daemons and descends(pid)]
 
 
 @pytest.fixture

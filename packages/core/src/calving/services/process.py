@@ -101,7 +101,7 @@ class Process(Service):
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
-                start_new_session=True,
+                process_group=0,  # no session: Linux schedules by session, and starves one of many beside a busy one
                 preexec_fn=die_with_parent,
             )
 
