@@ -28,7 +28,8 @@ logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
-_NUMBERS = itertools.count(1)
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_NUMBERS = itertools.count(1 + _PROCESS * 100_000)
 _SHARED = pytest.StashKey[str]()
 _LONGEST = {"test_campaign.py", "test_engine.py", "test_parking.py", "test_cluster.py", "test_connect_server.py"}
 """Modules that take minutes. They come first, so that none of several processes is left with one at the end."""
@@ -147,7 +148,7 @@ def registry() -> Iterator[SchemaRegistry]:
 @pytest.fixture
 def unique() -> str:
     """A name that no other test uses, in no process."""
-    return f"x{next(_NUMBERS)}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+    return f"x{next(_NUMBERS)}"
 
 
 @pytest.fixture

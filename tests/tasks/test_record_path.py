@@ -62,7 +62,7 @@ def test_avro_of_two_schemas_evolves_the_table(plane: Plane, topic: Topics) -> N
 
 
 def test_one_sink_feeds_a_table_for_each_topic(plane: Plane, topic: Topics) -> None:
-    plane.routing = Routing(topic_pattern="lake.{1}", topic_regex=r"(x\w+)-.*")
+    plane.routing = Routing(topic_pattern="lake.{1}", topic_regex=r"(x\d+)-.*")
     source = topic()
     source.send(*encode({"id": 1}))
     plane.take(source)
