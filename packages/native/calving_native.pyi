@@ -51,7 +51,8 @@ class Records:
     def keys(self) -> Column: ...
     def offsets(self) -> Column: ...
     def timestamps(self) -> Column: ...
-    def headers(self) -> list[list[tuple[str, bytes | None]]]: ...
+    def headers(self) -> list[list[tuple[str, bytes | None]]]:
+        """:raises RuntimeError: the records were taken without them."""
 
 Fault = tuple[int, str]
 """librdkafka's code of an error, and its text."""
@@ -66,8 +67,12 @@ class Consumer:
     def learn(self, topic: str, timeout_ms: int) -> Fault | None: ...
     def assign(self, partitions: Sequence[tuple[str, int, int]]) -> Fault | None: ...
     def unassign(self, partitions: Sequence[tuple[str, int, int]]) -> Fault | None: ...
-    def take(self, most: int, timeout_ms: int) -> list[tuple[str | None, int, int, Records | None, Fault | None]]:
-        """By topic and partition: records and the offset of the last one, or what is wrong there."""
+    def take(
+        self, most: int, timeout_ms: int, headers: bool
+    ) -> list[tuple[str | None, int, int, Records | None, Fault | None]]:
+        """By topic and partition: records and the offset of the last one, or what is wrong there. ``headers``: whether
+        the records come with theirs.
+        """
 
     def close(self) -> None:
         """Safe to call twice."""

@@ -72,7 +72,7 @@ _RECORDS: dict[TopicPartition, tuple[int, Sequence[bytes | None]]] = {}
 class _Source:
     """In the place of the reader of a broker."""
 
-    def __init__(self, kafka: Mapping[str, str], limits: Limits) -> None:
+    def __init__(self, kafka: Mapping[str, str], limits: Limits, *, headers: bool) -> None:
         self._limits = limits
 
     def read(self, sources: Sequence[Range]) -> Iterator[Block]:

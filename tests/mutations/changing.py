@@ -132,7 +132,7 @@ class Changing:
         log = self._log
 
         class Reader:
-            def __init__(self, kafka: Mapping[str, str], limits: Limits) -> None:
+            def __init__(self, kafka: Mapping[str, str], limits: Limits, *, headers: bool) -> None:
                 self._limits = limits
 
             def read(self, sources: Sequence[Range]) -> Iterator[Block]:

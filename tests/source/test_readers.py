@@ -91,6 +91,21 @@ def test_both_readers_read_the_same(
         assert found[0] == found[1]
 
 
+def test_a_reader_without_headers_reads_all_else(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(b"1", None, b"3", key=b"k", headers=[("h", b"x")])
+    whole, bare = (
+        list(open_reader({"bootstrap.servers": t.servers}, Limits(), headers=headers).read([Range(t.name, 0, 0, 3)]))
+        for headers in (True, False)
+    )
+    assert headers_of(whole[0], 0) == (("h", b"x"),)
+    for column in ("values", "keys", "offsets", "timestamps_ms"):
+        read, without = ([each for b in blocks for each in getattr(b, column)] for blocks in (whole, bare))
+        assert without == read and len(read) == 3
+    with pytest.raises(RuntimeError, match="without their headers"):
+        headers_of(bare[0], 0)
+
+
 def test_what_librdkafka_logs_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "calving.librdkafka")
     reader = open_reader({"bootstrap.servers": "127.0.0.1:1", "debug": "broker"}, Limits(stalled_seconds=1))

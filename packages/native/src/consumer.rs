@@ -45,7 +45,8 @@ pub struct Records {
     pub keys: ArrayData,
     pub offsets: ArrayData,
     pub timestamps: ArrayData,
-    headers: Vec<(usize, Headers)>,
+    /// None if they were not asked for.
+    headers: Option<Vec<(usize, Headers)>>,
     count: usize,
 }
 
@@ -80,13 +81,13 @@ impl Headers {
 }
 
 impl Records {
-    /// Of each record.
-    pub fn headers(&self) -> Vec<Vec<Header>> {
+    /// Of each record; None if they were not asked for.
+    pub fn headers(&self) -> Option<Vec<Vec<Header>>> {
         let mut found = vec![Vec::new(); self.count];
-        for (row, headers) in &self.headers {
+        for (row, headers) in self.headers.as_ref()? {
             found[*row] = headers.read();
         }
-        found
+        Some(found)
     }
 }
 
@@ -189,7 +190,8 @@ impl Consumer {
     }
 
     /// At most so many records of all partitions, which come before the timeout, and what else there is to say of them.
-    pub fn take(&self, most: usize, timeout_ms: i32) -> Result<Vec<Arrived>, ArrowError> {
+    /// `headers`: theirs too. To look for headers costs librdkafka more than anything else here, also if there are none.
+    pub fn take(&self, most: usize, timeout_ms: i32, headers: bool) -> Result<Vec<Arrived>, ArrowError> {
         let end = Instant::now() + Duration::from_millis(timeout_ms.max(0).unsigned_abs().into());
         let mut found = Found::new(most);
         let mut left = most;
@@ -198,7 +200,7 @@ impl Consumer {
             let messages = self.consume(wanted, end.saturating_duration_since(Instant::now()))?;
             let count = messages.found.len();
             for &pointer in &messages.found {
-                self.sort_in(pointer, &mut found)?;
+                self.sort_in(pointer, &mut found, headers)?;
             }
             left -= count;
             if count < wanted {
@@ -220,7 +222,7 @@ impl Consumer {
         Ok(Messages { found: messages, api: &self.api })
     }
 
-    fn sort_in(&self, pointer: *mut Message, found: &mut Found) -> Result<(), ArrowError> {
+    fn sort_in(&self, pointer: *mut Message, found: &mut Found, headers: bool) -> Result<(), ArrowError> {
         let message = unsafe { &*pointer };
         if message.err != 0 {
             found.arrived.push(self.failed(message));
@@ -235,10 +237,13 @@ impl Consumer {
             columns.offsets.push(message.offset);
             columns.timestamps.push(timestamp);
             columns.stamped.push(kind != NO_TIMESTAMP);
-            let mut headers = null_mut();
-            if (self.api.rd_kafka_message_detach_headers)(pointer, &mut headers) == 0 {
-                let headers = Headers { pointer: headers, api: Arc::clone(&self.api) };
-                columns.headers.push((columns.offsets.len() - 1, headers));
+            if headers {
+                let its = columns.headers.get_or_insert_default();
+                let mut headers = null_mut();
+                if (self.api.rd_kafka_message_detach_headers)(pointer, &mut headers) == 0 {
+                    let headers = Headers { pointer: headers, api: Arc::clone(&self.api) };
+                    its.push((columns.offsets.len() - 1, headers));
+                }
             }
         }
         Ok(())
@@ -346,7 +351,7 @@ struct Columns {
     offsets: Vec<i64>,
     timestamps: Vec<i64>,
     stamped: Vec<bool>,
-    headers: Vec<(usize, Headers)>,
+    headers: Option<Vec<(usize, Headers)>>,
 }
 
 impl Columns {
@@ -359,7 +364,7 @@ impl Columns {
             offsets: Vec::with_capacity(count),
             timestamps: Vec::with_capacity(count),
             stamped: Vec::with_capacity(count),
-            headers: Vec::new(),
+            headers: None,
         }
     }
 

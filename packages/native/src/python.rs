@@ -176,6 +176,7 @@ impl Records {
             Ok((String::from_utf8(name)?, value.map(|value| PyBytes::new(py, &value))))
         };
         caught("the reader", || self.0.headers())?
+            .ok_or_else(|| PyRuntimeError::new_err("the records were taken without their headers"))?
             .into_iter()
             .map(|headers| headers.into_iter().map(named).collect())
             .collect()
@@ -212,8 +213,8 @@ impl Consumer {
         self.with(py, |client| client.unassign(&partitions).err())
     }
 
-    fn take(&self, py: Python<'_>, most: usize, timeout_ms: i32) -> PyResult<Vec<Arrived>> {
-        let arrived = self.with(py, |client| client.take(most, timeout_ms))?.map_err(broken)?;
+    fn take(&self, py: Python<'_>, most: usize, timeout_ms: i32, headers: bool) -> PyResult<Vec<Arrived>> {
+        let arrived = self.with(py, |client| client.take(most, timeout_ms, headers))?.map_err(broken)?;
         Ok(arrived
             .into_iter()
             .map(|each| match each.what {

@@ -108,8 +108,8 @@ class ColumnClient(Client):
     def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
         _check(self._consumer.unassign([(*partition, 0) for partition in partitions]))
 
-    def take(self, most: int, seconds: float) -> list[Arrived]:
-        found = self._consumer.take(most, int(seconds * 1000))
+    def take(self, most: int, seconds: float, *, headers: bool) -> list[Arrived]:
+        found = self._consumer.take(most, int(seconds * 1000), headers)
         self._tell()
         return [
             Arrived((topic, partition), offset, records, None if fault is None else KafkaError(*fault))

@@ -76,7 +76,7 @@ class MessageClient(Client):
         for partition in partitions:
             del self._assigned[partition]
 
-    def take(self, most: int, seconds: float) -> list[Arrived]:
+    def take(self, most: int, seconds: float, *, headers: bool) -> list[Arrived]:
         found = self._consumer.consume(most, seconds)
         if found and len(self._assigned) == 1 and not any(map(Message.error, found)):
             (partition,) = self._assigned

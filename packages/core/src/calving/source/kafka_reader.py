@@ -72,8 +72,10 @@ class Client(ABC):
         """Stop reading these partitions."""
 
     @abstractmethod
-    def take(self, most: int, seconds: float) -> Sequence[Arrived]:
-        """At most ``most`` records, which arrive within ``seconds``. Records of one partition are in order."""
+    def take(self, most: int, seconds: float, *, headers: bool) -> Sequence[Arrived]:
+        """At most ``most`` records, which arrive within ``seconds``. Records of one partition are in order.
+        ``headers``: whether the headers of these records will be read.
+        """
 
     @abstractmethod
     def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
@@ -115,8 +117,10 @@ class KafkaReader(Reader):
     connections and its metadata of the cluster, until an error.
     """
 
-    def __init__(self, kafka: Mapping[str, str], limits: Limits, make: Callable[[Mapping[str, Any]], Client]) -> None:
-        self._limits = limits
+    def __init__(
+        self, kafka: Mapping[str, str], limits: Limits, make: Callable[[Mapping[str, Any]], Client], *, headers: bool
+    ) -> None:
+        self._limits, self._headers = limits, headers
         self._key = json.dumps([make.__name__, *sorted(kafka.items())])
         if self._key not in _CLIENTS:
             _CLIENTS[self._key] = make(_consumer_config(kafka)), set()
@@ -172,7 +176,8 @@ class KafkaReader(Reader):
         """The fetched records: a block for each range with new records."""
         started = time.monotonic()
         try:
-            found = self._client.take(min(self._limits.block_records, self._left), _WAIT_SECONDS)
+            most = min(self._limits.block_records, self._left)
+            found = self._client.take(most, _WAIT_SECONDS, headers=self._headers)
         except KafkaException as error:
             raise UnavailableError(f"reading from Kafka: {error}") from error
         self._waited += time.monotonic() - started

@@ -20,8 +20,9 @@ def open_source(kafka: Mapping[str, str], topics: Sequence[str], regex: str | No
     return Topics(kafka, topics, regex)
 
 
-def open_reader(kafka: Mapping[str, str], limits: Limits) -> Reader:
-    """The reader for one task.
+def open_reader(kafka: Mapping[str, str], limits: Limits, *, headers: bool = True) -> Reader:
+    """The reader for one task. ``headers``: whether the headers of records will be read. Without them, reading costs
+    less.
 
     :raises ConfigError: a property is wrong.
     """
@@ -30,7 +31,8 @@ def open_reader(kafka: Mapping[str, str], limits: Limits) -> Reader:
     from calving.source.kafka_messages import MessageClient
     from calving.source.kafka_reader import KafkaReader
 
-    return KafkaReader(kafka, limits, MessageClient if kafka_columns.absence() else kafka_columns.ColumnClient)
+    make = MessageClient if kafka_columns.absence() else kafka_columns.ColumnClient
+    return KafkaReader(kafka, limits, make, headers=headers)
 
 
 def no_native_reader() -> str | None:

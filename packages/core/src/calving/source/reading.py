@@ -52,7 +52,10 @@ class Block(ABC):
     @property
     @abstractmethod
     def headers(self) -> pa.ListArray:
-        """The headers, of the type ``HEADERS``. Empty, not null, if a record has no headers."""
+        """The headers, of the type ``HEADERS``. Empty, not null, if a record has no headers.
+
+        :raises RuntimeError: the reader was opened without headers.
+        """
 
     @property
     def size(self) -> int:

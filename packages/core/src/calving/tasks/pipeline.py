@@ -39,6 +39,12 @@ class Pipeline:
         decimals, replayed = self._projections.decimals, spec.path.tolerance.replayed
         self._columns = Columns(self._decoders, self._chain.needs, decimals=decimals, replayed=replayed)
 
+    @property
+    def needs_headers(self) -> bool:
+        """Whether the headers of records are needed: by a transform, or to make or to replay dead letters."""
+        tolerance = self._spec.path.tolerance
+        return tolerance.to != "error" or tolerance.replayed or "headers" in self._chain.needs
+
     def run(self, block: Block, index: Indices | None = None, *, trial: bool = False) -> Outcome:
         """Deliver the records of the block, or only those at ``index``. The outcome accounts for every one of these
         records. ``trial``: rows are written only in memory, to find bad ones.

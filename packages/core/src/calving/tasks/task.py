@@ -124,9 +124,9 @@ class _Task:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
         self._timings = Timings()
-        self._reader = open_reader(spec.path.kafka, spec.path.limits)
         self._delivery = Delivery(spec, self._timings)
         self._pipeline = Pipeline(spec, self._delivery, self._timings)
+        self._reader = open_reader(spec.path.kafka, spec.path.limits, headers=self._pipeline.needs_headers)
         self._dead_letters: list[DeadLetter] = []
         self._bad = 0
         self._first_bad: str | None = None
