@@ -13,8 +13,10 @@ pytest.importorskip("pandas")
 SERIES = "pd.Series([1.5, None, float('nan')], index=[3, 4, 5])"
 
 
-def printed(code: str) -> list[str]:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def printed(code: str, **env: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | env
+    )
     return done.stdout.split()
 
 
@@ -117,3 +119,15 @@ def test_memory_that_a_block_of_records_frees_serves_the_next_block() -> None:
 def test_a_users_own_settings_of_memory_win() -> None:
     given = {"MALLOC_TRIM_THRESHOLD_": "1000000"}
     assert faults_of_blocks("keep_freed_memory()", **given) > faults_of_blocks("keep_freed_memory()") * 5
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
+@pytest.mark.parametrize(("given", "pool"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}, "jemalloc")])
+def test_arrow_shares_the_kept_memory_unless_the_user_chose_a_pool(given: dict[str, str], pool: str) -> None:
+    code = """
+from calving.lean import keep_freed_memory
+keep_freed_memory()
+import pyarrow as pa
+print(pa.default_memory_pool().backend_name)
+"""
+    assert printed(code, **given) == [pool]
