@@ -155,7 +155,8 @@ impl Values {
     fn expect(&mut self, rows: usize, more: usize) {
         match self {
             Values::Text { bytes, .. } | Values::Choice { bytes, .. } | Values::Binary { bytes, .. } => {
-                bytes.reserve(bytes.len() / rows * more);
+                // A sixteenth more than the first ones have: to grow means to copy all.
+                bytes.reserve(bytes.len() * 17 / 16 / rows * more + more);
             }
             Values::Struct(columns) => columns.iter_mut().for_each(|column| column.expect(rows, more)),
             _ => (),
@@ -294,7 +295,7 @@ fn narrowed(numbers: Vec<i64>, width: Option<usize>) -> Buffer {
 }
 
 pub struct Column {
-    /// As it stands in an object, with the quote behind it.
+    /// As it stands in an object, with quote and colon behind it.
     pub key: Key,
     /// Other names of it.
     pub aliases: Vec<Box<[u8]>>,
@@ -307,28 +308,31 @@ pub struct Column {
     valid: Vec<bool>,
 }
 
-/// A name and the quote behind it, whose first eight bytes are compared at once.
+/// A name with the quote and the colon behind it, whose first 16 bytes are compared at once.
 pub struct Key {
     quoted: Box<[u8]>,
     /// Whether the name stands in JSON as it is.
     is_plain: bool,
-    word: u64,
-    mask: u64,
+    word: u128,
+    mask: u128,
 }
+
+const BEHIND: &[u8] = b"\":";
+const WORD: usize = 16;
 
 impl Key {
     fn new(name: &str) -> Key {
-        let quoted = [name.as_bytes(), b"\""].concat();
+        let quoted = [name.as_bytes(), BEHIND].concat();
         let is_plain = name.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
-        let (mut word, mut mask) = ([0; 8], [0; 8]);
-        for (place, &byte) in quoted.iter().take(8).enumerate() {
+        let (mut word, mut mask) = ([0; WORD], [0; WORD]);
+        for (place, &byte) in quoted.iter().take(WORD).enumerate() {
             (word[place], mask[place]) = (byte, u8::MAX);
         }
-        Key { quoted: quoted.into(), is_plain, word: u64::from_le_bytes(word), mask: u64::from_le_bytes(mask) }
+        Key { quoted: quoted.into(), is_plain, word: u128::from_le_bytes(word), mask: u128::from_le_bytes(mask) }
     }
 
     pub fn name(&self) -> &[u8] {
-        &self.quoted[..self.quoted.len() - 1]
+        &self.quoted[..self.quoted.len() - BEHIND.len()]
     }
 
     /// The length of the key, if the text begins with it.
@@ -336,8 +340,8 @@ impl Key {
     pub fn begins(&self, text: &[u8]) -> Option<usize> {
         let len = self.quoted.len();
         let equal = match text.first_chunk() {
-            Some(&first) if u64::from_le_bytes(first) & self.mask != self.word => false,
-            Some(_) if len <= 8 => true,
+            Some(&first) if u128::from_le_bytes(first) & self.mask != self.word => false,
+            Some(_) if len <= WORD => true,
             _ => text.starts_with(&self.quoted),
         };
         (equal && self.is_plain).then_some(len)

@@ -260,11 +260,11 @@ impl Reader {
                 }
                 None => {
                     let name = cursor.simple()?;
+                    cursor.blanks();
+                    cursor.expect(b':')?;
                     self.place(columns, name)?
                 }
             };
-            cursor.blanks();
-            cursor.expect(b':')?;
             cursor.blanks();
             if let Some(place) = place {
                 let column = &mut columns[place];

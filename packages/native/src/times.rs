@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 const DAY_SECONDS: i64 = 86_400;
+const DAY_MICROS: i64 = DAY_SECONDS * 1_000_000;
 /// 0001-01-01 and 9999-12-31.
 const FIRST_DAY: i64 = -719_162;
 const LAST_DAY: i64 = 2_932_896;
@@ -14,7 +15,7 @@ pub fn is_day(days: i64) -> bool {
 
 /// Whether the reference has the microsecond as a date and time.
 pub fn is_instant(micros: i64) -> bool {
-    is_day(micros.div_euclid(DAY_SECONDS * 1_000_000))
+    (FIRST_DAY * DAY_MICROS..(LAST_DAY + 1) * DAY_MICROS).contains(&micros)
 }
 
 fn number(text: &[u8]) -> Option<u32> {
