@@ -32,7 +32,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch, test: Any) -> None:
     """Statistics, which are made when a file is written, break on some rows."""
     add = Metrics.add
 
-    def broken(self: Metrics, rows: pa.RecordBatch) -> None:
+    def broken(self: Metrics, rows: pa.Table) -> None:
         if test(rows.column(0).to_pylist()):
             raise KeyError("no statistics")
         add(self, rows)

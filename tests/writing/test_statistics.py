@@ -6,6 +6,7 @@ import struct
 from io import BytesIO
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, NestedField, StringType
@@ -64,7 +65,8 @@ def test_texts_have_bounds_whatever_their_length(name: str, longest: str, tmp_pa
     layout = Layout(written.table(tmp_path, schema, properties=properties))
     metrics, writer = layout.metrics(), layout.format.open(BytesIO())
     for texts in (["b", None], [longest * 5000, "bb"], [None, None]):
-        rows = written.rows(schema, {"s": texts, "raw": [text and text.encode() for text in texts]})
+        batch = written.rows(schema, {"s": texts, "raw": [text and text.encode() for text in texts]})
+        rows = pa.Table.from_batches([batch])
         writer.write(rows)
         metrics.add(rows)
     metrics.end(writer.close())

@@ -235,6 +235,12 @@ def chosen(array: A, index: Indices) -> A:
     return take(array, numbers(index))
 
 
+def joined(rows: pa.Table) -> pa.RecordBatch:
+    """The rows of a table, which has at least one, as one batch. They are copied if they are in several."""
+    batches = rows.to_batches()
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
 def chosen_rows(rows: pa.RecordBatch, index: Indices) -> pa.RecordBatch:
     """The rows of a batch at these indices."""
     return pa.RecordBatch.from_arrays([chosen(column, index) for column in rows.columns], schema=rows.schema)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from calving.model.tables import TableSpec
+from calving.records.arrays import joined
 from calving.writing.layout import Layout, Placed
 from calving.writing.mutations import ChangeLayout
 from calving.writing.table import BufferedWriter
@@ -94,8 +95,8 @@ class ShuffleWriter(BufferedWriter):
         self._waiting.clear()
         self._ready.clear()
 
-    def _append(self, number: int, rows: pa.RecordBatch) -> None:
-        place = self._layout.path(number)
+    def _append(self, number: int, part: pa.Table) -> None:
+        place, rows = self._layout.path(number), joined(part)
         self._ready.append(ShuffleBlock(self._table, place, pack(rows)))
         if self._ranges is not None:
             keys = self._ranges.keys(rows)

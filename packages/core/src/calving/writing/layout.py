@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from calving.errors import BadRecordError, ConfigError
 from calving.model.tables import TableSpec
-from calving.records.arrays import children_of, entries, items_of
+from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema, table_schema
 from calving.writing.formats.metrics import Metrics, measured
 from calving.writing.formats.registry import file_format
@@ -62,10 +62,11 @@ class Layout:
         """Statistics of a new file."""
         return Metrics(self._measured, self.format.measures_up_to)
 
-    def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def arrange(self, rows: pa.Table) -> pa.Table:
         """Rows of one file, in the table's order if it has one."""
+        batches = rows.to_batches() if self.order is None else [self.order.sort(joined(rows))]
         # Arrow's ``take`` loses the required flags inside maps and lists.
-        return _checked(rows if self.order is None else self.order.sort(rows), self._schema)
+        return pa.Table.from_batches([_checked(batch, self._schema) for batch in batches])
 
     def trial(self, rows: pa.RecordBatch) -> None:
         """Write rows into a file in memory, which is thrown away, with all steps of a real file.
@@ -76,12 +77,12 @@ class Layout:
 
     def _try(self, rows: pa.RecordBatch) -> None:
         """Write placed rows into a file in memory, which is thrown away."""
-        rows = self.arrange(rows)
+        table = self.arrange(pa.Table.from_batches([rows]))
         metrics = self.metrics()
         writer = self.format.open(BytesIO())
         try:
-            writer.write(rows)
-            metrics.add(rows)
+            writer.write(table)
+            metrics.add(table)
         finally:
             metrics.end(writer.close())
         metrics.lower_bounds(), metrics.upper_bounds()

@@ -119,8 +119,9 @@ class ChangeWriter(BufferedWriter):
             return
         self._spilt = self._spilt or _Spilt()
         for _, rows in self._waiting.all():
-            for bucket, part in divide(rows, self._changes.buckets(rows)):
-                self._spilt.add(bucket, part)
+            for batch in rows.to_batches():
+                for bucket, part in divide(batch, self._changes.buckets(batch)):
+                    self._spilt.add(bucket, part)
 
     def end(self) -> None:
         """All changes of the keys taken so far have been taken."""
@@ -175,7 +176,7 @@ class ChangeWriter(BufferedWriter):
                     self._data.flush_largest()
             self._keys.write(_where(last, replaces))
 
-    def _append(self, number: int, rows: pa.RecordBatch) -> None:
+    def _append(self, number: int, rows: pa.Table) -> None:
         raise AssertionError("changes wait until all of their keys have come")
 
 

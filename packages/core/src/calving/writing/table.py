@@ -30,7 +30,9 @@ SORTED_SHARE = 4
 """A file has about so many times fewer bytes than its rows in memory. Rows of a table with a sort order are held until
 they fill a file of the target size.
 """
-Part = tuple[int, pa.RecordBatch]
+_ENOUGH_ROWS = 4096
+"""Batches that have so many rows on average are written one after the other. Smaller ones are joined."""
+Part = tuple[int, pa.Table]
 """Rows of one partition, and its number."""
 
 
@@ -76,7 +78,7 @@ class BufferedWriter(ABC):
         """Flush a part of the buffered rows."""
 
     @abstractmethod
-    def _append(self, number: int, rows: pa.RecordBatch) -> None:
+    def _append(self, number: int, rows: pa.Table) -> None:
         """Write rows of the partition with this number."""
 
 
@@ -87,7 +89,7 @@ class _OpenFile:
     writer: FileWriter
     metrics: Metrics
 
-    def write(self, rows: pa.RecordBatch) -> None:
+    def write(self, rows: pa.Table) -> None:
         self.writer.write(rows)
         self.metrics.add(rows)
 
@@ -162,7 +164,7 @@ class TableWriter(BufferedWriter):
         self._open_files.clear()
         self._waiting.clear()
 
-    def _append(self, number: int, rows: pa.RecordBatch) -> None:
+    def _append(self, number: int, rows: pa.Table) -> None:
         file = self._open_files.get(number) or self._open(number)
         file.write(self._layout.arrange(rows))
         if self._layout.order is not None or file.writer.size() >= self._layout.properties.target_bytes:
@@ -267,7 +269,7 @@ class Waiting:
         found = self._emptied()
         chosen = choose({number: _bytes(pieces) for number, pieces in found.items()})
         taken = [(number, _together(found.pop(number))) for number in chosen]
-        slices: list[Part] = []
+        slices: list[tuple[int, pa.RecordBatch]] = []
         for number, pieces in found.items():
             if came.issuperset(map(id, pieces)):
                 for rows in pieces:
@@ -309,8 +311,12 @@ def _joined(parts: Iterable[tuple[Numbers, pa.RecordBatch]]) -> pa.Array:
     )
 
 
-def _together(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+def _together(pieces: Sequence[pa.RecordBatch]) -> pa.Table:
+    """The rows as one table. Joining batches copies their rows, and each batch costs as much to write as some hundred
+    rows; so only small batches are joined.
+    """
+    is_small = sum(rows.num_rows for rows in pieces) < _ENOUGH_ROWS * len(pieces)
+    return pa.Table.from_batches([pa.concat_batches(pieces)] if is_small else pieces)
 
 
 def _bytes(pieces: Iterable[pa.RecordBatch]) -> int:

@@ -36,11 +36,11 @@ class AvroWriter(FileWriter):
         # fastavro only calls ``write`` of ``out``.
         self._writer = Writer(out, table.schema, **table.options)  # type: ignore[arg-type]
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        columns = [_values(column) for column in rows.columns]
+    def write(self, rows: pa.Table) -> None:
         names = rows.schema.names
-        for row in zip(*columns, strict=True):
-            self._writer.write(dict(zip(names, row, strict=True)))
+        for batch in rows.to_batches():
+            for row in zip(*map(_values, batch.columns), strict=True):
+                self._writer.write(dict(zip(names, row, strict=True)))
 
     def size(self) -> int:
         return self._out.tell()

@@ -39,8 +39,8 @@ class FileWriter(ABC):
     """Writes one data file."""
 
     @abstractmethod
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows in the table's Arrow schema."""
+    def write(self, rows: pa.Table) -> None:
+        """Add rows in the table's Arrow schema. They come in one batch or several."""
 
     @abstractmethod
     def size(self) -> int:

@@ -176,12 +176,13 @@ class Metrics:
         ]
         self.records = 0
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.Table) -> None:
         self.records += rows.num_rows
-        found = (leaf for column in rows.columns for leaf in leaves(column))
-        for column, values in zip(self._columns, found, strict=True):
-            if column.mode != "none":
-                column.add(values)
+        for batch in rows.to_batches():
+            found = (leaf for column in batch.columns for leaf in leaves(column))
+            for column, values in zip(self._columns, found, strict=True):
+                if column.mode != "none":
+                    column.add(values)
 
     def end(self, ending: Ending) -> None:
         """Take the bounds that the format has found."""

@@ -29,9 +29,10 @@ class OrcWriter(FileWriter):
         self._writer = po.ORCWriter(out, **table.options)
         self._buffered = self._unwritten = self._written = 0
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        columns = [_marked(c.cast(field.type)) for c, field in zip(rows.columns, self._schema, strict=True)]
-        self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
+    def write(self, rows: pa.Table) -> None:
+        for batch in rows.to_batches():
+            columns = [_marked(c.cast(field.type)) for c, field in zip(batch.columns, self._schema, strict=True)]
+            self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
         self._buffered += rows.nbytes
         # A stripe stays in memory until it is full.
         written, before = self._out.tell(), self._written

@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
 
 from calving.errors import ConfigError
-from calving.records.arrays import children_of, entries, items_of
+from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema
 from calving.writing.formats.interface import BYTES, Ending, FileFormat, FileWriter
 from calving.writing.properties import WriteProperties
@@ -46,17 +46,17 @@ class ParquetWriter(FileWriter):
         self._opened: pq.ParquetWriter | None = None
         self._buffered = 0
 
-    def _writer(self, rows: pa.RecordBatch | None) -> pq.ParquetWriter:
+    def _writer(self, rows: pa.Table | None) -> pq.ParquetWriter:
         """The writer, opened with the first rows of the file. These rows show in which columns values repeat."""
         if self._opened is None:
-            encodings = self._table.encodings([] if rows is None else _leaves(rows.slice(0, _SAMPLE)))
+            encodings = self._table.encodings([] if rows is None else _leaves(joined(rows.slice(0, _SAMPLE))))
             self._opened = pq.ParquetWriter(self._out, self._table.schema, **encodings, **self._table.options)
         return self._opened
 
-    def write(self, rows: pa.RecordBatch) -> None:
+    def write(self, rows: pa.Table) -> None:
         per_row = max(1, rows.nbytes // max(1, rows.num_rows))
         by_bytes = max(_ROW_GROUP_ROWS_AT_LEAST, self._table.row_group_bytes // per_row)
-        self._writer(rows).write_batch(rows, min(self._table.row_group_rows, by_bytes))
+        self._writer(rows).write_table(rows, min(self._table.row_group_rows, by_bytes))
         self._buffered += rows.nbytes
 
     def size(self) -> int:
