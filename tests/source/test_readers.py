@@ -106,6 +106,23 @@ def test_a_reader_without_headers_reads_all_else(topic: Callable[..., Topic]) ->
         headers_of(bare[0], 0)
 
 
+def test_a_block_of_large_records_has_few_of_them(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(*[b"x" * 5_000] * 12_000)
+    ahead = {
+        "queued.min.messages": "100000",
+        "queued.max.messages.kbytes": "200000",
+        "fetch.message.max.bytes": "60000000",
+    }
+    blocks = open_reader({"bootstrap.servers": t.servers, **ahead}, Limits()).read([Range(t.name, 0, 0, 12_000)])
+    sizes = []
+    for block in blocks:
+        sizes.append(block.size)
+        time.sleep(1)  # the client fetches the rest meanwhile
+    assert sum(sizes) == 60_000_000
+    assert max(sizes) < 45_000_000
+
+
 def test_what_librdkafka_logs_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "calving.librdkafka")
     reader = open_reader({"bootstrap.servers": "127.0.0.1:1", "debug": "broker"}, Limits(stalled_seconds=1))

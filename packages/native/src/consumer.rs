@@ -19,6 +19,8 @@ const NO_TIMESTAMP: c_int = 0;
 const MOST_BYTES: usize = 1 << 30;
 /// Messages that are taken from librdkafka's queue together: so few that they stay in the cache until they are copied.
 const AT_ONCE: usize = 2_000;
+/// Of values and keys: no more records are taken once so many bytes have come.
+const ENOUGH_BYTES: usize = 32 << 20;
 /// Memory is set aside for records of at most this size; larger ones take it as they come.
 const USUAL_BYTES: usize = 512;
 const LINES_KEPT: usize = 1_000;
@@ -195,7 +197,7 @@ impl Consumer {
         let end = Instant::now() + Duration::from_millis(timeout_ms.max(0).unsigned_abs().into());
         let mut found = Found::new(most);
         let mut left = most;
-        while left > 0 {
+        while left > 0 && found.bytes < ENOUGH_BYTES {
             let wanted = left.min(AT_ONCE);
             let messages = self.consume(wanted, end.saturating_duration_since(Instant::now()))?;
             let count = messages.found.len();
@@ -228,6 +230,7 @@ impl Consumer {
             found.arrived.push(self.failed(message));
             return Ok(());
         }
+        found.bytes += message.len + message.key_len;
         let columns = found.columns(message, || self.topic(message))?;
         unsafe {
             let mut kind = NO_TIMESTAMP;
@@ -285,6 +288,8 @@ impl Drop for Messages<'_> {
 /// Faults where they came, and the records of each partition in their order.
 struct Found {
     most: usize,
+    /// Of the values and keys so far.
+    bytes: usize,
     arrived: Vec<Arrived>,
     open: Vec<Open>,
     places: HashMap<(Pointer, i32), usize>,
@@ -301,7 +306,7 @@ struct Open {
 
 impl Found {
     fn new(most: usize) -> Found {
-        Found { most, arrived: Vec::new(), open: Vec::new(), places: HashMap::new(), last: 0 }
+        Found { most, bytes: 0, arrived: Vec::new(), open: Vec::new(), places: HashMap::new(), last: 0 }
     }
 
     /// Where the record belongs.

@@ -143,7 +143,7 @@ def _integer(column: pa.Array, kind: IcebergType) -> pa.Array:
             raise ExactPathError("not integers")
     else:
         _only(column, pa.types.is_integer, pa.types.is_floating)
-    return column.cast(wanted)
+    return column if column.type == wanted else column.cast(wanted)
 
 
 @_to(FloatType)
@@ -240,6 +240,8 @@ def _timestamp(column: pa.Array, kind: IcebergType) -> pa.Array:
     moments = column.type
     if not pa.types.is_timestamp(moments):
         raise ExactPathError(f"no vectorised cast from {moments}")
+    if moments == pa.timestamp(unit, zone):
+        return column
     if moments.unit == "ns" and unit == "us":
         # Rounds down, also before 1970; a plain cast goes towards zero.
         nanos = column.cast(pa.int64())

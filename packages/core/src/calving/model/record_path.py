@@ -105,7 +105,7 @@ class Tolerance:
 class Limits:
     """Bounds on one task. Bytes are counted in Arrow buffers, before encoding."""
 
-    block_records: int = 16_000
+    block_records: int = 32_000
     buffered_bytes: int = 96 * 1024 * 1024
     open_files: int = 64
     stalled_seconds: float = 60.0

@@ -82,12 +82,17 @@ class Payloads(Sequence[Any]):
             return pc.indices_nonzero(self._given.is_null()).to_pylist() if self._given.null_count else []
         return [i for i, each in enumerate(self._given) if each is None] if None in self._given else []
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes of all payloads."""
-        if isinstance(self._given, pa.Array):
+        if not isinstance(self._given, pa.Array):
+            return sum(map(len, filter(None, self._given)))
+        if self._given.null_count or not len(self._given):
             return pc.sum(pc.binary_length(self._given)).as_py() or 0
-        return sum(map(len, filter(None, self._given)))
+        # Without nulls, the bytes between the first and the last offset are all of payloads.
+        first, count = self._given.offset, len(self._given)
+        ends = pa.Array.from_buffers(pa.int32(), first + count + 1, [None, self._given.buffers()[1]])
+        return int(ends[first + count].as_py() - ends[first].as_py())
 
     @property
     def longest(self) -> int:

@@ -46,7 +46,7 @@ class Decoders:
         if not values:
             return Decoded()
         most = self._spec.path.limits.record_bytes
-        if values.longest <= most:
+        if values.size <= most or values.longest <= most:
             return self._converter(topic, use).decode(values, projection)
         sizes = [len(value) for value in values]
         kept = [i for i, size in enumerate(sizes) if size <= most]

@@ -98,8 +98,10 @@ class Delivery:
             if {*map(type, values.data)} == {dict}:
                 return values
             good = [i for i, value in enumerate(values.data) if isinstance(value, dict)]
+        elif pa.types.is_struct(values.data.type):
+            return values
         else:
-            good = list(range(len(values))) if pa.types.is_struct(values.data.type) else []
+            good = []
         if len(good) == len(values):
             return values
         places, kept = values.index, set(good)
