@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from io import BytesIO
+from math import isfinite
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, NestedField, StringType
+from pyiceberg.types import BinaryType, DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
 
 from calving.writing.layout import Layout
 from tests.writing import written
@@ -72,6 +74,38 @@ def test_texts_have_bounds_whatever_their_length(name: str, longest: str, tmp_pa
     metrics.end(writer.close())
     low, high = {"a": (b"aa", b"bb"), "c": (b"b", b"cd")}[longest]
     assert (metrics.lower_bounds(), metrics.upper_bounds()) == ({1: low, 2: low}, {1: high, 2: high})
+
+
+NAN = float("nan")
+NUMBERS = {
+    "numbers and NaN": [[None, 1.5, NAN], [NAN, -2.5], [0.25]],
+    "only NaN and null in a batch": [[NAN, None], [None], [3.0, 1.0]],
+    "only NaN and null": [[NAN, None], [None]],
+    "zeros": [[0.0, -0.0], [-0.0]],
+    "infinities": [[float("inf")], [float("-inf"), NAN]],
+}
+
+
+@pytest.mark.parametrize("batches", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_have_the_same_bounds_whoever_finds_them(batches: list[list[float | None]], tmp_path: Path) -> None:
+    kinds = {"f": FloatType(), "d": DoubleType(), "i": IntegerType(), "l": LongType()}
+    schema = Schema(*(_F(i, column, kind, required=False) for i, (column, kind) in enumerate(kinds.items(), 1)))
+    found = []
+    for name in FORMATS:
+        layout = Layout(written.table(tmp_path, schema, properties={"write.format.default": name}))
+        metrics, writer = layout.metrics(), layout.format.open(BytesIO())
+        for batch in batches:
+            whole = [None if value is None or not isfinite(value) else int(value) for value in batch]
+            columns: dict[str, Sequence[float | None]] = {"f": batch, "d": batch, "i": whole, "l": whole}
+            rows = pa.Table.from_batches([written.rows(schema, columns)])
+            writer.write(rows)
+            metrics.add(rows)
+        metrics.end(writer.close())
+        found.append((metrics.lower_bounds(), metrics.upper_bounds(), metrics.nan_value_counts()))
+    assert found == [found[0]] * len(FORMATS)
+    finite = any(isfinite(value) for batch in batches for value in batch if value is not None)
+    known = any(value == value for batch in batches for value in batch if value is not None)
+    assert set(found[0][0]) == set(found[0][1]) == ({1, 2} if known else set()) | ({3, 4} if finite else set())
 
 
 def test_metrics_modes_are_honoured_by_column(write: Write) -> None:

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyiceberg.io import OutputStream
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, StringType
+from pyiceberg.types import BinaryType, DoubleType, FloatType, IntegerType, LongType, StringType
 
 from calving.writing.properties import WriteProperties
 
 BYTES = (BinaryType, StringType)
+BOUNDED = (*BYTES, IntegerType, LongType, FloatType, DoubleType)
 """The types of columns whose bounds a format may find."""
 _OPEN_BYTES = 64 * 1024
 """Estimated memory of an open file without rows, bytes."""
@@ -61,7 +62,9 @@ class FileFormat(ABC):
     name: ClassVar[str]
     """The format's name in manifests, in lower case (parquet, orc, avro), and the suffix of its files."""
     measures_up_to: ClassVar[int] = 0
-    """The format finds the bounds of values of ``BYTES`` columns of up to so many bytes; ``Ending.bounds`` has them."""
+    """The format finds the bounds of ``BOUNDED`` columns, for values of up to so many bytes: see ``Ending.bounds``. 0:
+    the format finds none.
+    """
 
     @abstractmethod
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:

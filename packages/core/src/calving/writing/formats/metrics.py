@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from calving.records.fields import leaves
-from calving.writing.formats.interface import BYTES, Ending
+from calving.writing.formats.interface import BOUNDED, BYTES, Ending
 from calving.writing.properties import WriteProperties
 
 _DEFAULT = "truncate(16)"
@@ -93,19 +93,22 @@ class _Column:
     def add(self, column: pa.Array) -> None:
         self.values += len(column)
         self.nulls += column.null_count
-        if pa.types.is_floating(column.type):
-            nans = pc.fill_null(pc.is_nan(column), False)
-            count = pc.sum(nans).as_py() or 0
-            self.nans += count
-            column = column.filter(pc.invert(nans)) if count else column
+        nans = (pc.sum(pc.is_nan(column)).as_py() or 0) if pa.types.is_floating(column.type) else 0
+        self.nans += nans
         if not self._bounded or column.null_count == len(column) or self._is_by_format(column):
             return
+        if nans:
+            column = column.filter(pc.invert(pc.fill_null(pc.is_nan(column), False)))
+            if column.null_count == len(column):
+                return
         number = next((wanted for accepts, wanted in _AS_NUMBERS if accepts(column.type)), None)
         found = pc.min_max(column if number is None else column.cast(number))
         self.widen(found["min"].as_py(), found["max"].as_py())
 
     def _is_by_format(self, column: pa.Array) -> bool:
-        return self.by_format > 0 and bool(pc.max(pc.binary_length(column)).as_py() <= self.by_format)
+        if not self.by_format or not isinstance(self.leaf.kind, BYTES):
+            return self.by_format > 0
+        return bool(pc.max(pc.binary_length(column)).as_py() <= self.by_format)
 
     def widen(self, low: Any, high: Any) -> None:
         """Take these values into the bounds, if the column has any."""
@@ -172,7 +175,7 @@ class Metrics:
     def __init__(self, columns: Iterable[Measured], by_format: int) -> None:
         """``by_format``: the ``measures_up_to`` of the file's format."""
         self._columns = [
-            _Column(leaf, mode, by_format if isinstance(leaf.kind, BYTES) else 0) for leaf, mode in columns
+            _Column(leaf, mode, by_format if isinstance(leaf.kind, BOUNDED) else 0) for leaf, mode in columns
         ]
         self.records = 0
 

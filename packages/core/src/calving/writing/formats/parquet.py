@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from calving.errors import ConfigError
 from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema
-from calving.writing.formats.interface import BYTES, Ending, FileFormat, FileWriter
+from calving.writing.formats.interface import BOUNDED, Ending, FileFormat, FileWriter
 from calving.writing.properties import WriteProperties
 
 _CODECS = {"uncompressed": "none"}
@@ -161,7 +161,7 @@ class Parquet(FileFormat):
         for field in self.schema:
             _refuse_empty(field)
         self.ids = parquet_path_to_id_mapping(schema)
-        self.bounded = {i for i in self.ids.values() if isinstance(schema.find_type(i), BYTES)}
+        self.bounded = {i for i in self.ids.values() if isinstance(schema.find_type(i), BOUNDED)}
         self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
         self.row_group_rows = properties.row_group_rows
         self._dictionaries = properties.dictionaries
