@@ -210,6 +210,40 @@ def test_rows_that_waited_leave_once_and_in_their_order(blocks: list[list[int]],
     assert (found, waiting.bytes) == (expected, 0)
 
 
+DEEP = Schema(
+    NestedField(1, "p", LongType(), required=False),
+    NestedField(2, "id", LongType(), required=False),
+    NestedField(3, "m", MapType(4, StringType(), 5, LongType(), value_required=True), required=False),
+    NestedField(6, "l", ListType(7, LongType(), element_required=True), required=False),
+)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_large_blocks_of_one_file_keep_their_rows_and_order(name: str, tmp_path: Path) -> None:
+    """They are not joined: those of mixed partitions are divided, and those of one partition are taken as they are."""
+    size, expected = 10_000, defaultdict[int, list[int]](list)
+    writer = TableWriter(table(tmp_path, DEEP, BY_P, properties={"write.format.default": name}), 0, Limits())
+    for block in range(6):
+        ids = range(block * size, (block + 1) * size)
+        wanted = [0 if block % 2 else i % 2 for i in ids]
+        for p, i in zip(wanted, ids, strict=True):
+            expected[p].append(i)
+        maps, lists = [{"a": i} if i % 3 else None for i in ids], [[i] * (i % 3) for i in ids]
+        writer.write(rows(DEEP, {"p": wanted, "id": list(ids), "m": maps, "l": lists}))
+    for file in writer.close():
+        found = read(file)
+        (p,) = (int(str(value)) for value in file.partition.values)
+        assert [row["id"] for row in found] == expected.pop(p)
+        assert all(row["l"] == [row["id"]] * (row["id"] % 3) for row in found)
+        assert all(_entries(row["m"]) == ([("a", row["id"])] if row["id"] % 3 else None) for row in found)
+    assert not expected
+
+
+def _entries(found: Any) -> list[tuple[str, int]] | None:
+    """The entries of a map, as the reader of any format gives them."""
+    return found and [tuple(each.values()) if isinstance(each, dict) else each for each in found]
+
+
 WIDE = Schema(NestedField(1, "p", LongType(), required=False), NestedField(2, "s", StringType(), required=False))
 
 

@@ -84,8 +84,8 @@ def keep_freed_memory() -> None:
     A task needs buffers of the same sizes for each block of records. Without this the system takes their pages away and
     clears new ones, block after block: a quarter of the CPU that fetching costs. Arrow's own allocator returns memory
     within a second, so Arrow takes the C library's, unless the user has set ``ARROW_DEFAULT_MEMORY_POOL``. Nothing
-    happens without glibc, or if the user has set ``MALLOC_TRIM_THRESHOLD_``,
-    ``MALLOC_TOP_PAD_`` or ``MALLOC_MMAP_THRESHOLD_``.
+    happens without glibc, or if the user has set ``MALLOC_TRIM_THRESHOLD_``, ``MALLOC_TOP_PAD_`` or
+    ``MALLOC_MMAP_THRESHOLD_``.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or any(variable in os.environ for variable, _, _ in _MALLOC):

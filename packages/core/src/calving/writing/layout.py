@@ -66,7 +66,7 @@ class Layout:
         """Rows of one file, in the table's order if it has one."""
         batches = rows.to_batches() if self.order is None else [self.order.sort(joined(rows))]
         # Arrow's ``take`` loses the required flags inside maps and lists.
-        return pa.Table.from_batches([_checked(batch, self._schema) for batch in batches])
+        return pa.Table.from_batches([_checked(batch, self._schema) for batch in batches], self._schema)
 
     def trial(self, rows: pa.RecordBatch) -> None:
         """Write rows into a file in memory, which is thrown away, with all steps of a real file.
