@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 
 __version__: str
+INTERFACE: int
+"""Another number with every change of a signature here."""
 
 class Column:
     """An array, for ``pyarrow.array``."""

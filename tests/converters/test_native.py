@@ -228,6 +228,11 @@ def test_another_version_of_it_is_not_used(monkeypatch: pytest.MonkeyPatch) -> N
     assert native.absence() == "calving-native 9.9.0 is of another version"
 
 
+def test_another_build_of_this_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(native._NATIVE, "INTERFACE")
+    assert "another build" in (native.absence() or "")
+
+
 def test_what_is_no_bytes_is_an_error_not_a_crash() -> None:
     found = native._NATIVE.Decoder.of_json([(["id"], "long", [], -2)], True, False, NESTING)
     with pytest.raises(TypeError):

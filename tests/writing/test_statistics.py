@@ -83,6 +83,8 @@ NUMBERS = {
     "only NaN and null": [[NAN, None], [None]],
     "zeros": [[0.0, -0.0], [-0.0]],
     "infinities": [[float("inf")], [float("-inf"), NAN]],
+    "infinity": [[float("inf")]],
+    "negative infinity": [[NAN, float("-inf")]],
 }
 
 

@@ -155,7 +155,7 @@ impl Values {
     fn expect(&mut self, rows: usize, more: usize) {
         match self {
             Values::Text { bytes, .. } | Values::Choice { bytes, .. } | Values::Binary { bytes, .. } => {
-                // A sixteenth more than the first ones have: to grow means to copy all.
+                // A sixteenth more than the first ones suggest, because growing later copies everything.
                 bytes.reserve(bytes.len() * 17 / 16 / rows * more + more);
             }
             Values::Struct(columns) => columns.iter_mut().for_each(|column| column.expect(rows, more)),

@@ -19,8 +19,9 @@ const NO_TIMESTAMP: c_int = 0;
 const MOST_BYTES: usize = 1 << 30;
 /// Messages that are taken from librdkafka's queue together: so few that they stay in the cache until they are copied.
 const AT_ONCE: usize = 2_000;
-/// Of values and keys: no more records are taken once so many bytes have come.
-const ENOUGH_BYTES: usize = 32 << 20;
+/// Once so many bytes of values and keys have come, no more are asked for. What was asked for may exceed this a little, and
+/// has to stay below the size to which a buffer of 32,000 records of `USUAL_BYTES` grows when it doubles.
+const ENOUGH_BYTES: usize = 24 << 20;
 /// Memory is set aside for records of at most this size; larger ones take it as they come.
 const USUAL_BYTES: usize = 512;
 const LINES_KEPT: usize = 1_000;
@@ -192,7 +193,8 @@ impl Consumer {
     }
 
     /// At most so many records of all partitions, which come before the timeout, and what else there is to say of them.
-    /// `headers`: theirs too. To look for headers costs librdkafka more than anything else here, also if there are none.
+    /// `headers`: take the records' headers as well. Looking for them costs librdkafka more than anything else here, even
+    /// if there are none.
     pub fn take(&self, most: usize, timeout_ms: i32, headers: bool) -> Result<Vec<Arrived>, ArrowError> {
         let end = Instant::now() + Duration::from_millis(timeout_ms.max(0).unsigned_abs().into());
         let mut found = Found::new(most);
@@ -224,7 +226,7 @@ impl Consumer {
         Ok(Messages { found: messages, api: &self.api })
     }
 
-    fn sort_in(&self, pointer: *mut Message, found: &mut Found, headers: bool) -> Result<(), ArrowError> {
+    fn sort_in(&self, pointer: *mut Message, found: &mut Found, with_headers: bool) -> Result<(), ArrowError> {
         let message = unsafe { &*pointer };
         if message.err != 0 {
             found.arrived.push(self.failed(message));
@@ -240,12 +242,12 @@ impl Consumer {
             columns.offsets.push(message.offset);
             columns.timestamps.push(timestamp);
             columns.stamped.push(kind != NO_TIMESTAMP);
-            if headers {
-                let its = columns.headers.get_or_insert_default();
+            if with_headers {
+                let known = columns.headers.get_or_insert_default();
                 let mut headers = null_mut();
                 if (self.api.rd_kafka_message_detach_headers)(pointer, &mut headers) == 0 {
                     let headers = Headers { pointer: headers, api: Arc::clone(&self.api) };
-                    its.push((columns.offsets.len() - 1, headers));
+                    known.push((columns.offsets.len() - 1, headers));
                 }
             }
         }

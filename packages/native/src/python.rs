@@ -281,9 +281,13 @@ fn unknown(kind: &str) -> PyErr {
     PyValueError::new_err(format!("no column of kind {kind}"))
 }
 
+/// Changes with every change of a signature, so that calving never calls another build than its own.
+const INTERFACE: u32 = 2;
+
 #[pymodule]
 fn calving_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Decoder>()?;
     module.add_class::<Consumer>()?;
     module.add_function(wrap_pyfunction!(logged, module)?)

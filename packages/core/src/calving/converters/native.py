@@ -63,6 +63,8 @@ def _installed() -> Any:
 
 
 _NATIVE = _installed()
+_INTERFACE = 2
+"""The interface of calving-native that calving uses. It changes with every change of a signature."""
 
 
 def absence() -> str | None:
@@ -73,8 +75,8 @@ def absence() -> str | None:
         return "calving-native is not installed"
     if _NATIVE.__version__.split(".")[:2] != __version__.split(".")[:2]:
         return f"calving-native {_NATIVE.__version__} is of another version"
-    if not hasattr(getattr(_NATIVE, "Decoder", None), "of_protobuf"):
-        return "calving-native is of an older version"
+    if getattr(_NATIVE, "INTERFACE", 0) != _INTERFACE:
+        return "calving-native is another build than calving needs: install the version that belongs to calving"
     return None
 
 

@@ -236,7 +236,7 @@ def chosen(array: A, index: Indices) -> A:
 
 
 def joined(rows: pa.Table) -> pa.RecordBatch:
-    """The rows of a table, which has at least one, as one batch. They are copied if they are in several."""
+    """The rows of a table with at least one row, as one batch. They are copied if they are in several batches."""
     batches = rows.to_batches()
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 

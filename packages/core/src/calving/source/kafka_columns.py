@@ -32,8 +32,6 @@ def absence() -> str | None:
     """The reason why there is no reader in Rust; None if there is one."""
     if (reason := native.absence()) is not None:
         return reason
-    if not hasattr(importlib.import_module("calving_native"), "Consumer"):
-        return "calving-native is of an older version"
     return None if _library() is not None else "the librdkafka of confluent-kafka was not found"
 
 

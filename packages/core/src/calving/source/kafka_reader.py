@@ -73,8 +73,8 @@ class Client(ABC):
 
     @abstractmethod
     def take(self, most: int, seconds: float, *, headers: bool) -> Sequence[Arrived]:
-        """At most ``most`` records, which arrive within ``seconds``. Records of one partition are in order.
-        ``headers``: whether the headers of these records will be read.
+        """At most ``most`` records, which arrive within ``seconds``; fewer if they are large. Records of one partition
+        are in order. ``headers``: whether the headers of these records will be read.
         """
 
     @abstractmethod

@@ -52,9 +52,8 @@ class Block(ABC):
     @property
     @abstractmethod
     def headers(self) -> pa.ListArray:
-        """The headers, of the type ``HEADERS``. Empty, not null, if a record has no headers.
-
-        :raises RuntimeError: the reader was opened without headers.
+        """The headers, of the type ``HEADERS``. Empty, not null, if a record has no headers. Do not ask for them if the
+        reader was opened without headers: the native reader raises RuntimeError then.
         """
 
     @property

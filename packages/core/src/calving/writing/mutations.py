@@ -20,6 +20,7 @@ from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.model.text import counted
+from calving.records.arrays import joined
 from calving.records.fields import arrow_schema, table_schema
 from calving.writing.changes import DELETE, OPERATION, Last, pruned, rows_of
 from calving.writing.identity import Identity, identity_of
@@ -119,9 +120,10 @@ class ChangeWriter(BufferedWriter):
             return
         self._spilt = self._spilt or _Spilt()
         for _, rows in self._waiting.all():
-            for batch in rows.to_batches():
-                for bucket, part in divide(batch, self._changes.buckets(batch)):
-                    self._spilt.add(bucket, part)
+            # Joined, because each part of a bucket costs as much later as some hundred changes.
+            batch = joined(rows)
+            for bucket, part in divide(batch, self._changes.buckets(batch)):
+                self._spilt.add(bucket, part)
 
     def end(self) -> None:
         """All changes of the keys taken so far have been taken."""

@@ -30,8 +30,10 @@ SORTED_SHARE = 4
 """A file has about so many times fewer bytes than its rows in memory. Rows of a table with a sort order are held until
 they fill a file of the target size.
 """
-_ENOUGH_ROWS = 4096
-"""Batches that have so many rows on average are written one after the other. Smaller ones are joined."""
+_LARGE_ROWS, _LARGE_BYTES = 4096, 512 * 1024
+"""Batches that have so many rows, or so many bytes, on average are written one after the other. Smaller ones are
+joined.
+"""
 Part = tuple[int, pa.Table]
 """Rows of one partition, and its number."""
 
@@ -312,11 +314,12 @@ def _joined(parts: Iterable[tuple[Numbers, pa.RecordBatch]]) -> pa.Array:
 
 
 def _together(pieces: Sequence[pa.RecordBatch]) -> pa.Table:
-    """The rows as one table. Joining batches copies their rows, and each batch costs as much to write as some hundred
+    """The rows as one table. Joining batches copies their rows, and each batch costs as much to write as a few hundred
     rows; so only small batches are joined.
     """
-    is_small = sum(rows.num_rows for rows in pieces) < _ENOUGH_ROWS * len(pieces)
-    return pa.Table.from_batches([pa.concat_batches(pieces)] if is_small else pieces)
+    count = len(pieces)
+    are_large = sum(rows.num_rows for rows in pieces) >= _LARGE_ROWS * count or _bytes(pieces) >= _LARGE_BYTES * count
+    return pa.Table.from_batches(pieces if count == 1 or are_large else [pa.concat_batches(pieces)])
 
 
 def _bytes(pieces: Iterable[pa.RecordBatch]) -> int:

@@ -15,6 +15,7 @@ from pyiceberg.types import BinaryType, DoubleType, FloatType, IntegerType, Long
 from calving.writing.properties import WriteProperties
 
 BYTES = (BinaryType, StringType)
+"""The types of columns whose bounds a format may find for short values only."""
 BOUNDED = (*BYTES, IntegerType, LongType, FloatType, DoubleType)
 """The types of columns whose bounds a format may find."""
 _OPEN_BYTES = 64 * 1024
@@ -27,7 +28,7 @@ class Ending:
     """A finished file's size in bytes, its bytes by column id, and the offsets at which readers can split it.
 
     ``bounds`` are column ids with the least and the largest value of a part of the file. They cover all values that
-    ``FileFormat.measures_up_to`` leaves to the format.
+    ``FileFormat.measures_up_to`` leaves to the format. NaN is no bound; infinities are.
     """
 
     size: int
@@ -62,8 +63,8 @@ class FileFormat(ABC):
     name: ClassVar[str]
     """The format's name in manifests, in lower case (parquet, orc, avro), and the suffix of its files."""
     measures_up_to: ClassVar[int] = 0
-    """The format finds the bounds of ``BOUNDED`` columns, for values of up to so many bytes: see ``Ending.bounds``. 0:
-    the format finds none.
+    """The format finds the bounds of ``BOUNDED`` columns: of all numbers, and of ``BYTES`` values of up to so many
+    bytes. ``Ending.bounds`` has them. 0: the format finds none.
     """
 
     @abstractmethod

@@ -106,8 +106,10 @@ class _Column:
         self.widen(found["min"].as_py(), found["max"].as_py())
 
     def _is_by_format(self, column: pa.Array) -> bool:
-        if not self.by_format or not isinstance(self.leaf.kind, BYTES):
-            return self.by_format > 0
+        if not self.by_format:
+            return False
+        if not isinstance(self.leaf.kind, BYTES):
+            return True
         return bool(pc.max(pc.binary_length(column)).as_py() <= self.by_format)
 
     def widen(self, low: Any, high: Any) -> None:
