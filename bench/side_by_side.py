@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,7 @@ def measure(
             filled = 0
             for records in (few, many):
                 throughput.fill(servers, topic, range(filled, records), ts)
+                os.sync()  # otherwise the system writes the topic to disk during the first run
                 filled = records
                 for by_day, number in product((False, True), range(rounds)):
                     name = f"{ts}-{'day' if by_day else 'flat'}-{records}-{number}"
