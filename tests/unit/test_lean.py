@@ -104,10 +104,8 @@ for _ in range(20):
         libc.free(block)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | env
-    )
-    return int(done.stdout)
+    (faults,) = printed(code, **env)
+    return int(faults)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")

@@ -90,9 +90,9 @@ class Payloads(Sequence[Any]):
         if self._given.null_count or not len(self._given):
             return pc.sum(pc.binary_length(self._given)).as_py() or 0
         # Without nulls, the bytes between the first and the last offset are all of payloads.
-        first, count = self._given.offset, len(self._given)
-        ends = pa.Array.from_buffers(pa.int32(), first + count + 1, [None, self._given.buffers()[1]])
-        return int(ends[first + count].as_py() - ends[first].as_py())
+        places = [None, self._given.buffers()[1]]
+        ends = pa.Array.from_buffers(pa.int32(), len(self) + 1, places, offset=self._given.offset)
+        return int(ends[-1].as_py() - ends[0].as_py())
 
     @property
     def longest(self) -> int:
