@@ -52,12 +52,15 @@ impl Decoder {
             _ => None,
         };
         let count = records.len();
+        // Most records are; even to compare with nothing is a call.
+        let is_bare = head.is_empty() && tail.is_empty();
         let (mut rows, mut refused, mut others) = (0, vec![], vec![]);
         for (place, record) in records.enumerate() {
             if place == SAMPLE && rows > 0 {
                 columns.iter_mut().for_each(|column| column.expect(rows, count - place));
             }
-            let Some(body) = record.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)) else {
+            let body = if is_bare { Some(record) } else { inside(record, head, tail) };
+            let Some(body) = body else {
                 others.push(place);
                 continue;
             };
@@ -76,4 +79,9 @@ impl Decoder {
         let shapes = json.map_or_else(Vec::new, json::Reader::finish);
         Ok(Decoded { rows: columns::rows(columns, rows)?, refused, others, shapes })
     }
+}
+
+/// What stands between head and tail.
+fn inside<'a>(record: &'a [u8], head: &[u8], tail: &[u8]) -> Option<&'a [u8]> {
+    record.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail))
 }

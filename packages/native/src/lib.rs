@@ -8,6 +8,7 @@ mod decoder;
 mod guard;
 mod json;
 mod kinds;
+mod lanes;
 mod librdkafka;
 mod numbers;
 mod protobuf;

@@ -16,6 +16,8 @@ mod guard;
 mod json;
 #[path = "../../src/kinds.rs"]
 mod kinds;
+#[path = "../../src/lanes.rs"]
+mod lanes;
 #[path = "../../src/numbers.rs"]
 mod numbers;
 #[path = "../../src/protobuf.rs"]
