@@ -119,6 +119,29 @@ def test_the_text_of_a_route_field_is_that_of_the_exact_way(route: str) -> None:
     assert taken > COUNT / 12
 
 
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 40, 64, 150])
+def test_a_byte_at_any_place_of_a_text_is_what_it_is_to_json(length: int) -> None:
+    """Text is read many bytes at once, the rest of it one by one."""
+    odd = [*(bytes([byte]) for byte in range(256)), "é".encode(), b"\\u00e9"]
+    records = [
+        b'{"s":"%s","id":7}' % (b"n" * place + each + b"n" * (length - place - 1))
+        for place in range(length)
+        for each in odd
+    ]
+    data, refused, _ = decoder(table(), closed=True).read(records)
+    data.validate(full=True)
+    expected = {i: found for i, raw in enumerate(records) if (found := _loaded(raw)) is not None}
+    assert refused == [i for i in range(len(records)) if i not in expected]
+    assert data.to_pylist() == list(expected.values())
+
+
+def _loaded(raw: bytes) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(raw))
+    except ValueError:
+        return None
+
+
 def test_tables_with_equal_columns_and_a_route_field_are_read_at_once() -> None:
     wider = Schema(*NUMBERS.fields, NestedField(3, "x", DoubleType(), required=False))
     targets = (table().target, table(wider).target)

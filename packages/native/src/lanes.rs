@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use wide::{CmpEq, u8x16};
+use wide::u8x16;
 
 pub const LANE: usize = 16;
 const CHUNK: usize = 64;
