@@ -148,7 +148,9 @@ def make(seed: int, number: int) -> Case:
         writer.few_keys = 4 if count >= _MANY else 12
     targets = tuple(_targets(random, evolution, many=count >= _MANY))
     routing = _routing(random, targets)
-    rules = TableRules(limits=Limits(new_columns=10**6, columns=10**6), create_properties=schemas.properties(random))
+    # To the oracle, and to a record alone, each value of a new column counts.
+    limits, properties = Limits(new_columns=10**6, columns=10**6), schemas.properties(random)
+    rules = TableRules(limits=limits, create_properties=properties, share=0)
     if evolution.create and random.random() < 0.3:
         rules = replace(rules, defaults=TableSettings(random.choice(((), ("bucket(id, 4)",))), ("id",)))
     run = Run(routing, evolution, rules=rules, slots=random.choice((1, 1, 2, 3)))

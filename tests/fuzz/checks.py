@@ -19,6 +19,9 @@ from tests.fuzz.sink import START, TOPIC, Found, Sink
 
 NOTHING = TransformSpec("nothing", "org.apache.kafka.connect.transforms.SetSchemaMetadata$Value", {"schema.name": "x"})
 _ALONE = 5
+_SHARE = "share"
+_FEW = 0.2
+"""So large a share of a column's values does not decide its type that in many cases it matters how they are counted."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def check(case: Case, sink: Sink, only: str | None = None) -> list[Disagreement]
             disagreements += _same(case, name, found, variant())
     if only in (None, "tolerance none"):
         disagreements += _intolerant(case, sink, expected)
-    return disagreements
+    return [*disagreements, *_shares(case, sink, only)]
 
 
 def _files(sink: Sink, found: Found) -> Iterator[Disagreement]:
@@ -165,6 +168,24 @@ def _variants(case: Case, sink: Sink) -> Iterator[tuple[str, Callable[[], Found]
     if absence() is None:
         yield "without Rust", taken(native=False)
     yield "a transform that does nothing", taken(transforms=(*run.transforms, NOTHING))
+
+
+def _shares(case: Case, sink: Sink, only: str | None) -> Iterator[Disagreement]:
+    """Where a few values do not decide the type of a new column, they are the same few in all other ways."""
+    evolution = case.run.evolution
+    if not (evolution.create or evolution.evolve):
+        return
+    case = replace(case, run=replace(case.run, rules=replace(case.run.rules, share=_FEW)))
+    if only is not None and not only.startswith(_SHARE):
+        return
+    base = sink.take(case.run, case.targets, case.raws)
+    if base.error is not None:
+        yield Disagreement(_SHARE, None, "a batch", base.error)
+        return
+    for way, variant in _variants(case, sink):
+        name = f"{_SHARE}, {way}"
+        if only is None or only.removesuffix(": table") == name:
+            yield from _same(case, name, base, variant())
 
 
 def _moved(found: Found, order: Sequence[int]) -> Found:
