@@ -18,6 +18,7 @@ from pyiceberg.catalog import Catalog
 from rich.console import Console
 from rich.table import Table
 
+from bench.meter import tree_cpu
 from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import Process
@@ -133,21 +134,9 @@ def _watch(servers: str, load: Load, keys: dict[str, str]) -> dict[str, float]:
 def _idle_share(pid: int, seconds: float = 10.0) -> float:
     """Percent of a core that the whole process tree takes while nothing comes in."""
     time.sleep(3)
-    before = session_cpu(pid)
+    before = tree_cpu(pid)
     time.sleep(seconds)
-    return round((session_cpu(pid) - before) / seconds * 100, 1)
-
-
-def session_cpu(session: int) -> float:
-    total = 0.0
-    for entry in Path("/proc").iterdir():
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
-        except OSError:
-            continue
-        if fields and int(fields[3]) == session:
-            total += (int(fields[11]) + int(fields[12])) / 100
-    return total
+    return round((tree_cpu(pid) - before) / seconds * 100, 1)
 
 
 def _count(catalog: Catalog) -> int:

@@ -45,6 +45,29 @@ def run(command: Sequence[str], log: Path, env: Mapping[str, str], done: Callabl
     return Usage(code, wall, sum(meter.cpu.values()), meter.peak)
 
 
+def tree_cpu(root: int) -> float:
+    """CPU seconds so far of a process, of all that descend from it, and of those of their children that have ended."""
+    used: dict[int, float] = {}
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(fields[1])
+            used[int(entry.name)] = sum(map(int, fields[11:15])) / _TICKS
+
+    def descends(pid: int) -> bool:
+        return pid == root or (pid in parents and descends(parents[pid]))
+
+    return sum(seconds for pid, seconds in used.items() if descends(pid))
+
+
+def _stat(pid: int) -> list[str]:
+    """What stands in /proc behind the process's name; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 class _Meter(threading.Thread):
     def __init__(self, session: int) -> None:
         super().__init__(daemon=True)
@@ -67,11 +90,8 @@ class _Meter(threading.Thread):
         self.join()
 
     def _look(self, pid: int) -> int:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0
-        if int(fields[3]) != self._session:
+        fields = _stat(pid)
+        if not fields or int(fields[3]) != self._session:
             return 0
         # Reaped children would be counted twice: only what the process itself has used.
         self.cpu[pid] = (int(fields[11]) + int(fields[12])) / _TICKS

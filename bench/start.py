@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench.latency import session_cpu, settings
+from bench.latency import settings
+from bench.meter import tree_cpu
 from calving.errors import UnavailableError
 from calving.services.kafka import kafka
 from calving.services.process import Process
@@ -62,7 +63,7 @@ def _start(servers: str, config: Path, calving: Path, log: Path) -> dict[str, fl
     try:
         while not _joined(servers):
             _mind(began)
-        found = {"member, CPU": session_cpu(worker.pid), "member": time.monotonic() - began}
+        found = {"member, CPU": tree_cpu(worker.pid), "member": time.monotonic() - began}
         while not (batch := _since(day, log, "batch: ")) or not (commit := _since(day, log, r"commit \S+: 1 table,")):
             _mind(began)
         found |= {"first batch": batch, "first commit": commit}
