@@ -35,6 +35,7 @@ from calving.model.membership import Claim
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.source.client import client_config
 from calving.source.kafka import KafkaGroup, Topics
+from calving.source.members import members
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.options import KafkaOptions
@@ -47,6 +48,7 @@ pytestmark = pytest.mark.services
 COMMIT = uuid4()
 TABLE = TableReference("c", ("db",), "t")
 PROTOCOLS = ["classic", "consumer"]
+_STOPS = 20
 
 
 class Listener:
@@ -179,6 +181,16 @@ def test_events_and_positions_become_visible_together(sink: Callable[..., Sink],
     assert written.spans == {s.tp: (Span(0, 10),)}
     assert isinstance(complete.event, DataComplete)
     assert session.committed([s.tp]) == {s.tp: 10}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_that_closes_has_left_the_group(sink: Callable[..., Sink], protocol: str) -> None:
+    """Its partitions would wait for the end of its session. It is tried often: librdkafka's threads race."""
+    s = sink(protocol, 4)
+    for _ in range(_STOPS):
+        group, _ = s.join(4)
+        group.close()
+        assert members(s.kafka, s.identity.group) == {}
 
 
 def test_a_claim_without_a_member_is_refused_and_nothing_is_written(sink: Callable[..., Sink]) -> None:

@@ -174,7 +174,8 @@ class KafkaGroup(Group):
             # Members also learn of a rebalance from their heartbeats.
             "heartbeat_interval_ms": kafka.get("heartbeat.interval.ms", str(min(1000, int(session) // 3))),
         }
-        strategy = {} if kafka.get("group.protocol") == "consumer" else classic
+        self._is_classic = kafka.get("group.protocol") != "consumer"
+        strategy = classic if self._is_classic else {}
         refresh = kafka.get("topic.metadata.refresh.interval.ms", "5000")
         self._listener: Listener | None = None
         with reaching("joining the consumer group"):
@@ -247,17 +248,23 @@ class KafkaGroup(Group):
             self._consumer.close()
 
     def _give_back(self) -> None:
-        """Give all partitions back before the client closes.
+        """Give all partitions back, and leave the group, before the client closes.
 
         If librdkafka 2.16 closes while a revocation is unanswered, it revokes a second time. It may drop the answer to
-        that, and the call that gives the answer then waits for ever, and holds Python's lock.
+        that, and the call that gives the answer then waits for ever, and holds Python's lock. If it closes after the
+        answer, but before its fetchers have stopped, it never tells the group that it leaves. Its partitions then wait
+        for the end of the session. A client that has left has no member id.
         """
         with contextlib.suppress(KafkaException):
             self._consumer.unsubscribe()
             end = time.monotonic() + _GIVING_BACK_SECONDS
             self._consumer.poll(0)  # an assignment may have come that nobody has seen yet
-            while self._held and time.monotonic() < end:
-                self._consumer.poll(0.05)
+            while (self._held or self._is_member()) and time.monotonic() < end:
+                self._consumer.poll(0.01)
+
+    def _is_member(self) -> bool:
+        """Never with ``group.protocol=consumer``, whose clients keep their ids."""
+        return self._is_classic and bool(self._consumer.memberid())
 
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         # Any explicit offset is good enough: the partitions are paused at once, and this consumer never fetches from
