@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.processes import descendants, stat
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LOOK_SECONDS = 0.05
@@ -47,25 +49,7 @@ def run(command: Sequence[str], log: Path, env: Mapping[str, str], done: Callabl
 
 def tree_cpu(root: int) -> float:
     """CPU seconds so far of a process, of all that descend from it, and of those of their children that have ended."""
-    used: dict[int, float] = {}
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
-            parents[int(entry.name)] = int(fields[1])
-            used[int(entry.name)] = sum(map(int, fields[11:15])) / _TICKS
-
-    def descends(pid: int) -> bool:
-        return pid == root or (pid in parents and descends(parents[pid]))
-
-    return sum(seconds for pid, seconds in used.items() if descends(pid))
-
-
-def _stat(pid: int) -> list[str]:
-    """What stands in /proc behind the process's name; nothing if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
+    return sum(sum(map(int, fields[11:15])) for fields in descendants(root).values()) / _TICKS
 
 
 class _Meter(threading.Thread):
@@ -90,7 +74,7 @@ class _Meter(threading.Thread):
         self.join()
 
     def _look(self, pid: int) -> int:
-        fields = _stat(pid)
+        fields = stat(pid)
         if not fields or int(fields[3]) != self._session:
             return 0
         # Reaped children would be counted twice: only what the process itself has used.

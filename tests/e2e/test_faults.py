@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import pytest
 
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process
+from harness.processes import PARENT, arguments, descendants
 from harness.run import Run, died, pause
 from harness.sent import TABLES
 
@@ -37,15 +37,9 @@ ON_SPARK = {"iceberg.engine": "spark", "spark.master": "local[2]", "spark.ui.sho
 
 def tasks_of(worker: Process) -> list[int]:
     """The processes in which Spark runs the worker's tasks: children of a daemon that descends from the worker."""
-    listed = subprocess.run(["ps", "-ewwo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
-    parents = {int(pid): int(parent) for pid, parent, _ in rows}
-    daemons = {int(pid) for pid, _, arguments in rows if "calving.engine.daemon" in arguments}
-
-    def descends(pid: int) -> bool:
-        return pid == worker.pid or (pid in parents and descends(parents[pid]))
-
-    return [pid for pid in daemons if parents[pid] in daemons and descends(pid)]
+    found = descendants(worker.pid)
+    daemons = {pid for pid in found if "calving.engine.daemon" in arguments(pid)}
+    return [pid for pid in daemons if int(found[pid][PARENT]) in daemons]
 
 
 @pytest.fixture

@@ -56,9 +56,7 @@ def check(case: Case, sink: Sink, only: str | None = None) -> list[Disagreement]
         disagreements += _alone(case, sink, expected)
     if only in (None, "files"):
         disagreements += _files(sink, found)
-    for name, variant in _variants(case, sink):
-        if only is None or only.removesuffix(": table") == name:
-            disagreements += _same(case, name, found, variant())
+    disagreements += _ways(case, sink, found, only)
     if only in (None, "tolerance none"):
         disagreements += _intolerant(case, sink, expected)
     return [*disagreements, *_shares(case, sink, only)]
@@ -170,22 +168,24 @@ def _variants(case: Case, sink: Sink) -> Iterator[tuple[str, Callable[[], Found]
     yield "a transform that does nothing", taken(transforms=(*run.transforms, NOTHING))
 
 
+def _ways(case: Case, sink: Sink, base: Found, only: str | None, prefix: str = "") -> Iterator[Disagreement]:
+    for way, variant in _variants(case, sink):
+        name = prefix + way
+        if only is None or only.removesuffix(": table") == name:
+            yield from _same(case, name, base, variant())
+
+
 def _shares(case: Case, sink: Sink, only: str | None) -> Iterator[Disagreement]:
     """Where a few values do not decide the type of a new column, they are the same few in all other ways."""
-    evolution = case.run.evolution
-    if not (evolution.create or evolution.evolve):
+    grows = case.run.evolution.create or case.run.evolution.evolve
+    if not grows or not (only or _SHARE).startswith(_SHARE):
         return
     case = replace(case, run=replace(case.run, rules=replace(case.run.rules, share=_FEW)))
-    if only is not None and not only.startswith(_SHARE):
-        return
     base = sink.take(case.run, case.targets, case.raws)
     if base.error is not None:
         yield Disagreement(_SHARE, None, "a batch", base.error)
         return
-    for way, variant in _variants(case, sink):
-        name = f"{_SHARE}, {way}"
-        if only is None or only.removesuffix(": table") == name:
-            yield from _same(case, name, base, variant())
+    yield from _ways(case, sink, base, only, f"{_SHARE}, ")
 
 
 def _moved(found: Found, order: Sequence[int]) -> Found:

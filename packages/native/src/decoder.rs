@@ -52,7 +52,7 @@ impl Decoder {
             _ => None,
         };
         let count = records.len();
-        // Most records are; even to compare with nothing is a call.
+        // Most records stand alone, and even a comparison with nothing is a call for each record.
         let is_bare = head.is_empty() && tail.is_empty();
         let (mut rows, mut refused, mut others) = (0, vec![], vec![]);
         for (place, record) in records.enumerate() {

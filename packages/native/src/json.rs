@@ -292,6 +292,7 @@ impl Reader {
         Ok(columns.iter().position(|column| column.is_called(|own| own.eq_ignore_ascii_case(name))))
     }
 
+    // As a call, it would hand the cursor over in memory for each field.
     #[inline(always)]
     fn value(&mut self, cursor: &mut Cursor, column: &mut Column, depth: usize) -> Read<()> {
         let first = cursor.peek();

@@ -240,8 +240,8 @@ def _consumer_config(kafka: Mapping[str, str]) -> dict[str, Any]:
         "queued.max.messages.kbytes": "16384",
         "fetch.message.max.bytes": "2097152",
         "fetch.wait.max.ms": "10",
-        # By default librdkafka checks a full queue again only after a second: three quarters of the time would be
-        # waiting. With 10 ms it would be a fifth.
+        # By default librdkafka checks a full queue again only after a second, and a task would wait for three quarters
+        # of its time; with 10 ms, for a fifth.
         "fetch.queue.backoff.ms": "3",
         "check.crcs": "false",
     }
