@@ -306,4 +306,4 @@ def test_the_version_is_printed_and_whether_records_are_read_and_decoded_by_rust
         env={**os.environ, "CALVING_NATIVE": "0"},
     )
     off = "switched off by CALVING_NATIVE = 0"
-    assert done.stdout.splitlines() == ["0.1.0", f"native decoders: {off}", f"native reader: {off}"]
+    assert done.stdout.splitlines() == ["0.2.0.dev0", f"native decoders: {off}", f"native reader: {off}"]

@@ -1,3 +1,3 @@
 """The ZooKeeper coordination backend of calving."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
