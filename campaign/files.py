@@ -76,5 +76,5 @@ def rows(location: str) -> list[Row]:
 
 def _row(record: Mapping[str, Any]) -> Row:
     """The mark of a deleted row is a part of its proof."""
-    mark = GONE if record.get("_deleted") else ""
+    mark = GONE if record.get("_cdc_deleted") else ""
     return Row(record["id"], record["route"], f"{mark}{record['proof']}")

@@ -82,7 +82,7 @@ def test_a_compaction_doubles_nothing(seen: Fixture) -> None:
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize(
-    ("marks", "deleted"), [({}, ""), ({"_deleted": False}, ""), ({"_deleted": True}, "deleted by ")]
+    ("marks", "deleted"), [({}, ""), ({"_cdc_deleted": False}, ""), ({"_cdc_deleted": True}, "deleted by ")]
 )
 def test_data_files_are_read_in_every_format_with_the_marks_of_deleted_rows(
     tmp_path: Path, kind: str, marks: dict[str, bool], deleted: str
@@ -95,7 +95,7 @@ def test_data_files_are_read_in_every_format_with_the_marks_of_deleted_rows(
         case "orc":
             orc.write_table(pa.Table.from_pylist(values), path)
         case "avro":
-            types = {"id": "long", "_deleted": "boolean"}
+            types = {"id": "long", "_cdc_deleted": "boolean"}
             fields = [{"name": name, "type": types.get(name, "string")} for name in values[0]]
             with path.open("wb") as file:
                 fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, values)

@@ -60,8 +60,8 @@ RECORD = {"id": 1, "op": "c"}
         ),
         (
             {"mutations": SOFT},
-            {"_deleted": "no"},
-            ["table db.t: its soft-delete-field _deleted is string, not boolean", "iceberg.table.db.t.columns can"],
+            {"_cdc_deleted": "no"},
+            ["table db.t: its soft-delete-field _cdc_deleted is string, not boolean", "iceberg.table.db.t.columns can"],
         ),
     ],
     ids=["version 1", "no id columns", "no order column", "an order column of objects", "a soft-delete-field of text"],
@@ -86,10 +86,10 @@ def test_an_order_column_that_is_declared_is_created_although_the_first_records_
 
 
 def test_a_soft_delete_field_that_is_declared_as_boolean_is_created_from_text(tmp_path: Path) -> None:
-    sink = Changing(tmp_path, SOFT, columns={"_deleted": "boolean"})
-    sink.take((None, {**RECORD, "_deleted": "false"}))
-    sink.take((None, {**RECORD, "_deleted": "false", "op": "d"}))
-    assert sink.rows("id", "_deleted") == [(1, True)]
+    sink = Changing(tmp_path, SOFT, columns={"_cdc_deleted": "boolean"})
+    sink.take((None, {**RECORD, "_cdc_deleted": "false"}))
+    sink.take((None, {**RECORD, "_cdc_deleted": "false", "op": "d"}))
+    assert sink.rows("id", "_cdc_deleted") == [(1, True)]
 
 
 # Before a start
@@ -130,8 +130,8 @@ def check(catalog: Catalog, keys: dict[str, str]) -> list[tuple[str, bool]]:
             "table db.t has no id columns: set iceberg.table.db.t.id-columns or iceberg.tables.default-id-columns",
         ),
         (
-            {"iceberg.tables.delete-mode": "soft", "iceberg.table.db.t.columns": "_deleted text"},
-            "table db.t: its soft-delete-field _deleted is string, not boolean",
+            {"iceberg.tables.delete-mode": "soft", "iceberg.table.db.t.columns": "_cdc_deleted text"},
+            "table db.t: its soft-delete-field _cdc_deleted is string, not boolean",
         ),
     ],
 )
@@ -159,10 +159,13 @@ def test_the_version_of_new_tables_does_not_matter_to_tables_that_are_appended_t
 
 def test_a_soft_delete_field_of_text_in_a_table_that_exists_is_refused_before_the_start(catalog: Catalog) -> None:
     catalog.create_namespace("db")
-    columns = NestedField(1, "id", LongType(), required=False), NestedField(2, "_deleted", StringType(), required=False)
+    columns = (
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "_cdc_deleted", StringType(), required=False),
+    )
     catalog.create_table("db.t", Schema(*columns))
     assert check(catalog, {}) == [("db.t", True)]
-    with pytest.raises(ConfigError, match=r"table db\.t: its soft-delete-field _deleted is string, not boolean"):
+    with pytest.raises(ConfigError, match=r"table db\.t: its soft-delete-field _cdc_deleted is string, not boolean"):
         check(catalog, {"iceberg.tables.delete-mode": "soft"})
 
 

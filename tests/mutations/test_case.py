@@ -54,12 +54,12 @@ def test_the_exact_name_of_the_cdc_field_comes_first() -> None:
 
 
 def test_the_soft_delete_field_is_a_column_in_any_case(tmp_path: Path) -> None:
-    column = NestedField(3, "_DELETED", BooleanType(), required=False)
+    column = NestedField(3, "_CDC_DELETED", BooleanType(), required=False)
     sink = made(tmp_path, RowMutations("op", delete_mode="soft"), column)
     sink.take(change("c", 1, "a"))
     sink.take(change("d", 1, "b"))
-    assert sink.rows("id", "v", "_DELETED") == [(1, "b", True)]
-    assert [name for name in sink.table.schema().column_names if name.lower() == "_deleted"] == ["_DELETED"]
+    assert sink.rows("id", "v", "_CDC_DELETED") == [(1, "b", True)]
+    assert [name for name in sink.table.schema().column_names if name.lower() == "_cdc_deleted"] == ["_CDC_DELETED"]
 
 
 def test_the_order_field_is_a_column_in_any_case(tmp_path: Path) -> None:

@@ -217,9 +217,9 @@ def test_a_deleted_row_stays_and_is_marked_if_it_is_told_to(tmp_path: Path) -> N
     sink = Changing(tmp_path, RowMutations("op", delete_mode="soft"))
     sink.take(change("c", 1, "a"), change("c", 2, "b"))
     sink.take(change("d", 1, "a"))
-    assert sink.rows("id", "v", "_deleted") == [(1, "a", True), (2, "b", False)]
+    assert sink.rows("id", "v", "_cdc_deleted") == [(1, "a", True), (2, "b", False)]
     sink.take(change("u", 1, "c"))
-    assert sink.rows("id", "v", "_deleted") == [(1, "c", False), (2, "b", False)]
+    assert sink.rows("id", "v", "_cdc_deleted") == [(1, "c", False), (2, "b", False)]
 
 
 def test_by_an_order_field_the_greatest_value_of_a_batch_counts(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_soft_delete_needs_what_the_table_requires_unless_columns_evolve(tmp_p
     outcome = sink.take(({"id": 1}, {"id": 1, "op": "d"}))
     reason = "table db.t: field 'v': the column is required, but the record has no value for it"
     assert sink.reasons(outcome) == ([] if evolve else [(1, reason)])
-    assert sink.rows("id", "v", "_deleted") == ([(1, None, True)] if evolve else [(1, "a", False)])
+    assert sink.rows("id", "v", "_cdc_deleted") == ([(1, None, True)] if evolve else [(1, "a", False)])
 
 
 @pytest.mark.parametrize("order", ["NaN", "Infinity", "-Infinity"])
@@ -339,7 +339,7 @@ def test_soft_deletes_by_an_order_field_converge_in_whatever_order_they_come(tmp
         sink.take_all(batch)
     last = {key: max((lsn, op) for k, op, lsn in sent if k == key) for key in range(5)}
     expected = [(key, f"v{lsn}", op == "d") for key, (lsn, op) in last.items()]
-    assert sink.rows("id", "v", "_deleted") == expected
+    assert sink.rows("id", "v", "_cdc_deleted") == expected
 
 
 def test_partitions_that_are_not_split_become_steps_of_which_the_later_one_wins(tmp_path: Path) -> None:

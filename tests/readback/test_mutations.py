@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import BooleanType, LongType, NestedField
 
 from calving.iceberg.catalog import open_catalog
+from calving.model.mutations import RowMutations
 from harness.duckdb_extensions import duckdb_rows
 from harness.spark_reader import spark_on
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
+from tests.mutations.changing import Changing
 
 pytestmark = pytest.mark.services
 
@@ -144,3 +148,23 @@ def _changed(table: MutationTable) -> None:
         held = expected.get((key,))
         expected[key,] = {"id": key, "name": "merged", "g": held["g"] if held else 0}
     table.expected = expected
+
+
+def test_spark_reads_a_table_with_marks_of_deleted_rows_and_renames_those_of_an_earlier_version(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "old").mkdir()
+    new, old = (Changing(tmp_path / name, RowMutations("op", delete_mode="soft")) for name in ("new", "old"))
+    old.catalog.create_namespace("db")
+    id_, mark = (
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "_deleted", BooleanType(), required=False),
+    )
+    old.catalog.create_table("db.t", Schema(id_, mark))
+    for sink in (new, old):
+        sink.take((None, {"id": 1, "op": "c"}), (None, {"id": 2, "op": "c"}), (None, {"id": 1, "op": "d"}))
+    query = "select id, _cdc_deleted from iceberg.db.t"
+    (rows,) = spark_on(str(tmp_path / "new"), query)
+    _, renamed = spark_on(
+        str(tmp_path / "old"), "alter table iceberg.db.t rename column _deleted to _cdc_deleted", query
+    )
+    assert rows_of(rows) == rows_of(renamed) == [(1, True), (2, False)]

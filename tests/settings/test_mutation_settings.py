@@ -164,3 +164,9 @@ def test_dead_letters_are_not_replayed_over_newer_rows() -> None:
     parse(
         {**BASE, **letters, "iceberg.tables.upsert-mode-enabled": "true", "iceberg.tables.order-field": "lsn"}
     ).replay()
+
+
+@pytest.mark.parametrize(("key", "value"), [("columns", "a long"), ("cdc-field", "op"), ("delete-mode", "soft")])
+def test_keys_of_tables_of_records_are_refused_for_the_dead_letter_table(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"iceberg\.table\.db\.letters\.{key} has no effect: its columns are fixed"):
+        parse({**BASE, **LETTERS, f"iceberg.table.db.letters.{key}": value})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from pyiceberg.schema import Schema, index_by_name
@@ -10,7 +10,7 @@ from pyiceberg.types import NestedField, StructType
 
 from calving.casting.seen import seen_of
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import SchemaChange
+from calving.model.tables import RESERVED_COLUMNS, SchemaChange
 from calving.records.inferred import InferredType, folded
 
 Path = tuple[str, ...]
@@ -40,6 +40,7 @@ class Growth:
         """
         kind = folded(kind) if self._fold else kind
         check_names([path[-1], *names_of(kind)], path)
+        check_reserved([self._key(path[0])] if len(path) == 1 else [])
         if len(path) + depth(kind) > self._limits.nesting:
             most = self._limits.nesting
             raise UnfitError(path, f"it would be nested deeper than iceberg.limits.nesting = {most} levels")
@@ -88,6 +89,19 @@ def check_names(names: Sequence[str], path: Path) -> None:
         raise UnfitError(path, "a column needs a name")
 
 
+def check_reserved(names: Iterable[str]) -> None:
+    """Check the names of top-level columns.
+
+    :raises UnfitError: Iceberg reserves one of them.
+    """
+    if reserved := sorted(RESERVED_COLUMNS.intersection(names)):
+        raise UnfitError(
+            (reserved[0],),
+            "its column cannot be added: Iceberg reserves this name, and Spark could not read the table; rename or drop"
+            " the field, such as with the transform ReplaceField",
+        )
+
+
 def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
     """Check that a table can be created from a record of this kind.
 
@@ -96,6 +110,7 @@ def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
     inner = list(paths_of(kind))
     for path in inner:
         check_names(path[-1:], path)
+    check_reserved(path[0].lower() if fold else path[0] for path in inner if len(path) == 1)
     if depth(kind) - 1 > limits.nesting:
         raise UnfitError((), f"it is nested deeper than iceberg.limits.nesting = {limits.nesting} levels")
     if len(inner) > limits.columns:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import BooleanType
 
 from calving.errors import ConfigError
 from calving.iceberg.new_tables import VERSION_KEY
 from calving.iceberg.schemas import as_in
-from calving.model.mutations import RowMutations
+from calving.model.mutations import FORMER_SOFT_DELETE_FIELD, SOFT_DELETE_FIELD, RowMutations
+from calving.model.tables import RESERVED_COLUMNS
 from calving.writing.identity import identity
 
 
@@ -24,9 +26,11 @@ def check_mutations(
     check_version(name, version, mutations, new=new)
     try:
         identity(name, schema, id_columns, mutations)
-        for column in schema.fields:
-            if column.name == mutations.soft_delete_field:
-                check_soft_field(name, mutations, str(column.field_type))
+        kinds = {column.name: str(column.field_type) for column in schema.fields}
+        if mutations.soft_delete_field in kinds:
+            check_soft_field(name, mutations, kinds[mutations.soft_delete_field])
+        else:
+            check_soft_name(name, mutations)
     except ConfigError as error:
         if new:
             raise ConfigError(f"{error}; the table was not created") from error
@@ -34,10 +38,16 @@ def check_mutations(
 
 
 def spelt_mutations(schema: Schema, mutations: RowMutations, *, fold: bool) -> RowMutations:
-    """The settings, with the names of columns as the schema spells them. With ``fold``, case is ignored."""
-    if not fold:
-        return mutations
+    """The settings, with the names of columns as the schema spells them. With ``fold``, case is ignored.
+
+    A table whose deleted rows an earlier version has marked in its default column keeps that column.
+    """
     order, soft = mutations.order_field, mutations.soft_delete_field
+    marks = {column.name for column in schema.fields if isinstance(column.field_type, BooleanType)}
+    if soft == SOFT_DELETE_FIELD not in schema.column_names and FORMER_SOFT_DELETE_FIELD in marks:
+        soft = FORMER_SOFT_DELETE_FIELD
+    if not fold:
+        return replace(mutations, soft_delete_field=soft)
     top = [column.name for column in schema.fields]
     if soft not in top:
         soft = next((name for name in top if name.lower() == soft.lower()), soft)
@@ -57,6 +67,29 @@ def check_version(name: str, version: int, mutations: RowMutations, *, new: bool
             f"table {name} would be created with format version {version}; {why}: set {VERSION_KEY} = 2{or_else}"
         )
     raise ConfigError(f"table {name} has format version {version}; {why}")
+
+
+def check_soft_name(name: str, mutations: RowMutations) -> None:
+    """Check the name of a soft-delete-field that is to be added.
+
+    :raises ConfigError: Iceberg reserves the name.
+    """
+    if mutations.delete_mode == "soft" and mutations.soft_delete_field in RESERVED_COLUMNS:
+        raise ConfigError(
+            f"table {name}: soft-delete-field = {mutations.soft_delete_field}: Iceberg reserves this name, and Spark"
+            f" could not read the table: choose another name, such as {SOFT_DELETE_FIELD}"
+        )
+
+
+def reserved_mark(name: str, mutations: RowMutations) -> str | None:
+    """The warning about a table whose soft-delete-field has a name that Iceberg reserves; None if it has not."""
+    if mutations.delete_mode != "soft" or mutations.soft_delete_field not in RESERVED_COLUMNS:
+        return None
+    return (
+        f"table {name} marks deleted rows in the column {mutations.soft_delete_field}, a name that Iceberg reserves:"
+        f" Spark cannot read the table. Rename it: ALTER TABLE {name} RENAME COLUMN {mutations.soft_delete_field} TO"
+        f" {SOFT_DELETE_FIELD}; if soft-delete-field is set, stop the sink before, and leave the key out afterwards"
+    )
 
 
 def check_soft_field(name: str, mutations: RowMutations, kind: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
@@ -18,7 +18,7 @@ from calving.iceberg.catalog import is_rest
 from calving.iceberg.partition_terms import parse_term, partition_spec, temporal
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import schema_of, spelt
-from calving.model.tables import SchemaChange
+from calving.model.tables import RESERVED_COLUMNS, SchemaChange
 from calving.records.declared import declaration, with_declared
 from calving.records.inferred import InferredType, all_optional, find, merge
 
@@ -55,6 +55,7 @@ def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schem
     if fold:
         kind = spelt(kind, [*mine.id_columns, *terms, *mine.declared])
     kind = with_declared(kind, _moments(name, kind, rules), fold=fold)
+    check_declared(name, mine.columns, fold=fold)
     kind = with_declared(kind, mine.declared, everywhere=mine.columns, fold=fold)
     count = sum(1 for _ in paths_of(kind))
     if count > rules.limits.columns:
@@ -64,6 +65,19 @@ def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schem
         )
     schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
     return schema, partition_spec(mine.partition_by, schema, name)
+
+
+def check_declared(name: str, columns: Iterable[str], *, fold: bool) -> None:
+    """Check the names of columns with which the table is to be created.
+
+    :raises ConfigError: Iceberg reserves one of them.
+    """
+    for column in columns:
+        if (column.lower() if fold else column) in RESERVED_COLUMNS:
+            raise ConfigError(
+                f"table {name}: iceberg.table.{name}.columns: Iceberg reserves the name {column}, and Spark could not"
+                " read the table: choose another name"
+            )
 
 
 def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType | None:

@@ -23,7 +23,7 @@ from calving.iceberg.catalog import find_table, find_tables, is_rest, reaching, 
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.file_access import carried
 from calving.iceberg.lineage import VERSION
-from calving.iceberg.mutable import check_mutations, spelt_mutations
+from calving.iceberg.mutable import check_mutations, reserved_mark, spelt_mutations
 from calving.iceberg.new_tables import VERSION_KEY, new_table, new_version, possible
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import as_in, change_schema, is_open
@@ -67,6 +67,8 @@ class Tables:
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
         self._uncreatable: set[str] = set()
+        self._warned: set[str] = set()
+        """Tables about whose soft-delete-field a warning was logged."""
         self.troubled: Mapping[str, UnavailableError] = {}
         """Tables that could not be loaded the last time, and why."""
 
@@ -197,6 +199,9 @@ class Tables:
             id_columns = as_in(table.schema(), id_columns, fold=self._rules.fold)
             mutations = spelt_mutations(table.schema(), mutations, fold=self._rules.fold)
             check_mutations(name, metadata.format_version, table.schema(), id_columns, mutations)
+            if name not in self._warned and (warning := reserved_mark(name, mutations)) is not None:
+                self._warned.add(name)
+                log.warning(warning)
             distribution = "keys"
         return TableSpec(
             name,

@@ -11,6 +11,8 @@ RowDeletes = Literal["positions", "equality"]
 Inserts = Literal["upsert", "append"]
 DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
+SOFT_DELETE_FIELD, FORMER_SOFT_DELETE_FIELD = "_cdc_deleted", "_deleted"
+"""The default column that marks deleted rows, and the default of version 0.1.0, a name that Iceberg reserves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class RowMutations:
     inserts: Inserts = "upsert"
     order_field: str | None = None
     delete_mode: DeleteMode = "hard"
-    soft_delete_field: str = "_deleted"
+    soft_delete_field: str = SOFT_DELETE_FIELD
     tombstones: Tombstones = "skip"
     on_truncate: Literal["fail", "skip"] = "fail"
 

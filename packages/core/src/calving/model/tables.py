@@ -10,6 +10,17 @@ from calving.model.mutations import RowMutations
 
 Distribution = Literal["none", "hash", "range", "keys"]
 
+RESERVED_COLUMNS = frozenset(
+    {
+        *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+        *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
+    }
+)
+"""Names of Iceberg's metadata columns and of the columns of its changelogs (``MetadataColumns`` of Iceberg's Java
+library). Spark refuses to read a table with a top-level column of one of the first names, and the changelog of a table
+with one of the last three.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:

@@ -6,7 +6,6 @@ Importing these parts takes most of a start, so they are made while the group st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Literal
 from uuid import uuid4
 
@@ -35,6 +34,7 @@ from calving.runtime.preflight import (
 )
 from calving.runtime.table_checks import refuse_missing_tables
 from calving.runtime.takeover import refuse_a_running_connector
+from calving.settings.keys import TableKeys
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.transforms.chain import Chain
@@ -188,9 +188,9 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
         for name, t in sink.tables.items()
     }
     if keys.dead_letter_table is not None:
-        tables[keys.dead_letter_table] = replace(
-            tables.get(keys.dead_letter_table, defaults), mutations=None, columns={}, types={}
-        )
+        # The defaults are about the records' columns, which this table does not have.
+        own = sink.tables.get(keys.dead_letter_table, TableKeys())
+        tables[keys.dead_letter_table] = TableSettings(own.partition_by or (), own.id_columns or (), own.location)
     return TableRules(
         write_properties=sink.write_properties,
         create_properties=sink.create_properties,

@@ -9,13 +9,21 @@ from pyiceberg.table import Table
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.mutable import check_mutations, check_soft_field, check_version, spelt_mutations
-from calving.iceberg.new_tables import new_version
+from calving.iceberg.mutable import (
+    check_mutations,
+    check_soft_field,
+    check_soft_name,
+    check_version,
+    spelt_mutations,
+)
+from calving.iceberg.new_tables import check_declared, new_version
 from calving.iceberg.partition_terms import parse_term, takes
 from calving.iceberg.schemas import as_in
 from calving.model.mutations import RowMutations
 from calving.records.declared import declaration
+from calving.records.inferred import find, of_type
 from calving.settings.load import Sink
+from calving.tasks.letters import LETTERS
 from calving.writing.identity import no_id_columns
 
 
@@ -26,6 +34,7 @@ def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, b
         cannot change its rows as the settings say.
     """
     keys = sink.keys
+    _check_letters(catalog, sink)
     for name in keys.tables:
         table = find_table(catalog, table_id(name))
         exists = table is not None
@@ -34,6 +43,10 @@ def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, b
                 f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
             )
         _check_creation(sink, name)
+        if not exists and sink.keys.auto_create:
+            own = sink.tables.get(name)
+            declared = [] if own is None else [column for column, _ in own.columns]
+            check_declared(name, declared, fold=sink.keys.case_insensitive)
         mutations = sink.mutations(name)
         if mutations is not None:
             if table is not None:
@@ -41,6 +54,31 @@ def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, b
             else:
                 _check_new_rows(catalog, sink, name, mutations)
         yield name, exists
+
+
+def _check_letters(catalog: Catalog, sink: Sink) -> None:
+    """:raises ConfigError: the dead-letter table could not be created with its partitions and id columns."""
+    name = sink.keys.dead_letter_table
+    own = None if name is None else sink.tables.get(name)
+    if name is None or own is None or find_table(catalog, table_id(name)) is not None:
+        return
+    columns = ", ".join(field.name for field in LETTERS)
+    for term in own.partition_by or ():
+        column, transform, _ = parse_term(term, name)
+        found = find(of_type(LETTERS), column)
+        if found is None:
+            raise ConfigError(
+                f"table {name}: partition-by '{term}': the dead-letter table has no column '{column}', only {columns}"
+            )
+        if not takes(transform, found[1]):
+            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {declaration(found[1])}")
+    always = [field.name for field in LETTERS if not field.nullable]
+    for column in own.id_columns or ():
+        if column not in always:
+            raise ConfigError(
+                f"table {name}: id-columns: every dead letter needs a value in the column '{column}'; those that always"
+                f" have one are {', '.join(always)}"
+            )
 
 
 def _check_creation(sink: Sink, name: str) -> None:
@@ -78,3 +116,4 @@ def _check_new_rows(catalog: Catalog, sink: Sink, name: str, mutations: RowMutat
         if sink.keys.case_insensitive:
             declared, soft = {column.lower(): kind for column, kind in declared.items()}, soft.lower()
         check_soft_field(name, mutations, declaration(declared.get(soft, "boolean")))
+        check_soft_name(name, mutations)

@@ -57,6 +57,18 @@ def check_routed_tables(keys: SinkKeys, tables: Mapping[str, TableKeys], create_
         )
 
 
+def check_dead_letter_table(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> None:
+    """:raises ConfigError: the dead-letter table has keys that only tables of records have."""
+    own = tables.get(keys.dead_letter_table or "")
+    for name in () if own is None else ("columns", *MUTATIONS):
+        if getattr(own, name):
+            alias = TableKeys.model_fields[name].alias
+            raise ConfigError(
+                f"iceberg.table.{keys.dead_letter_table}.{alias} has no effect: its columns are fixed,"
+                " and the sink only adds rows to the dead-letter table"
+            )
+
+
 def _check_order(found: Mapping[str, Any], changed: Collection[str], where: str) -> None:
     """:raises ConfigError: another key contradicts the order field."""
     if found["row_deletes"] != "positions":

@@ -1,0 +1,35 @@
+"""Which settings a table is created with."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from calving.iceberg.rules import TableSettings
+from calving.runtime.parts import table_rules
+from calving.settings.load import parse
+from calving.source.interface import Source
+
+SETTINGS = {
+    "name": "s",
+    "topics": "t",
+    "iceberg.tables": "db.t",
+    "iceberg.tables.default-id-columns": "id",
+    "iceberg.tables.default-partition-by": "day(ts)",
+    "iceberg.tables.default-columns": "reason long",
+    "iceberg.tables.cdc-field": "op",
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.table": "db.dead",
+    "kafka.bootstrap.servers": "localhost:9092",
+}
+NO_TOPICS = cast(Source, None)
+"""They are asked only for what a table has left out."""
+
+
+def test_the_dead_letter_table_takes_none_of_the_defaults_of_tables_of_records() -> None:
+    assert table_rules(parse(SETTINGS), NO_TOPICS).of("db.dead") == TableSettings()
+
+
+def test_the_dead_letter_table_has_partitions_and_a_location_of_its_own() -> None:
+    own = {"iceberg.table.db.dead.partition-by": "day(timestamp)", "iceberg.table.db.dead.location": "file:///x"}
+    found = table_rules(parse({**SETTINGS, **own}), NO_TOPICS).of("db.dead")
+    assert found == TableSettings(("day(timestamp)",), location="file:///x")
