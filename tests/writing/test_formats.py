@@ -18,7 +18,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     LongType,
     NestedField,
+    PrimitiveType,
     StringType,
+    TimestampNanoType,
+    TimestamptzNanoType,
 )
 
 from calving.errors import BadRecordError, ConfigError
@@ -75,6 +78,18 @@ def test_an_instant_that_java_would_read_wrong_from_orc_is_refused(write: Write)
     early = written.rows(SCHEMA, {**COLUMNS, "o": [{"y": 1, "at": -500_000}, None, None]})
     with pytest.raises(BadRecordError, match="column 'o': ORC files cannot hold a timestamp before 1970"):
         write({"write.format.default": "orc"}, early)
+
+
+@pytest.mark.parametrize("kind", [TimestampNanoType(), TimestamptzNanoType()])
+def test_orc_refuses_each_nanosecond_that_java_would_read_wrong(kind: PrimitiveType, write: Write) -> None:
+    schema, orc = Schema(_F(1, "at", kind, required=False)), {"write.format.default": "orc"}
+    for moment in (-1, -999, -1_000_000_001, -999_999_999):
+        with pytest.raises(BadRecordError, match="column 'at': ORC files cannot hold a timestamp before 1970"):
+            write(orc, written.rows(schema, {"at": [None, 1, moment]}), schema=schema)
+    (file,) = write(
+        orc, written.rows(schema, {"at": [-(10**9), 1, None, -(2**63) // 10**9 * 10**9 + 10**9]}), schema=schema
+    )
+    assert file.record_count == 4
 
 
 def test_avro_holds_instants_as_microseconds(write: Write) -> None:

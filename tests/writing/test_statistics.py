@@ -13,6 +13,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
 
+from calving.writing.formats.interface import Bounds, Ending, Part
 from calving.writing.layout import Layout
 from tests.writing import written
 from tests.writing.every_type import COLUMNS, FORMATS, SCHEMA
@@ -74,6 +75,49 @@ def test_texts_have_bounds_whatever_their_length(name: str, longest: str, tmp_pa
     metrics.end(writer.close())
     low, high = {"a": (b"aa", b"bb"), "c": (b"b", b"cd")}[longest]
     assert (metrics.lower_bounds(), metrics.upper_bounds()) == ({1: low, 2: low}, {1: high, 2: high})
+
+
+def bounds_of(folder: Path, *writes: Sequence[Sequence[str | None]], mode: str = "full") -> tuple[str, str]:
+    """The bounds of a text column of a Parquet file. Each write has several batches, and becomes a row group."""
+    schema = Schema(_F(1, "s", StringType(), required=False))
+    layout = Layout(written.table(folder, schema, properties={"write.metadata.metrics.default": mode}))
+    metrics, writer = layout.metrics(), layout.format.open(BytesIO())
+    for batches in writes:
+        rows = pa.Table.from_batches([written.rows(schema, {"s": texts}) for texts in batches])
+        writer.write(rows)
+        metrics.add(rows)
+    metrics.end(writer.close())
+    return metrics.lower_bounds()[1].decode(), metrics.upper_bounds()[1].decode()
+
+
+@pytest.mark.parametrize("batches", [(["aaa", "mmm"], ["z" * 6000, "yyy"]), (["z" * 6000, "yyy"], [None], ["aaa"])])
+def test_a_long_text_does_not_hide_the_texts_of_other_batches_of_its_row_group(
+    batches: Sequence[Sequence[str | None]], tmp_path: Path
+) -> None:
+    assert bounds_of(tmp_path, batches) == ("aaa", "z" * 6000)
+    assert bounds_of(tmp_path, batches, mode="truncate(2)") == ("aa", "z{")
+
+
+def test_a_long_least_text_does_not_hide_the_greatest_one(tmp_path: Path) -> None:
+    assert bounds_of(tmp_path, (["zzz", "mmm"], ["A" * 5000, "b"]), mode="truncate(1)") == ("A", "{")
+
+
+def test_each_row_group_adds_its_own_bounds(tmp_path: Path) -> None:
+    found = bounds_of(tmp_path, (["m"], ["n"]), (["b" * 5000], ["c"], ["a"]), ([None],), (["y"], ["p" * 5000]))
+    assert found == ("a", "y")
+
+
+def test_a_column_has_no_bounds_if_the_format_does_not_know_those_of_some_rows(tmp_path: Path) -> None:
+    schema = Schema(_F(1, "s", StringType(), required=False), _F(2, "n", LongType(), required=False))
+    layout = Layout(written.table(tmp_path, schema))
+    known: dict[int, Bounds | None] = {1: ("a", "b"), 2: (1, 2)}
+    for parts in ([Part(2, known), Part(2, {**known, 1: None})], [Part(2, known), Part(1, {2: (1, 2)})], []):
+        metrics = layout.metrics()
+        for _ in range(2):
+            metrics.add(pa.Table.from_batches([written.rows(schema, {"s": ["a", "b"], "n": [1, 2]})]))
+        metrics.end(Ending(100, parts=parts))
+        expected = {2} if len(parts) == 2 and sum(part.rows for part in parts) == 4 else set()
+        assert set(metrics.lower_bounds()) == set(metrics.upper_bounds()) == expected
 
 
 NAN = float("nan")

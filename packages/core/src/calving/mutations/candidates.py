@@ -13,7 +13,17 @@ import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.types import BinaryType, BooleanType, DecimalType, FixedType, NestedField, StringType, UUIDType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    FixedType,
+    NestedField,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    UUIDType,
+)
 
 from calving.model.files import DataFile
 from calving.mutations.columns import Column
@@ -25,6 +35,8 @@ _FEW = 100_000
 """Up to this many values are compared with bounds one by one. Of more values, only the least and the greatest are
 compared.
 """
+_DAYS_BYTES = 4
+"""The length of a date's bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,5 +170,8 @@ def _bound_of(column: Column) -> Callable[[bytes], Any]:
         case DecimalType():
             scale = kind.scale
             return lambda bound: scaled(int.from_bytes(bound, "big", signed=True), scale)
+        case TimestampType() | TimestampNanoType():
+            # If the column was a date when the file was written, its bounds are days.
+            return lambda bound: None if len(bound) == _DAYS_BYTES else int.from_bytes(bound, "little", signed=True)
     # This also decodes bounds of a column that was narrower when the file was written.
     return lambda bound: int.from_bytes(bound, "little", signed=True)

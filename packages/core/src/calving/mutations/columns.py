@@ -78,9 +78,9 @@ class Column:
             return self.plain(found.storage)
         if pa.types.is_dictionary(kind):
             return self.plain(found.cast(kind.value_type))
-        if pa.types.is_timestamp(kind):
+        if pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and not isinstance(self.kind, DateType)):
             unit = "ns" if isinstance(self.kind, TimestampNanoType | TimestamptzNanoType) else "us"
-            return found.cast(pa.timestamp(unit, kind.tz)).cast(pa.int64())
+            return found.cast(pa.timestamp(unit, getattr(kind, "tz", None))).cast(pa.int64())
         if pa.types.is_time(kind):
             return found.cast(pa.time64("us")).cast(pa.int64())
         return found.cast(self.arrow)

@@ -23,18 +23,30 @@ _OPEN_BYTES = 64 * 1024
 _PART_BYTES = 10 * 1024 * 1024
 
 
+Bounds = tuple[Any, Any]
+"""The least and the largest value. NaN is no bound; infinities are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """So many ``rows`` of a file, for example a row group, and their bounds by column id. None: the column has values
+    in these rows, and the format does not know their bounds. A column without values, or with NaN alone, may be absent.
+    """
+
+    rows: int
+    bounds: Mapping[int, Bounds | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A finished file's size in bytes, its bytes by column id, and the offsets at which readers can split it.
-
-    ``bounds`` are column ids with the least and the largest value of a part of the file. They cover all values that
-    ``FileFormat.measures_up_to`` leaves to the format. NaN is no bound; infinities are.
+    """A finished file's size in bytes, its bytes by column id, the offsets at which readers can split it, and its parts
+    in the order of their rows. A format without ``measures_up_to`` tells no parts.
     """
 
     size: int
     column_sizes: Mapping[int, int] | None = None
     split_offsets: tuple[int, ...] | None = None
-    bounds: Sequence[tuple[int, Any, Any]] = ()
+    parts: Sequence[Part] = ()
 
 
 class FileWriter(ABC):
@@ -63,8 +75,9 @@ class FileFormat(ABC):
     name: ClassVar[str]
     """The format's name in manifests, in lower case (parquet, orc, avro), and the suffix of its files."""
     measures_up_to: ClassVar[int] = 0
-    """The format finds the bounds of ``BOUNDED`` columns: of all numbers, and of ``BYTES`` values of up to so many
-    bytes. ``Ending.bounds`` has them. 0: the format finds none.
+    """The format finds the bounds of ``BOUNDED`` columns: of all numbers, and of a ``BYTES`` column unless a call of
+    ``FileWriter.write`` brings a value of more than so many bytes. ``Ending.parts`` has them; no part has rows of two
+    calls. 0: the format finds none.
     """
 
     @abstractmethod

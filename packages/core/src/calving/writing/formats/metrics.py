@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from calving.records.fields import leaves
-from calving.writing.formats.interface import BOUNDED, BYTES, Ending
+from calving.writing.formats.interface import BOUNDED, BYTES, Bounds, Ending
 from calving.writing.properties import WriteProperties
 
 _DEFAULT = "truncate(16)"
@@ -47,6 +47,8 @@ class _Leaf:
     """Whether the column is inside a list or a map. Such a column has counts, but no bounds."""
 
 
+_Rows = tuple[int, int]
+"""The first row of a file's rows, and the row after the last one."""
 Measured = tuple[_Leaf, str]
 """A primitive column, and its mode."""
 
@@ -89,35 +91,48 @@ class _Column:
     nans: int = 0
     low: Any = None
     high: Any = None
+    left: list[_Rows] = field(default_factory=list)
+    """The rows whose bounds the format finds."""
+    is_known: bool = True
+    """Whether the bounds cover all values."""
 
-    def add(self, column: pa.Array) -> None:
-        self.values += len(column)
-        self.nulls += column.null_count
-        nans = (pc.sum(pc.is_nan(column)).as_py() or 0) if pa.types.is_floating(column.type) else 0
-        self.nans += nans
-        if not self._bounded or column.null_count == len(column) or self._is_by_format(column):
-            return
-        if nans:
-            column = column.filter(pc.invert(pc.fill_null(pc.is_nan(column), False)))
-            if column.null_count == len(column):
-                return
+    def add(self, rows: _Rows, batches: Sequence[pa.Array]) -> None:
+        """Count the values of these rows. The format finds the bounds of all of them, or of none."""
+        is_left = self._bounded and self._is_by_format(batches)
+        if is_left:
+            self.left.append(rows)
+        for column in batches:
+            self.values += len(column)
+            self.nulls += column.null_count
+            nans = (pc.sum(pc.is_nan(column)).as_py() or 0) if pa.types.is_floating(column.type) else 0
+            self.nans += nans
+            if self._bounded and not is_left and column.null_count + nans < len(column):
+                self._measure(column.filter(pc.invert(pc.is_nan(column))) if nans else column)
+
+    def _is_by_format(self, batches: Sequence[pa.Array]) -> bool:
+        if not self.by_format or not isinstance(self.leaf.kind, BYTES):
+            return bool(self.by_format)
+        return all((pc.max(pc.binary_length(column)).as_py() or 0) <= self.by_format for column in batches)
+
+    def _measure(self, column: pa.Array) -> None:
         number = next((wanted for accepts, wanted in _AS_NUMBERS if accepts(column.type)), None)
         found = pc.min_max(column if number is None else column.cast(number))
-        self.widen(found["min"].as_py(), found["max"].as_py())
+        self._widen(found["min"].as_py(), found["max"].as_py())
 
-    def _is_by_format(self, column: pa.Array) -> bool:
-        if not self.by_format:
-            return False
-        if not isinstance(self.leaf.kind, BYTES):
-            return True
-        return bool(pc.max(pc.binary_length(column)).as_py() <= self.by_format)
-
-    def widen(self, low: Any, high: Any) -> None:
-        """Take these values into the bounds, if the column has any."""
-        if not self._bounded:
-            return
+    def _widen(self, low: Any, high: Any) -> None:
         self.low = low if self.low is None else min(self.low, low)
         self.high = high if self.high is None else max(self.high, high)
+
+    def take(self, rows: _Rows, bounds: Bounds | None) -> None:
+        """Take the format's bounds of these rows. Without them, the bounds of rows that were left to the format are
+        unknown, and so are the file's: no bound hides no row, a wrong one does.
+        """
+        if not self._bounded:
+            return
+        if bounds is not None:
+            self._widen(*bounds)
+        elif any(start < rows[1] and rows[0] < end for start, end in self.left):
+            self.is_known = False
 
     @property
     def _bounded(self) -> bool:
@@ -131,7 +146,7 @@ class _Column:
         return int(self.mode[9:-1]) if self.mode.startswith("truncate(") else None
 
     def lower(self) -> bytes | None:
-        low = self.low
+        low = self.low if self.is_known else None
         if isinstance(self.leaf.kind, BYTES):
             low = None if low is None else low[: self._width]
         elif low == 0 and isinstance(low, float):
@@ -139,7 +154,7 @@ class _Column:
         return None if low is None else to_bytes(self.leaf.kind, low)
 
     def upper(self) -> bytes | None:
-        high = self.high
+        high = self.high if self.is_known else None
         if high is not None and isinstance(self.leaf.kind, StringType):
             high = _text_not_below(high, self._width)
         elif high is not None and isinstance(self.leaf.kind, BinaryType):
@@ -182,18 +197,25 @@ class Metrics:
         self.records = 0
 
     def add(self, rows: pa.Table) -> None:
+        """Count the rows of one call of ``FileWriter.write``."""
+        span = self.records, self.records + rows.num_rows
         self.records += rows.num_rows
-        for batch in rows.to_batches():
-            found = (leaf for column in batch.columns for leaf in leaves(column))
-            for column, values in zip(self._columns, found, strict=True):
-                if column.mode != "none":
-                    column.add(values)
+        batches = [[leaf for column in batch.columns for leaf in leaves(column)] for batch in rows.to_batches()]
+        for column, *values in zip(self._columns, *batches, strict=True):
+            if column.mode != "none":
+                column.add(span, values)
 
     def end(self, ending: Ending) -> None:
         """Take the bounds that the format has found."""
         by_id = {column.leaf.field_id: column for column in self._columns}
-        for field_id, low, high in ending.bounds:
-            by_id[field_id].widen(low, high)
+        start = 0
+        for part in ending.parts:
+            end = start + part.rows
+            for field_id, bounds in part.bounds.items():
+                by_id[field_id].take((start, end), bounds)
+            start = end
+        for column in self._columns:
+            column.take((start, self.records), None)
 
     def value_counts(self) -> dict[int, int]:
         return {c.leaf.field_id: c.values for c in self._counted}

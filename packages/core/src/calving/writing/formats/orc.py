@@ -19,7 +19,7 @@ from calving.records.fields import leaves, small
 from calving.writing.formats.interface import Ending, FileFormat, FileWriter
 from calving.writing.properties import WriteProperties
 
-_SECOND = 1_000_000
+_PER_SECOND = {"us": 1_000_000, "ns": 1_000_000_000}
 _CODECS = {"none": "uncompressed"}
 
 
@@ -77,9 +77,9 @@ def _check_times(name: str, column: pa.Array) -> None:
     for leaf in leaves(column):
         if not pa.types.is_timestamp(leaf.type) or leaf.null_count == len(leaf):
             continue
-        micros = leaf.cast(pa.timestamp("us", leaf.type.tz), safe=False).cast(pa.int64())
-        early = micros.filter(pc.less(micros, 0))
-        if pc.any(pc.not_equal(early, pc.multiply(pc.divide(early, _SECOND), _SECOND))).as_py():
+        moments, second = leaf.cast(pa.int64()), _PER_SECOND[leaf.type.unit]
+        early = moments.filter(pc.less(moments, 0))
+        if pc.any(pc.not_equal(early, pc.multiply(pc.divide(early, second), second))).as_py():
             raise BadRecordError(
                 f"column '{name}': ORC files cannot hold a timestamp before 1970 with a fraction of a second;"
                 " set write.format.default = parquet or avro for the table"

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from calving.errors import ConfigError
 from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema
-from calving.writing.formats.interface import BOUNDED, Ending, FileFormat, FileWriter
+from calving.writing.formats.interface import BOUNDED, Bounds, Ending, FileFormat, FileWriter, Part
 from calving.writing.properties import WriteProperties
 
 _CODECS = {"uncompressed": "none"}
@@ -38,6 +38,7 @@ law.
 _LONG_BYTES = 16
 _INTEGER_DIGITS = 18
 """Decimals of at most this precision are stored as integers."""
+_FLOATS = ("FLOAT", "DOUBLE")
 
 
 class ParquetWriter(FileWriter):
@@ -68,17 +69,27 @@ class ParquetWriter(FileWriter):
         size = self._out.tell()
         metadata, ids = writer.writer.metadata, self._table.ids
         sizes: Counter[int] = Counter()
-        splits, bounds = [], []
+        splits, parts = [], []
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
-            columns = [group.column(i) for i in range(group.num_columns)]
-            splits.append(min(_start(column) for column in columns))
-            for column in columns:
-                field_id = ids[column.path_in_schema]
+            columns = {ids[column.path_in_schema]: column for column in map(group.column, range(group.num_columns))}
+            splits.append(min(_start(column) for column in columns.values()))
+            for field_id, column in columns.items():
                 sizes[field_id] += column.total_compressed_size
-                found = column.statistics if field_id in self._table.bounded else None
-                if found is not None and found.has_min_max:
-                    bounds.append((field_id, found.min, found.max))
-        return Ending(size, dict(sizes), tuple(sorted(splits)) or None, bounds)
+            bounded = {field_id: columns[field_id] for field_id in self._table.bounded}
+            parts.append(Part(group.num_rows, {i: bounds(found) for i, found in bounded.items() if has_values(found)}))
+        return Ending(size, dict(sizes), tuple(sorted(splits)) or None, parts)
+
+
+def has_values(column: Any) -> bool:
+    """Whether a column chunk may have a value that is neither null nor NaN."""
+    found = column.statistics
+    return found is None or found.has_min_max or (found.num_values > 0 and column.physical_type not in _FLOATS)
+
+
+def bounds(column: Any) -> Bounds | None:
+    """The bounds of a column chunk; None if Arrow has left them out, as it does if one of them is long."""
+    found = column.statistics
+    return (found.min, found.max) if found is not None and found.has_min_max else None
 
 
 def _start(column: Any) -> int:
@@ -154,7 +165,7 @@ def _bloom_filters(properties: WriteProperties) -> dict[str, Any]:
 
 class Parquet(FileFormat):
     name = "parquet"
-    measures_up_to = 4096  # Arrow leaves longer values out of a file's statistics.
+    measures_up_to = 4096  # Arrow leaves the bounds of a row group out if one of them is longer.
 
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:
         self.schema = arrow_schema(schema)
