@@ -92,6 +92,15 @@ def test_the_summary_has_javas_names_and_only_text(catalog: Catalog) -> None:
     assert all(isinstance(v, str) for s in metadata["snapshots"] for v in s["summary"].values())
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_commit_keeps_what_the_table_holds(catalog: Catalog, version: str) -> None:
+    catalog.drop_table("db.t")
+    catalog.create_table("db.t", SCHEMA, properties={"format-version": version})
+    for offset, name in enumerate("abc"):
+        settle(catalog, entry(offset, file(name)))
+    assert paths(catalog) == ["a", "b", "c"]
+
+
 def test_the_ledger_is_also_a_table_property(catalog: Catalog) -> None:
     settle(catalog, entry(4, file("a")))
     assert catalog.load_table("db.t").properties["kafka.connect.offsets.control.connect-x"] == '{"0":5}'

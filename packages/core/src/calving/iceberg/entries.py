@@ -114,7 +114,7 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
         found = [_inherit_from_manifest(entry, manifest) for entry in reader]
     live = [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
     next_row_id = manifest._data[LIST_FIRST_ROW_ID] if len(manifest._data) > LIST_FIRST_ROW_ID else None
-    if manifest.content is ManifestContent.DATA and next_row_id is not None:
+    if manifest.content == ManifestContent.DATA and next_row_id is not None:
         for entry in live:
             file = entry.data_file
             if file._data[FIRST_ROW_ID] is None:
@@ -229,7 +229,7 @@ class Manifests:
 
     def _slim(self, entry: ManifestEntry, manifest: str) -> LiveData | LiveDelete:
         file = entry.data_file
-        if file.content is not DataFileContent.DATA:
+        if file.content != DataFileContent.DATA:
             return LiveDelete(entry, manifest)
         lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
         candidate = Candidate(
@@ -253,7 +253,7 @@ def partition_of(file: DataFile) -> tuple[Any, ...]:
 def _sort_in(live: Live, entry: LiveData | LiveDelete) -> None:
     if isinstance(entry, LiveData):
         live.data[entry.candidate.path] = entry
-    elif entry.file.content is DataFileContent.EQUALITY_DELETES:
+    elif entry.file.content == DataFileContent.EQUALITY_DELETES:
         live.equality.append(entry)
     elif (about := referenced(entry.file)) is not None:
         live.scoped.setdefault(about, []).append(entry)

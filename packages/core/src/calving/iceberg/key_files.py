@@ -136,7 +136,7 @@ def live_specs(table: Table, branch: str) -> set[int]:
     return {
         manifest.partition_spec_id
         for manifest in (read_manifest_list(table.io, head.manifest_list) if head is not None else ())
-        if manifest.content is ManifestContent.DATA and (manifest.has_added_files() or manifest.has_existing_files())
+        if manifest.content == ManifestContent.DATA and (manifest.has_added_files() or manifest.has_existing_files())
     }
 
 

@@ -166,9 +166,10 @@ class SinkSnapshot(_MergeAppendFiles):
         existing = [m for m in self._existing_manifests() if m.has_added_files() or m.has_existing_files()]
         data = self._written_data()
         for manifest in existing:
-            if manifest.content is ManifestContent.DATA:
+            # Manifests of format version 1 have the plain number.
+            if manifest.content == ManifestContent.DATA:
                 data.append(self._rewritten(manifest) if manifest.manifest_path in self._to_rewrite else manifest)
-        deletes = self._delete_manifests([m for m in existing if m.content is ManifestContent.DELETES])
+        deletes = self._delete_manifests([m for m in existing if m.content == ManifestContent.DELETES])
         found = self._process_manifests(data + deletes)
         listed = {manifest.manifest_path for manifest in found}
         merged = [path for path in self._written_manifests if path not in listed]  # at once
