@@ -43,7 +43,7 @@ from calving.model.record_path import Evolution
 from calving.model.tables import SchemaChange
 from calving.records.fields import Projection
 from calving.records.inferred import merge, of_value
-from calving.records.values import texts
+from calving.records.values import Values, texts
 
 DAY_US = 86_400_000_000
 
@@ -418,3 +418,59 @@ def test_the_text_of_a_route_field_is_found_at_any_depth_and_of_any_kind(exactly
 
 def test_an_error_names_the_field_and_the_value() -> None:
     assert "field 'o.x': 'abc' is not a long" in convert([b'{"o":{"x":"abc"}}']).bad[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " 234567812345678123456781234567a",
+        "+2345678123456781234567812345678",
+        "0x345678123456781234567812345678",
+        "1234567812345678123456781234567_8",
+        "12345678123456781234567812345678 ",
+        "\u06612345678123456781234567812345678",
+        "1234-56781234-5678-1234-567812345678",
+        "12345678-12345678123456781234-5678",
+        "{12345678-1234-5678-1234-567812345678}",
+    ],
+)
+def test_a_text_that_is_no_uuid_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="hexadecimal"):
+        primitive(text, UUIDType())
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+def test_nanoseconds_near_the_least_moment_round_down_to_microseconds(exactly: bool) -> None:
+    numbers = [-(2**63) + 1, -(2**63) + 807, -(2**63) + 808, -1001, -1, 0, 999, 2**63 - 1]
+    column = pa.array(numbers, pa.int64()).cast(pa.timestamp("ns", "UTC"))
+    rows = pa.StructArray.from_arrays([column], ["at"])
+    schema = Schema(NestedField(1, "at", TimestamptzType(), required=False))
+    found = TableConverter("db.t", schema, Evolution(), {}, exactly=exactly).convert(Values(rows, True))
+    assert found.rows is not None
+    assert found.rows.column(0).cast(pa.int64()).to_pylist() == [number // 1000 for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0" * 60 + "1", 1), ("-" + "0" * 5000 + "7", -7), ("+" + "0" * 40, 0), ("0" * 45, 0)]
+)
+def test_zeros_in_front_of_a_whole_number_do_not_count(text: str, number: int) -> None:
+    assert primitive(text, LongType()) == number
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, Decimal("1e100")])
+def test_the_reason_for_a_number_that_is_too_large_shows_the_number_of_the_record(value: Any) -> None:
+    with pytest.raises(OverflowError, match=r"9999|1E\+100"):
+        primitive(value, LongType())
+
+
+@pytest.mark.parametrize("text", ["1dd", "1fd", "1dfdf", "1.5Df", "d", "Infinityd"])
+def test_a_number_has_one_suffix_at_most(text: str) -> None:
+    with pytest.raises(ValueError, match="not a number"):
+        primitive(text, DoubleType())
+
+
+@pytest.mark.parametrize("offset", ["+25:00", "-24", "+01:60", "+0260"])
+@pytest.mark.parametrize("kind", [TimestampType(), TimestamptzType()])
+def test_an_offset_that_no_clock_has_is_refused(offset: str, kind: Any) -> None:
+    with pytest.raises((ValueError, pa.ArrowInvalid)):
+        primitive(f"2024-01-02T03:04:05{offset}", kind)

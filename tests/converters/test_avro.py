@@ -302,3 +302,25 @@ def test_8_000_bad_values_are_found_in_a_second() -> None:
     assert time_.thread_time() - started < 2
     assert list(found.values) == list(range(1, 8_000, 2))
     assert len(found.types) == 1
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_no_bytes_are_no_decimal(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVING_NATIVE", native)
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    found = decode(AvroConverter({"schema": json.dumps(record(v=kind))}, is_key=False), [b"\x00", b"\x02\x05"])
+    assert list(found.bad) == [0] and "no bytes are no decimal" in found.bad[0]
+    assert found.values[1] == {"v": Decimal("0.05")}
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_a_decimal_of_more_digits_than_a_table_has_takes_those_that_fit(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALVING_NATIVE", native)
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
+    values = [b"\x02\x05", b"\x28" + b"\x7f" * 20]
+    found = decode(AvroConverter({"schema": json.dumps(record(v=kind))}, is_key=False), values)
+    assert found.types == ["struct<v: decimal128(38, 2) not null>"]
+    assert found.values == {0: {"v": Decimal("0.05")}}
+    assert "more than 38 digits" in found.bad[1]

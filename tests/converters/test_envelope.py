@@ -295,3 +295,19 @@ def test_text_may_be_in_another_encoding() -> None:
 def test_an_encoding_that_is_none_is_named() -> None:
     with pytest.raises(ConfigError, match=r"value\.converter\.converter\.encoding = utf-9: there is no such encoding"):
         StringConverter({"converter.encoding": "utf-9"}, is_key=False)
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_no_bytes_are_no_decimal(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVING_NATIVE", native)
+    field = {"field": "v", "type": "bytes", "name": DATA + "Decimal", "parameters": {"scale": "2"}}
+    found = of(envelope([field], {"v": ""}), envelope([field], {"v": "AA=="}))
+    assert list(found.values) == [1]
+    assert "no bytes are no decimal" in found.bad[0]
+
+
+@pytest.mark.parametrize("name", ["json", "org.apache.kafka.connect.json.JsonConverter"])
+def test_a_byte_order_mark_is_named(name: str) -> None:
+    mark, whole = b"\xef\xbb\xbf", envelope([{"field": "v", "type": "int32"}], {"v": 1})
+    found = decode(converter(name, {}, is_key=False), [mark + whole])
+    assert "byte order mark" in found.bad[0]

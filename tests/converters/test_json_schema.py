@@ -200,3 +200,9 @@ def test_a_poison_value_is_told_from_the_others(registry: SchemaRegistry, poison
 def test_a_value_without_the_registry_s_header_is_bad(registry: SchemaRegistry) -> None:
     made = converter("json-schema", {"schema.registry.url": registry.url}, is_key=False)
     assert "it starts with byte 123" in decode(made, [b'{"v":1}']).bad[0]
+
+
+@pytest.mark.parametrize("number", [b"1.0", b"1", b"1e0"])
+def test_a_whole_number_of_a_union_may_be_written_as_a_fraction(registry: SchemaRegistry, number: bytes) -> None:
+    found = read(registry, schema_of(v=one_of(STRING, INTEGER)), b'{"v":' + number + b"}")
+    assert (found.bad, found.values) == ({}, {0: {"v": {f"{UNION}0": None, f"{UNION}1": 1}}})

@@ -281,3 +281,55 @@ def test_a_negative_message_index_is_bad(registry: SchemaRegistry) -> None:
 def test_an_import_that_nobody_has_makes_bad_records(registry: SchemaRegistry) -> None:
     number = registry.register("t-value", serialized(file_of(rich, *IMPORTS, "lost.proto")), "PROTOBUF")
     assert "lost.proto" in decode(converter(registry), [framed(number, b"\x00")]).bad[0]
+
+
+def test_a_number_with_several_names_has_the_first(registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(file: Any) -> None:
+        enum = file.enum_type.add(name="Step")
+        enum.options.allow_alias = True
+        for name, number in (("NONE", 0), ("ONE", 1), ("ALSO_ONE", 1), ("NIL", 0)):
+            enum.value.add(name=name, number=number)
+        message = file.message_type.add(name="M")
+        message.field.add(name="step", number=1, type=F.TYPE_ENUM, type_name=".t.Step", label=F.LABEL_OPTIONAL)
+
+    number = registry.register("t-value", serialized(file_of(build)), "PROTOBUF")
+    values = [framed(number, b"\x00\x08\x01"), framed(number, b"\x00")]
+    for native in ("1", "0"):
+        monkeypatch.setenv("CALVING_NATIVE", native)
+        found = decode(converter(registry), values)
+        assert (found.bad, found.values) == ({}, {0: {"step": "ONE"}, 1: {"step": "NONE"}})
+
+
+def test_a_field_may_have_the_name_of_a_method_of_messages(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [*dir(struct_pb2.Struct()), "Extensions", "mro"]
+
+    def build(file: Any) -> None:
+        file.syntax = "proto2"
+        message = file.message_type.add(name="M")
+        for number, name in enumerate(names, 1):
+            message.field.add(name=name, number=number, type=F.TYPE_INT64, label=F.LABEL_OPTIONAL)
+
+    file = file_of(build)
+    number = registry.register("t-value", serialized(file), "PROTOBUF")
+    made = class_of(file, "t.M").FromString(
+        b"".join(
+            bytes([i << 3, i]) if i < 16 else bytes([i << 3 & 0x7F | 0x80, i >> 4, i]) for i in range(2, len(names))
+        )
+    )
+    body = type(made).SerializeToString(made)
+    for native in ("1", "0"):
+        monkeypatch.setenv("CALVING_NATIVE", native)
+        found = decode(converter(registry), [framed(number, b"\x00" + body)])
+        assert found.bad == {}
+        assert found.values[0] == {n: i if 2 <= i < len(names) else None for i, n in enumerate(names, 1)}
+
+
+def test_a_message_index_that_the_schema_lacks_is_named(registry: SchemaRegistry) -> None:
+    number = registry.register("t-value", serialized(file_of(rich, *IMPORTS)), "PROTOBUF")
+    found = decode(converter(registry), [framed(number, b"\x02\x0e"), framed(number, b"\x04\x00\x0e")])
+    assert [reason.partition(": ")[2] for reason in found.bad.values()] == [
+        "message index 7: the schema has only 1 messages there",
+        "message index 7: the schema has only 2 messages there",
+    ]

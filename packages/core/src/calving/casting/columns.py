@@ -243,16 +243,14 @@ def _timestamp(column: pa.Array, kind: IcebergType) -> pa.Array:
     if moments == pa.timestamp(unit, zone):
         return column
     if moments.unit == "ns" and unit == "us":
-        # Rounds down, also before 1970; a plain cast goes towards zero.
-        nanos = column.cast(pa.int64())
-        micros = pc.divide(pc.subtract(nanos, _remainder(nanos, 1000)), 1000)
-        return micros.cast(pa.timestamp(unit, zone))
+        return _floor(column.cast(pa.int64()), 1000).cast(pa.timestamp(unit, zone))
     return column.cast(pa.timestamp(moments.unit, "UTC")).cast(pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, zone))
 
 
-def _remainder(numbers: pa.Array, by: int) -> pa.Array:
-    rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, by), by))
-    return pc.if_else(pc.less(rest, 0), pc.add(rest, by), rest)
+def _floor(numbers: pa.Array, by: int) -> pa.Array:
+    """The quotients, rounded down, also below zero; Arrow's own division rounds towards zero."""
+    whole = pc.divide(numbers, by)
+    return pc.if_else(pc.less(numbers, pc.multiply(whole, by)), pc.subtract(whole, 1), whole)
 
 
 def _only(column: pa.Array, *accepted: Callable[[pa.DataType], bool]) -> None:

@@ -45,7 +45,10 @@ def integer(value: Any, bits: int) -> int:
     if isinstance(value, str):
         if not _INT.fullmatch(value):
             raise ValueError("not an integer")
-        value = int(value) if len(value) < 40 else 1 << 200
+        if len(value.lstrip("+-").lstrip("0")) >= 40:  # Python refuses to read thousands of digits
+            raise OverflowError(f"{short(value)} does not fit {bits} bits")
+        sign = -1 if value[0] == "-" else 1
+        value = sign * int(value.lstrip("+-").lstrip("0") or "0")
     return number(value, bits)
 
 
@@ -56,7 +59,9 @@ def number(value: Any, bits: int) -> int:
     if not isinstance(value, int):
         if not math.isfinite(value) or not _is_whole(value):
             raise ValueError("not a whole number")
-        value = int(value) if abs(value) < 1 << 200 else 1 << 200
+        if abs(value) >= 1 << 200:
+            raise OverflowError(f"{short(value)} does not fit {bits} bits")
+        value = int(value)
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise OverflowError(f"{short(value)} does not fit {bits} bits")
     return int(value)
@@ -71,7 +76,7 @@ def floating(value: Any, *, single: bool) -> float:
         value = _number_text(value)
         if value.lstrip("+-") in ("NaN", "Infinity"):
             return float(value)
-        value = value.rstrip("dDfF")
+        value = value[:-1] if value[-1:] in ("d", "D", "f", "F") else value
         if not value[-1:].isdigit() and value[-1:] != ".":
             raise ValueError("not a number")
     elif not is_number(value):

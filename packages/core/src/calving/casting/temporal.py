@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from calving.casting.numbers import is_number, number, short, text_of
 
 _SUB_MICROS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
-_OFFSET = r"([Tt ].*)(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_OFFSET = r"([Tt ].*)(Z|z|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)$"
 """A time zone offset after a time. Without the time in the pattern, the day of a date would look like an offset."""
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
 _EPOCH = datetime(1970, 1, 1)

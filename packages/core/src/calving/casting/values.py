@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,12 +48,18 @@ def primitive(value: Any, kind: IcebergType) -> Any:
     return convert(value, kind)
 
 
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}")
+
+
 def _uuid_bytes(value: Any) -> bytes:
     if isinstance(value, uuid.UUID):
         return value.bytes
     if isinstance(value, bytes) and len(value) == 16:
         return value
-    return uuid.UUID(text_of(value)).bytes
+    text = text_of(value)
+    if not _UUID.fullmatch(text):
+        raise ValueError("not 32 hexadecimal digits, with hyphens between the groups or without hyphens")
+    return bytes.fromhex(text.replace("-", ""))
 
 
 def _binary(value: Any) -> bytes:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from calving.converters import building
-from calving.converters.building import DAY_MS, Reading, time_of_day, unscaled_decimal
+from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, time_of_day, unscaled_decimal
 
 Schema = Any
 Named = dict[str, Any]
@@ -217,6 +217,7 @@ _UUID_SIZE = 16
 
 
 def _decimal(precision: int, scale: int) -> Reading:
+    precision = min(precision, MOST_DIGITS)
     kind = pa.decimal128(precision, scale)
     return _of(kind, lambda raw: unscaled_decimal(raw, precision, scale))
 

@@ -18,6 +18,10 @@ Convert = Callable[[Any], Any]
 T = TypeVar("T")
 
 DAY_MS = 86_400_000
+MOST_DIGITS = 38
+"""The most digits of a decimal in a table. Connect's Avro converter writes a precision of 64 if none is set: each value
+that has at most this many digits fits.
+"""
 _ONE_BY_ONE = 32
 _EXACT = Context(prec=1_000)
 
@@ -81,7 +85,12 @@ def _converted(reading: Reading, value: Any) -> Any:
 
 
 def unscaled_decimal(raw: bytes, precision: int, scale: int) -> Decimal:
-    """The decimal of a big-endian unscaled number. :raises ValueError: it has more digits than ``precision``."""
+    """The decimal of a big-endian unscaled number.
+
+    :raises ValueError: it has no bytes, or more digits than ``precision``.
+    """
+    if not raw:
+        raise ValueError("no bytes are no decimal: even zero is one byte")
     number = int.from_bytes(raw, "big", signed=True)
     if abs(number) >= 10**precision:
         raise ValueError(f"a decimal of {len(raw)} bytes has more than {precision} digits")

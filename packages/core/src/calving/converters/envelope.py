@@ -24,7 +24,7 @@ from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from calving.records.fields import Projection
-from calving.records.jsontext import parse
+from calving.records.jsontext import check_start, parse
 from calving.records.values import Values
 
 _AT_MOST = 1_000
@@ -201,6 +201,7 @@ class EnvelopeConverter(Converter):
         return self._read(value.decode())
 
     def _read(self, text: str) -> tuple[_Schema, Any]:
+        check_start(text)
         if text.strip(_BLANKS) == "null":
             return self._schemaless, None
         members = _members(text)

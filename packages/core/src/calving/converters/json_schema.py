@@ -232,7 +232,7 @@ def _connect_index(count: int) -> Any:
 def _is_plainly(kind: pa.DataType, value: Any) -> bool:
     """Whether a value has a branch's type, without looking inside the value."""
     t = pa.types
-    match value:
+    match typed_json.narrowed(value):
         case bool():
             plainly = t.is_boolean(kind)
         case int():

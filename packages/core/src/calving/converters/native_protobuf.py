@@ -130,13 +130,18 @@ class _Messages:
     def _enum(self, names: tuple[str, ...], enum: EnumDescriptor) -> _Value:
         """The value of an enum. A field of a closed enum cannot have other numbers."""
         if not self.enums_as_int:
-            symbols = {value.number: value.name for value in enum.values}
+            symbols = names_of(enum)
             first = enum.values[0].number
             symbols = {first: symbols[first]} | symbols
             return _Value(Field(names, "string"), "enum", symbols=list(symbols.items()))
         if enum.is_closed:
             raise NoWayError
         return _Value(Field(names, "int32"), "int32")
+
+
+def names_of(enum: EnumDescriptor) -> dict[int, str]:
+    """The name of each number of an enum: the first, if it has aliases, as in Protobuf's own libraries."""
+    return {value.number: value.name for value in reversed(enum.values)}
 
 
 def _scalar(field: FieldDescriptor) -> tuple[str, str]:

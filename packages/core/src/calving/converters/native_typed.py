@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.converters.avro_schema import logical_type
+from calving.converters.building import MOST_DIGITS
 from calving.converters.native import (
     NO_NULL,
     NULL_VALUE,
@@ -157,7 +158,7 @@ def _simple(kind: str, options: Mapping[str, Any]) -> str:
     logical = logical_type(options)
     if kind in ("bytes", "fixed") and logical == "decimal":
         size = (options["size"],) if kind == "fixed" else ()
-        return _unscaled(options["precision"], options.get("scale", 0), *size)
+        return _unscaled(min(options["precision"], MOST_DIGITS), options.get("scale", 0), *size)
     if kind == "fixed" and options["size"] > 0:
         return f"fixed({options['size']})"
     found = _AVRO.get((kind, logical)) or _PLAIN_AVRO.get(kind)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from calving.converters.building import unscaled_decimal
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
-from calving.converters.native_protobuf import FREE, WRAPPED, message_decoder
+from calving.converters.native_protobuf import FREE, WRAPPED, message_decoder, names_of
 from calving.converters.options import flag
 from calving.converters.protobuf_files import field_parameters, known_file
 from calving.converters.schemas import BODY, Reader, Registry, by_schema, schema_id
@@ -83,10 +83,7 @@ class ProtobufConverter(Converter):
         if found is None:
             pool, name = self._pool(number)
             file = pool.FindFileByName(name)
-            descriptor = list(file.message_types_by_name.values())[path[0]]
-            for inner in path[1:]:
-                descriptor = descriptor.nested_types[inner]
-            found = self._messages[number, path] = _Message(descriptor, self._enums_as_int)
+            found = self._messages[number, path] = _Message(_descriptor(file, path), self._enums_as_int)
         return found
 
     def _pool(self, number: int) -> tuple[DescriptorPool, str]:
@@ -152,6 +149,17 @@ def _message_path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
     return tuple(path), at
 
 
+def _descriptor(file: Any, path: tuple[int, ...]) -> Descriptor:
+    """The message at these indices of the file. :raises ValueError: there is none."""
+    messages = list(file.message_types_by_name.values())
+    for index in path:
+        if index >= len(messages):
+            raise ValueError(f"message index {index}: the schema has only {len(messages)} messages there")
+        found: Descriptor = messages[index]
+        messages = list(found.nested_types)
+    return found
+
+
 def _zigzag(value: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while True:
@@ -201,11 +209,20 @@ class _Field:
             self.type = pa.list_(kind)
             self.get = lambda m: [value(item) for item in getattr(m, name)]
         elif descriptor.has_presence:
-            self.get = lambda m: value(getattr(m, name)) if m.HasField(name) else None
+            has = _has_field(descriptor.containing_type)
+            self.get = lambda m: value(getattr(m, name)) if has(m, name) else None
         elif value is _same:
             self.get = attrgetter(name)
         else:
             self.get = lambda m: value(getattr(m, name))
+
+
+def _has_field(message: Any) -> Callable[[Any, str], bool]:
+    """The class's own method: a field of the same name would hide the method of an object."""
+    from google.protobuf import message_factory
+
+    has: Callable[[Any, str], bool] = message_factory.GetMessageClass(message).HasField
+    return has
 
 
 def _same(value: Any) -> Any:
@@ -225,7 +242,7 @@ def _single(
     if descriptor.enum_type is not None:
         if enums_as_int:
             return pa.int32(), _same
-        names = {v.number: v.name for v in descriptor.enum_type.values}
+        names = names_of(descriptor.enum_type)
         return pa.string(), lambda number: names.get(number, str(number))
     message = descriptor.message_type
     if message is None:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.converters.building import DAY_MS, map_type, time_of_day, unscaled_decimal
+from calving.records.jsontext import check_start
 
 Read = Callable[[Any], Any]
 
@@ -102,6 +103,7 @@ def json_value(text: str) -> Any:
 
     :raises ValueError, RecursionError: the text is no JSON value.
     """
+    check_start(text)
     try:
         value, end = _scan(text, 0)
         if end != len(text):
@@ -163,9 +165,16 @@ def whole(bits: int) -> Read:
 
 
 def _integral(value: Any) -> int:
-    if type(value) is not Decimal or abs(value) >= 2**64 or value != int(value):
+    number = narrowed(value)
+    if type(number) is not int:
         raise ValueError(f"{shown(value)} is not a whole number of at most 64 bits")
-    return int(value)
+    return number
+
+
+def narrowed(value: Any) -> Any:
+    """The value; a fraction that is a whole number of at most 64 bits, such as 1.0, as this number."""
+    is_whole = type(value) is Decimal and abs(value) < 2**64 and value == int(value)
+    return int(value) if is_whole else value
 
 
 def double(value: Any) -> float:

@@ -57,9 +57,16 @@ def _parsed(value: bytes, nesting: int) -> Any | ValueError:
 
 def load_json(text: str) -> Any:
     """The value of a JSON text. :raises ValueError, RecursionError: as ``parse``."""
+    check_start(text)
     value = _DECODER.decode(text)
     _check_pairs(text, value)
     return value
+
+
+def check_start(text: str) -> None:
+    """:raises ValueError: the text starts with a byte order mark, which no reader of JSON shows in its error."""
+    if text.startswith("\ufeff"):
+        raise ValueError("it starts with a byte order mark (U+FEFF), which JSON does not allow: write UTF-8 without it")
 
 
 def _check_pairs(text: str, value: Any) -> None:

@@ -105,7 +105,8 @@ def _integer(value: Any, bits: int) -> int:
     if isinstance(value, str):
         if not re.fullmatch("[+-]?[0-9]+", value):
             raise ValueError(f"'{value}' is not a whole number")
-        number = int(value) if len(value) < 100 else 1 << 200
+        digits = value.lstrip("+-").lstrip("0") or "0"
+        number = (-1 if value[0] == "-" else 1) * int(digits) if len(digits) < 100 else 1 << 200
     else:
         number = math.trunc(_number(value))
     if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
