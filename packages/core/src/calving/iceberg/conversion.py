@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.types import PrimitiveType
 from pyroaring import BitMap64
 
 from calving.errors import TableTroubleError
@@ -24,10 +23,10 @@ from calving.iceberg.delete_files import Deleted, write_deleted
 from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FileKey, Live, LiveData, LiveDelete, Manifests, key_of, partition_of
 from calving.iceberg.lookups import Looking, Lookups
-from calving.iceberg.schemas import column_type
+from calving.iceberg.schemas import schema_with
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
-from calving.mutations.columns import Column, File, Reading
+from calving.mutations.columns import Column, File, Reading, columns_of
 from calving.mutations.lookup import Tasks
 from calving.mutations.parts import KEYS_AT_ONCE, Part, parts
 
@@ -215,14 +214,15 @@ def _scope(table: Table, file: DataFile) -> _Scope:
 
 def _columns(table: Table, ids: Sequence[int]) -> tuple[Column, ...]:
     """The compared columns. A dropped column is still compared, with its last type."""
-    found = []
+    found: list[Column] = []
     for each in ids:
-        kind = column_type(table.metadata, each)
-        if not isinstance(kind, PrimitiveType):
+        schema = schema_with(table.metadata, each)
+        columns = () if schema is None else columns_of(schema, [each])
+        if not columns:
             raise TableTroubleError(
                 f"table {'.'.join(table.name())} has equality deletes by field {each}, which is no single value"
             )
-        found.append(Column(each, kind))
+        found += columns
     if not found:
         raise TableTroubleError(f"table {'.'.join(table.name())} has equality deletes without equality ids")
     return tuple(found)

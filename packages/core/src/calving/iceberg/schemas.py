@@ -17,10 +17,10 @@ from calving.model.tables import SchemaChange
 from calving.records.inferred import InferredType, find
 
 
-def column_type(metadata: TableMetadata, field_id: int) -> IcebergType | None:
-    """The last type of a column, which may have been dropped; None if no schema of the table has it."""
+def schema_with(metadata: TableMetadata, field_id: int) -> Schema | None:
+    """The last schema that has a column, which may have been dropped; None if no schema of the table has it."""
     schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda each: -each.schema_id)]
-    return next((schema.find_type(field_id) for schema in schemas if field_id in schema.field_ids), None)
+    return next((schema for schema in schemas if field_id in schema.field_ids), None)
 
 
 def partition_sources(metadata: TableMetadata) -> Schema:
@@ -29,8 +29,19 @@ def partition_sources(metadata: TableMetadata) -> Schema:
     An older spec may partition by a column that has been dropped: files of that spec still have its values.
     """
     ids = sorted({field.source_id for spec in metadata.partition_specs for field in spec.fields})
-    found = ((each, column_type(metadata, each)) for each in ids)
-    return Schema(*(NestedField(each, f"c{each}", kind, required=False) for each, kind in found if kind is not None))
+    found = ((each, schema_with(metadata, each)) for each in ids)
+    return Schema(
+        *(
+            NestedField(each, f"c{each}", schema.find_type(each), required=False)
+            for each, schema in found
+            if schema is not None
+        )
+    )
+
+
+def spec_names(metadata: TableMetadata) -> tuple[str, ...]:
+    """The names of the partition fields of all specs of a table. No column can be added with one of these names."""
+    return tuple(sorted({field.name for spec in metadata.partition_specs for field in spec.fields}))
 
 
 def is_open(change: SchemaChange, schema: Schema) -> bool:

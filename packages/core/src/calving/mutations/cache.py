@@ -224,7 +224,7 @@ class _Part:
 
 
 def _name(path: str, columns: Sequence[Column]) -> str:
-    told = repr((path, [(column.field_id, str(column.kind)) for column in columns]))
+    told = repr((path, [(column.field_id, str(column.kind), column.default) for column in columns]))
     return hashlib.sha256(told.encode()).hexdigest()
 
 

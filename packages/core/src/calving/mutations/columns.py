@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+from uuid import UUID
 
-import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -25,6 +25,7 @@ from pyiceberg.types import (
     LongType,
     PrimitiveType,
     StringType,
+    StructType,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
@@ -32,6 +33,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from calving.errors import CalvingError, TableTroubleError
+from calving.mutations import avro
 from calving.records.fields import arrow_type
 
 File = tuple[str, str]
@@ -52,12 +55,20 @@ _NUMBERS: dict[type[PrimitiveType], pa.DataType] = {
 _ID_OF = {"PARQUET": b"PARQUET:field_id", "ORC": b"iceberg.id"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column:
-    """A primitive column of a table."""
+    """A primitive column of a table.
+
+    ``default``: its initial default, the value in all rows of a file that does not have the column. ``parent``: the id
+    of the struct around it; rows in which this struct is null have no value.
+    """
 
     field_id: int
     kind: PrimitiveType
+    default: Any = None
+    parent: int | None = None
+    name: str = field(default="", compare=False)
+    """Its dotted name, for messages."""
 
     @property
     def arrow(self) -> pa.DataType:
@@ -78,18 +89,51 @@ class Column:
             return self.plain(found.storage)
         if pa.types.is_dictionary(kind):
             return self.plain(found.cast(kind.value_type))
-        if pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and not isinstance(self.kind, DateType)):
-            unit = "ns" if isinstance(self.kind, TimestampNanoType | TimestamptzNanoType) else "us"
-            return found.cast(pa.timestamp(unit, getattr(kind, "tz", None))).cast(pa.int64())
+        if pa.types.is_date(kind) and self.arrow == pa.int64():  # a date that became a timestamp
+            return self.plain(found.cast(pa.timestamp(self._unit)))
+        if pa.types.is_timestamp(kind):
+            # Other writers' files may have finer times than the column; readers cut them off.
+            return found.cast(pa.timestamp(self._unit, kind.tz), safe=False).cast(pa.int64())
         if pa.types.is_time(kind):
-            return found.cast(pa.time64("us")).cast(pa.int64())
+            return found.cast(pa.time64("us"), safe=False).cast(pa.int64())
         return found.cast(self.arrow)
+
+    def missing(self, rows: int) -> pa.Array:
+        """The values in a file that does not have the column."""
+        return pa.repeat(self._default, rows)
+
+    @property
+    def parent_to_read(self) -> int | None:
+        """The struct that tells which rows of a file without the column have its default."""
+        return None if self.default is None else self.parent
+
+    @property
+    def _unit(self) -> str:
+        return "ns" if isinstance(self.kind, TimestampNanoType | TimestamptzNanoType) else "us"
+
+    @cached_property
+    def _default(self) -> pa.Scalar:
+        value = self.default.bytes if isinstance(self.default, UUID) else self.default
+        return self.plain(pa.array([value], arrow_type(self.kind)))[0]
 
 
 def columns_of(schema: Schema, ids: Sequence[int]) -> tuple[Column, ...]:
-    """Columns of a table by their ids."""
-    kinds = ((each, schema.find_type(each)) for each in ids)
-    return tuple(Column(each, kind) for each, kind in kinds if isinstance(kind, PrimitiveType))
+    """Columns of a table by their ids. Columns that are no single value are left out."""
+    parents = _parents(schema.as_struct(), None)
+    return tuple(
+        Column(each, about.field_type, about.initial_default, parents.get(each), schema.find_column_name(each) or "")
+        for each in ids
+        if isinstance((about := schema.find_field(each)).field_type, PrimitiveType)
+    )
+
+
+def _parents(struct: StructType, above: int | None) -> dict[int, int | None]:
+    """The id of the struct around each field."""
+    found = {each.field_id: above for each in struct.fields}
+    for each in struct.fields:
+        if isinstance(each.field_type, StructType):
+            found |= _parents(each.field_type, each.field_id)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +145,21 @@ class Reading:
     mapped: tuple[MappedField, ...] = ()
 
     def batches(self, path: str, file_format: str) -> Iterator[pa.RecordBatch]:
-        """The columns of all rows, in the order of the file. A column that the file does not have is null."""
+        """The columns of all rows, in the order of the file. A column that the file does not have has its initial
+        default.
+
+        :raises TableTroubleError: the file cannot be read, or Arrow cannot hold one of its values.
+        """
         names = [str(column.field_id) for column in self.columns]
-        with self.io.new_input(path).open() as stream:
-            for found in _READERS[file_format.upper()](self, stream):
-                yield pa.RecordBatch.from_arrays(found, names)
+        try:
+            with self.io.new_input(path).open() as stream:
+                for found in _READERS[file_format.upper()](self, stream):
+                    yield pa.RecordBatch.from_arrays(found, names)
+        except CalvingError:
+            raise
+        except Exception as error:  # each format has exceptions of its own
+            columns = ", ".join(column.name or str(column.field_id) for column in self.columns)
+            raise TableTroubleError(f"file {path} cannot be searched, column {columns}: {error}") from error
 
     def all_of(self, files: Iterable[File]) -> Iterator[pa.RecordBatch]:
         """The columns of all rows of several files, one file after the other."""
@@ -113,77 +167,100 @@ class Reading:
             yield from self.batches(*file)
 
     def parquet(self, stream: Any) -> Iterator[list[pa.Array]]:
-        with pq.ParquetFile(stream, pre_buffer=True) as file:  # few requests for the parts of a column
+        # Few requests for the parts of a column. Other writers' 96-bit times can be outside of the years 1677 to 2262.
+        with pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us") as file:
             places, names = self._places(file.schema_arrow, "PARQUET")
             if not names:
-                yield from self._nothing(file.metadata.num_rows)
+                yield self._nothing(file.metadata.num_rows)
                 return
             for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
                 yield self._walked(batch, places)
 
     def orc(self, stream: Any) -> Iterator[list[pa.Array]]:
         file = orc.ORCFile(stream)
-        places, _ = self._places(file.schema, "ORC")
-        top = sorted({place[0] for place in places if place})
-        if not top:
-            yield from self._nothing(file.nrows)
+        places, names = self._places(file.schema, "ORC")
+        if not names:
+            yield self._nothing(file.nrows)
             return
         for stripe in range(file.nstripes):
-            yield self._walked(file.read_stripe(stripe, columns=top), places)
+            yield self._walked(file.read_stripe(stripe, columns=names), places)
 
     def avro(self, stream: Any) -> Iterator[list[pa.Array]]:
-        reader = fastavro.reader(stream)
-        schema: Any = reader.writer_schema
-        places = [_avro_place(schema, column.field_id, self.mapped) for column in self.columns]
-        kinds = [arrow_type(column.kind) for column in self.columns]
-        while records := list(islice(reader, _BATCH_ROWS)):
-            values = ([_at(record, place) for record in records] for place in places)
-            found = (pa.array(each, kind) for each, kind in zip(values, kinds, strict=True))
-            yield [column.plain(each) for column, each in zip(self.columns, found, strict=True)]
+        ids = [(column.field_id, column.parent_to_read) for column in self.columns]
+        for found in avro.columns(stream, ids, self.mapped, _BATCH_ROWS):
+            yield [
+                self._filled(column, *each, found.rows)
+                for column, each in zip(self.columns, found.columns, strict=True)
+            ]
 
-    def _places(self, schema: pa.Schema, file_format: str) -> tuple[list[tuple[str, ...]], list[str]]:
-        """The names that lead to each column, empty if the file does not have the column; and the paths of the columns
-        that it has.
-        """
+    def _places(self, schema: pa.Schema, file_format: str) -> tuple[list[_Place], list[str]]:
+        """The place of each column, and the paths to read."""
         fields, key = list(schema), _ID_OF[file_format]
         mapped = () if any(key in (field.metadata or {}) for field in fields) else self.mapped
-        places = [_place(fields, column.field_id, key, mapped) for column in self.columns]
-        return places, sorted({".".join(place) for place in places if place})
+        places = [
+            _Place(
+                _place(fields, column.field_id, key, mapped),
+                () if (above := column.parent_to_read) is None else _place(fields, above, key, mapped),
+            )
+            for column in self.columns
+        ]
+        return places, sorted({".".join(place.read) for place in places if place.read})
 
-    def _walked(self, batch: pa.RecordBatch, places: Sequence[tuple[str, ...]]) -> list[pa.Array]:
+    def _walked(self, batch: pa.RecordBatch, places: Sequence[_Place]) -> list[pa.Array]:
         return [
-            column.plain(_inner(batch, place)) if place else pa.nulls(batch.num_rows, column.arrow)
+            self._filled(
+                column,
+                _inner(batch, place.own) if place.own else None,
+                _inner(batch, place.parent).is_valid() if place.parent and not place.own else None,
+                batch.num_rows,
+            )
             for column, place in zip(self.columns, places, strict=True)
         ]
 
-    def _nothing(self, rows: int) -> Iterator[list[pa.Array]]:
-        yield [pa.nulls(rows, column.arrow) for column in self.columns]
+    def _filled(self, column: Column, values: pa.Array | None, in_parent: pa.Array | None, rows: int) -> pa.Array:
+        """The column as it is compared. ``values``: None if the file does not have the column. ``in_parent``: whether
+        the struct around it has a value; None if the file does not have this struct.
+        """
+        if values is not None:
+            return column.plain(values)
+        if column.parent is None:
+            return column.missing(rows)
+        if in_parent is None or column.default is None:
+            return pa.nulls(rows, column.arrow)
+        return pc.if_else(in_parent, column.missing(rows), pa.scalar(None, column.arrow))
+
+    def _nothing(self, rows: int) -> list[pa.Array]:
+        return [self._filled(column, None, None, rows) for column in self.columns]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The names that lead to a column in a file, and to the struct around it; empty if the file does not have it."""
+
+    own: tuple[str, ...]
+    parent: tuple[str, ...]
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The names that lead to what is read for the column."""
+        return self.own or self.parent
 
 
 _READERS = {"PARQUET": Reading.parquet, "ORC": Reading.orc, "AVRO": Reading.avro}
 
 
 def _place(fields: Sequence[pa.Field], field_id: int, key: bytes, mapped: Sequence[MappedField]) -> tuple[str, ...]:
-    for field in fields:
-        known = next((each for each in mapped if field.name in each.names), None)
-        said = (field.metadata or {}).get(key)
-        if (int(said) if said is not None else _id_of(known)) == field_id:
-            return (field.name,)
-        if pa.types.is_struct(field.type):
-            inner = [field.type.field(i) for i in range(field.type.num_fields)]
-            found = _place(inner, field_id, key, _fields_of(known))
+    for each in fields:
+        known = next((one for one in mapped if each.name in one.names), None)
+        said = (each.metadata or {}).get(key)
+        if (int(said) if said is not None else avro.id_of(known)) == field_id:
+            return (each.name,)
+        if pa.types.is_struct(each.type):
+            inner = [each.type.field(i) for i in range(each.type.num_fields)]
+            found = _place(inner, field_id, key, avro.fields_of(known))
             if found:
-                return (field.name, *found)
+                return (each.name, *found)
     return ()
-
-
-def _id_of(known: MappedField | None) -> int | None:
-    # Compare with None: a mapped field without fields of its own is false.
-    return known.field_id if known is not None else None
-
-
-def _fields_of(known: MappedField | None) -> Sequence[MappedField]:
-    return known.fields if known is not None else ()
 
 
 def _inner(batch: pa.RecordBatch, place: tuple[str, ...]) -> pa.Array:
@@ -191,27 +268,3 @@ def _inner(batch: pa.RecordBatch, place: tuple[str, ...]) -> pa.Array:
     for name in place[1:]:
         column = pc.struct_field(column, name)
     return column
-
-
-def _avro_place(schema: Any, field_id: int, mapped: Sequence[MappedField]) -> tuple[str, ...]:
-    record = next((s for s in (schema if isinstance(schema, list) else [schema]) if _is_record(s)), None)
-    for field in record["fields"] if record else ():
-        known = next((each for each in mapped if field["name"] in each.names), None)
-        if field.get("field-id", _id_of(known)) == field_id:
-            return (field["name"],)
-        found = _avro_place(field["type"], field_id, _fields_of(known))
-        if found:
-            return (field["name"], *found)
-    return ()
-
-
-def _is_record(schema: Any) -> bool:
-    return isinstance(schema, dict) and schema.get("type") == "record"
-
-
-def _at(record: Any, place: tuple[str, ...]) -> Any:
-    if not place:
-        return None
-    for name in place:
-        record = None if record is None else record[name]
-    return record

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyiceberg.io import load_file_io
-from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import NestedField, PrimitiveType
 
@@ -47,12 +46,11 @@ class Lookup:
     mapping: NameMapping | None = None
 
     def to_json(self) -> str:
-        schema = Schema(*(NestedField(c.field_id, f"c{c.field_id}", c.kind, required=False) for c in self.columns))
         return json.dumps(
             {
                 "io": dict(self.io),
                 "location": self.location,
-                "columns": schema.model_dump(mode="json"),
+                "columns": [_to_json(column) for column in self.columns],
                 "ids": self.ids,
                 "key_files": self.key_files,
                 "files": self.files,
@@ -63,16 +61,29 @@ class Lookup:
     @staticmethod
     def from_json(text: str) -> Lookup:
         raw: dict[str, Any] = json.loads(text)
-        fields = Schema.model_validate(raw["columns"]).fields
         return Lookup(
             raw["io"],
             raw["location"],
-            tuple(Column(f.field_id, f.field_type) for f in fields if isinstance(f.field_type, PrimitiveType)),
+            tuple(map(_column, raw["columns"])),
             raw["ids"],
             tuple((path, file_format) for path, file_format in raw["key_files"]),
             tuple((path, file_format) for path, file_format in raw["files"]),
             None if raw["mapping"] is None else NameMapping.model_validate(raw["mapping"]),
         )
+
+
+def _to_json(column: Column) -> dict[str, Any]:
+    field = NestedField(
+        column.field_id, column.name, column.kind, required=False, initial_default=column.default
+    ).model_dump(mode="json")
+    return {"field": field, "parent": column.parent}
+
+
+def _column(raw: Mapping[str, Any]) -> Column:
+    field = NestedField.model_validate(raw["field"])
+    if not isinstance(field.field_type, PrimitiveType):
+        raise TypeError(f"column {field.name} is {field.field_type}")
+    return Column(field.field_id, field.field_type, field.initial_default, raw["parent"], field.name)
 
 
 def look(text: str) -> str:

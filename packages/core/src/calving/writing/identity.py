@@ -43,7 +43,12 @@ class Identity:
     @property
     def needed(self) -> frozenset[int]:
         """The ids of the columns in which every change needs a value."""
-        return frozenset({*self.ids, *([self.order.field_id] if self.order is not None else [])})
+        return frozenset(column.field_id for column in self.compared)
+
+    @property
+    def compared(self) -> tuple[ColumnPath, ...]:
+        """The id columns, and the order column."""
+        return self.columns if self.order is None else (*self.columns, self.order)
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -60,16 +60,22 @@ class ChangeLayout(Layout):
         return rows if self._keeps_deleted else _where(rows, pc.not_equal(changes.column(OPERATION), DELETE))
 
     def place(self, rows: pa.RecordBatch) -> Placed:
-        """The changes with their buckets, after checking that all can be written."""
+        """The changes with their buckets, after checking that all can be written, and found again."""
         staying = self.staying(rows)
         if staying.num_rows:
-            super().place(staying)
+            self._place(staying)
         return rows, self.buckets(rows) if self._divides else 0
 
     def trial(self, rows: pa.RecordBatch) -> None:
         staying = self.staying(rows)
         if staying.num_rows:
-            self._try(super().place(staying)[0])
+            self._try(self._place(staying)[0])
+
+    def _place(self, staying: pa.RecordBatch) -> Placed:
+        placed = super().place(staying)
+        for column in self.identity.compared:
+            self.format.check_compared(column.name, column.of(staying))
+        return placed
 
     def path(self, number: int) -> str:
         return f"{number:04d}"

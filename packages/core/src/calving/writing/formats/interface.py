@@ -93,6 +93,12 @@ class FileFormat(ABC):
         :raises BadRecordError: a value has no representation in this format.
         """
 
+    def check_compared(self, name: str, column: pa.Array) -> None:  # noqa: B027 - most formats give every value back
+        """Check that the values of an id column or order column can be read from a file again, to compare them.
+
+        :raises BadRecordError: a value of the column ``name`` cannot be read again.
+        """
+
     @abstractmethod
     def open(self, out: OutputStream) -> FileWriter:
         """A writer of one file. It does not close ``out``."""

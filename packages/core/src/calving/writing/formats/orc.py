@@ -86,6 +86,18 @@ def _check_times(name: str, column: pa.Array) -> None:
             )
 
 
+def _check_range(name: str, column: pa.Array) -> None:
+    # Arrow writes such a timestamp, but when it reads ORC files its timestamps are 64-bit nanoseconds.
+    if pa.types.is_timestamp(column.type):
+        try:
+            column.cast(pa.timestamp("ns", column.type.tz))
+        except pa.ArrowInvalid:
+            raise BadRecordError(
+                f"column '{name}': rows are found by it, and from ORC files timestamps can only be read from 1677-09-21"
+                " to 2262-04-11; set write.format.default = parquet or avro for the table"
+            ) from None
+
+
 def _with_attributes(field: pa.Field) -> pa.Field:
     """The field as ORC stores it. Attributes tell the types that ORC does not have."""
     kind = field.type
@@ -138,6 +150,9 @@ class Orc(FileFormat):
     def check(self, rows: pa.RecordBatch) -> None:
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             _check_times(name, column)
+
+    def check_compared(self, name: str, column: pa.Array) -> None:
+        _check_range(name, column)
 
     def open(self, out: OutputStream) -> FileWriter:
         return OrcWriter(out, self)
