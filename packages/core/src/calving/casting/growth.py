@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from pyiceberg.schema import Schema, index_by_name
@@ -26,11 +26,15 @@ class UnfitError(ValueError):
 class Growth:
     """The schema changes that one table allows. A record that needs any other change is bad."""
 
-    def __init__(self, table: str, schema: Schema, evolution: Evolution, limits: Limits) -> None:
+    def __init__(
+        self, table: str, schema: Schema, evolution: Evolution, limits: Limits, partition_names: Iterable[str] = ()
+    ) -> None:
+        """``partition_names``: the names of the table's partition fields."""
         self._table, self._limits = table, limits
         self.evolves = evolution.evolve
         self._fold = evolution.case_insensitive
         self._names = {self._key(name) for name in index_by_name(schema)}
+        self._partitions = {*map(self._key, partition_names)}
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
 
     def add(self, path: Path, kind: InferredType, count: int | None = None, value: object = None) -> SchemaChange:
@@ -49,6 +53,7 @@ class Growth:
             most = self._limits.new_columns
             raise UnfitError(path, f"it would add {columns} columns, more than iceberg.limits.new-columns = {most}")
         full = [self._key(".".join(path)), *(self._key(".".join((*path, *inner))) for inner in paths_of(kind))]
+        check_partition_names(full, self._partitions, path)
         clash = next((name for n, name in enumerate(full) if name in self._names or name in full[:n]), None)
         if clash is not None:
             raise UnfitError(path, f"its column cannot be added: the table would have '{clash}' twice")
@@ -102,8 +107,17 @@ def check_reserved(names: Iterable[str]) -> None:
         )
 
 
-def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
+def check_partition_names(columns: Iterable[str], partition_names: Collection[str], path: Path = ()) -> None:
+    """:raises UnfitError: a column has the name of a partition field. ``columns`` are full names."""
+    clash = next((name for name in columns if name in partition_names), None)
+    if clash is not None:
+        raise UnfitError(path, f"the table cannot have a column '{clash}': one of its partition fields has this name")
+
+
+def check_new(kind: InferredType, limits: Limits, fold: bool, partition_names: Iterable[str] = ()) -> None:
     """Check that a table can be created from a record of this kind.
+
+    ``partition_names``: the names that its columns cannot have, because partition fields will have them.
 
     :raises UnfitError: it cannot be created.
     """
@@ -118,6 +132,7 @@ def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
     full = [".".join(path) for path in inner]
     if fold:
         full = [".".join(path).lower() for path in paths_of(folded(kind))]
+    check_partition_names(full, {name.lower() if fold else name for name in partition_names})
     full.sort()
     twice = next((b for a, b in pairwise(full) if a == b), None)
     if twice is not None:

@@ -4,7 +4,7 @@ values need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,11 +74,13 @@ class TableConverter:
         names: Mapping[int, tuple[str, ...]],
         limits: Limits | None = None,
         *,
+        partition_names: Iterable[str] = (),
         exactly: bool = False,
     ) -> None:
+        """``names``: the table's name mapping. ``partition_names``: the names of its partition fields."""
         self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
-        self._growth = Growth(table, schema, evolution, self._limits)
+        self._growth = Growth(table, schema, evolution, self._limits, partition_names)
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
         self.target = Target(self._struct, names, case_insensitive=evolution.case_insensitive)

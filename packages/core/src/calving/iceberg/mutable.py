@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType
 
+from calving.casting.growth import check_partition_names
 from calving.errors import ConfigError
 from calving.iceberg.new_tables import VERSION_KEY
 from calving.iceberg.schemas import as_in
@@ -35,6 +36,16 @@ def check_mutations(
         if new:
             raise ConfigError(f"{error}; the table was not created") from error
         raise
+
+
+def check_soft_addition(name: str, mutations: RowMutations, schema: Schema, partition_names: Iterable[str]) -> None:
+    """:raises ConfigError: the column that marks deleted rows is missing, and cannot be added."""
+    soft = mutations.soft_delete_field
+    if mutations.delete_mode == "soft" and soft not in [column.name for column in schema.fields]:
+        try:
+            check_partition_names([soft], {*partition_names})
+        except ValueError as error:
+            raise ConfigError(f"table {name}: soft-delete-field {soft}: {error}; name another column") from error
 
 
 def spelt_mutations(schema: Schema, mutations: RowMutations, *, fold: bool) -> RowMutations:

@@ -17,7 +17,7 @@ from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.catalog import is_rest
 from calving.iceberg.partition_terms import parse_term, partition_spec, temporal
 from calving.iceberg.rules import TableRules
-from calving.iceberg.schemas import schema_of, spelt
+from calving.iceberg.schemas import schema_of, spec_names, spelt
 from calving.model.tables import RESERVED_COLUMNS, SchemaChange
 from calving.records.declared import declaration, with_declared
 from calving.records.inferred import InferredType, all_optional, find, merge
@@ -126,15 +126,15 @@ def _moments(name: str, kind: InferredType, rules: TableRules) -> dict[str, Infe
 
 
 def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:
-    """The changes, without changes that would give two columns one name. The result does not depend on the order of
-    ``changes``.
+    """The changes, without changes that would give a column the name of another, or of a partition field. The result
+    does not depend on the order of ``changes``.
 
     :raises ConfigError: the table would have too many columns.
     :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
     """
     name = ".".join(table.name())
     declared, fold = rules.of(name).declared, rules.fold
-    taken = {rules.key(known) for known in index_by_name(table.schema())}
+    taken = {rules.key(known) for known in (*index_by_name(table.schema()), *spec_names(table.metadata))}
     found: list[SchemaChange] = []
     added = 0
     for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):

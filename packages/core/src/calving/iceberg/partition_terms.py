@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -42,6 +42,7 @@ def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> Partitio
 
     :raises ConfigError: a term is wrong; the Java sink would create an unpartitioned table instead.
     """
+    check_names(terms, schema.column_names, table)
     fields = []
     for number, term in enumerate(terms, 1000):
         column, transform, suffix = parse_term(term, table)
@@ -59,9 +60,38 @@ def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> Partitio
                 f"table {table}: partition-by '{term}' cannot be applied to a {source.field_type}: declare another"
                 f" type, such as {declaration}, or change the term"
             )
-        name = column.replace(".", "_") + suffix
+        name = _name(column, suffix)
         fields.append(PartitionField(source_id=source.field_id, field_id=number, transform=transform, name=name))
     return PartitionSpec(*fields)
+
+
+def check_names(terms: Sequence[str], columns: Collection[str], table: str) -> None:
+    """:raises ConfigError: two partition fields of a new table, or one and another column, would have the same name."""
+    names: set[str] = set()
+    for term in terms:
+        column, _, suffix = parse_term(term, table)
+        name = _name(column, suffix)
+        if name in names:
+            raise ConfigError(f"table {table}: two terms of its partition-by have the name '{name}': keep one of them")
+        if name != column and name in columns:
+            raise ConfigError(
+                f"table {table}: partition-by '{term}' makes a partition field '{name}', so the table cannot have a"
+                " column of this name: rename the column"
+            )
+        names.add(name)
+
+
+def partition_names(terms: Sequence[str], table: str) -> tuple[str, ...]:
+    """The names of partition fields that no column of a new table can have.
+
+    :raises ConfigError: a term is not understood.
+    """
+    parsed = (parse_term(term, table) for term in terms)
+    return tuple(name for column, _, suffix in parsed if (name := _name(column, suffix)) != column)
+
+
+def _name(column: str, suffix: str) -> str:
+    return column.replace(".", "_") + suffix
 
 
 def takes(transform: Transform[Any, Any], kind: InferredType) -> bool:

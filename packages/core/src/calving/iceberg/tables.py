@@ -23,10 +23,11 @@ from calving.iceberg.catalog import find_table, find_tables, is_rest, reaching, 
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.file_access import carried
 from calving.iceberg.lineage import VERSION
-from calving.iceberg.mutable import check_mutations, reserved_mark, spelt_mutations
+from calving.iceberg.mutable import check_mutations, check_soft_addition, reserved_mark, spelt_mutations
 from calving.iceberg.new_tables import VERSION_KEY, new_table, new_version, possible
+from calving.iceberg.partition_terms import partition_names
 from calving.iceberg.rules import TableRules
-from calving.iceberg.schemas import as_in, change_schema, is_open
+from calving.iceberg.schemas import as_in, change_schema, is_open, spec_names
 from calving.iceberg.tries import tries
 from calving.model.coverage import encode_coverage
 from calving.model.events import TableReference
@@ -126,6 +127,12 @@ class Tables:
         """Columns of missing tables with types in the settings."""
         return {name: (*columns,) for name in self._missing if (columns := self._rules.of(name).declared)}
 
+    @property
+    def partition_names(self) -> Mapping[str, tuple[str, ...]]:
+        """The names that columns of missing tables cannot have."""
+        terms = {name: self._rules.of(name).partition_by for name in self._missing}
+        return {name: names for name, of in terms.items() if (names := partition_names(of, name))}
+
     def reference(self, name: str) -> TableReference:
         """The reference to a table in events."""
         self._use(name)
@@ -199,6 +206,7 @@ class Tables:
             id_columns = as_in(table.schema(), id_columns, fold=self._rules.fold)
             mutations = spelt_mutations(table.schema(), mutations, fold=self._rules.fold)
             check_mutations(name, metadata.format_version, table.schema(), id_columns, mutations)
+            check_soft_addition(name, mutations, table.schema(), spec_names(metadata))
             if name not in self._warned and (warning := reserved_mark(name, mutations)) is not None:
                 self._warned.add(name)
                 log.warning(warning)
@@ -215,6 +223,7 @@ class Tables:
             encode_coverage(self._rules.left_out(name, properties)),
             id_columns,
             mutations,
+            spec_names(metadata),
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
@@ -236,6 +245,7 @@ class Tables:
             id_columns = as_in(schema, rules.id_columns, fold=self._rules.fold)
             mutations = spelt_mutations(schema, rules.mutations, fold=self._rules.fold)
             check_mutations(name, version, schema, id_columns, mutations, new=True)
+            check_soft_addition(name, mutations, schema, [field.name for field in spec.fields])
             properties["format-version"] = str(version)  # a catalog's unknown default must not apply
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])

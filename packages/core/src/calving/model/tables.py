@@ -46,6 +46,8 @@ class TableSpec:
     """The id columns that the settings give a mutation table. If empty, the table's identifier fields are used."""
     mutations: RowMutations | None = None
     """None for a table that is only appended to."""
+    partition_names: tuple[str, ...] = ()
+    """The names of the partition fields of all specs. No new column can have one of them."""
 
 
 @dataclass(frozen=True, slots=True)

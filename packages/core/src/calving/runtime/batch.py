@@ -232,6 +232,7 @@ class BatchRunner:
             uncreatable=self._tables.uncreatable,
             id_columns=self._tables.id_columns,
             declared=self._tables.declared,
+            partition_names=self._tables.partition_names,
             careful=careful,
         )
 

@@ -11,14 +11,15 @@ from calving.errors import ConfigError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.mutable import (
     check_mutations,
+    check_soft_addition,
     check_soft_field,
     check_soft_name,
     check_version,
     spelt_mutations,
 )
 from calving.iceberg.new_tables import check_declared, new_version
-from calving.iceberg.partition_terms import parse_term, takes
-from calving.iceberg.schemas import as_in
+from calving.iceberg.partition_terms import check_names, parse_term, takes
+from calving.iceberg.schemas import as_in, spec_names
 from calving.model.mutations import RowMutations
 from calving.records.declared import declaration
 from calving.records.inferred import find, of_type
@@ -86,6 +87,7 @@ def _check_creation(sink: Sink, name: str) -> None:
     own = sink.tables.get(name)
     terms = sink.keys.default_partition_by if own is None or own.partition_by is None else own.partition_by
     declared = sink.declared(name)
+    check_names(terms, dict(() if own is None else own.columns), name)
     for term in terms:
         column, transform, _ = parse_term(term, name)
         type_ = declared.get(column)
@@ -102,6 +104,7 @@ def _check_rows(sink: Sink, name: str, table: Table, mutations: RowMutations) ->
     id_columns = as_in(table.schema(), sink.id_columns(name), fold=sink.keys.case_insensitive)
     mutations = spelt_mutations(table.schema(), mutations, fold=sink.keys.case_insensitive)
     check_mutations(name, table.metadata.format_version, table.schema(), id_columns, mutations)
+    check_soft_addition(name, mutations, table.schema(), spec_names(table.metadata))
 
 
 def _check_new_rows(catalog: Catalog, sink: Sink, name: str, mutations: RowMutations) -> None:

@@ -90,7 +90,7 @@ class Creation:
         if kind is None:
             return "it does not exist, and the record has no field with a value to create it from"
         try:
-            check_new(kind, self._spec.path.limits, fold)
+            check_new(kind, self._spec.path.limits, fold, self._spec.partition_names.get(table, ()))
         except ValueError as error:
             return str(error)
         return None

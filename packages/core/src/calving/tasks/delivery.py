@@ -275,7 +275,8 @@ class Delivery:
             names = name_mapping(spec.properties)
             evolution, limits = self._spec.path.evolution, self._spec.path.limits
             if spec.mutations is None:
-                found = TableConverter(table, schema, evolution, names, limits)
+                taken = spec.partition_names
+                found = TableConverter(table, schema, evolution, names, limits, partition_names=taken)
             else:
                 conversion = self._conversions[table] = Conversion(spec, evolution, names, limits)
                 found = conversion.rows

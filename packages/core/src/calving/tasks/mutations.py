@@ -61,7 +61,8 @@ class Conversion:
         self._table, self._mutations = table.name, table.mutations
         schema, relaxed = table_schema(table.schema_json), row_schema(table)
         self._identity = identity_of(table)
-        self.rows = TableConverter(table.name, relaxed, evolution, names, limits)
+        taken = table.partition_names
+        self.rows = TableConverter(table.name, relaxed, evolution, names, limits, partition_names=taken)
         """The converter of whole rows."""
         only_names = Evolution(case_insensitive=evolution.case_insensitive)
         keys = self._identity.schema(schema)

@@ -43,6 +43,8 @@ class TaskSpec:
     """The columns that become the identifier fields when a missing table is created, by table."""
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Columns of missing tables whose types are declared in the settings."""
+    partition_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names that columns of missing tables cannot have, because partition fields will have them, by table."""
     careful: bool = False
     """Whether every row is tried before it is written, because writing has failed and the record is unknown."""
 
@@ -65,6 +67,7 @@ class TaskSpec:
                 "uncreatable": frozenset(raw["uncreatable"]),
                 "id_columns": {table: tuple(columns) for table, columns in raw["id_columns"].items()},
                 "declared": {table: tuple(columns) for table, columns in raw["declared"].items()},
+                "partition_names": {table: tuple(names) for table, names in raw["partition_names"].items()},
             }
         )
 
@@ -75,6 +78,7 @@ def _table_in(raw: dict[str, Any]) -> TableSpec:
         **raw
         | {
             "id_columns": tuple(raw["id_columns"]),
+            "partition_names": tuple(raw["partition_names"]),
             "mutations": None if mutations is None else RowMutations(**mutations),
         }
     )
