@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import redis
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
@@ -106,6 +106,19 @@ class KafkaHarness(Harness):
             consumer.close()
         return found
 
+    def append(self, value: bytes | None, coverage: bytes | None, beside: bytes | None) -> None:
+        headers = {"calving-spans": coverage, "calving-beside": beside}
+        self._produce(value, {name: header for name, header in headers.items() if header is not None})
+
+    def append_odd(self) -> None:
+        self._produce(None, {})
+        self._produce(b"zz", {"calving-spans": None, "calving-beside": None})
+
+    def _produce(self, value: bytes | None, headers: dict[str, bytes | None]) -> None:
+        producer = Producer(client_config(self._kafka))
+        producer.produce(self._sink.control_topic, value, b"\xfe", 0, headers=list(headers.items()))
+        assert producer.flush(10) == 0
+
     def stop(self) -> None:
         """Kill the broker once it has written the end marks of all transactions.
 
@@ -197,6 +210,21 @@ class RedisHarness(Harness):
         log = cast("list[tuple[bytes, dict[bytes, bytes]]]", self._client.xrange(f"{_KEYS}log"))
         return [fields[b"e"] for _, fields in log]
 
+    def append(self, value: bytes, coverage: bytes | None, beside: bytes | None) -> None:
+        fields = {"s": b"\xfe", "p": coverage, "b": beside, "e": value}
+        state = f"{_KEYS}state"
+        offset = max(int(cast("bytes", self._client.hget(state, "last") or b"0")) + 1, time.time_ns() // 1000)
+        self._add({name: field for name, field in fields.items() if field is not None}, f"{offset}-0")
+        self._client.hset(state, "last", str(offset))
+
+    def append_odd(self) -> None:
+        fields: list[dict[str, bytes]] = [{"hello": b"world"}, {"s": b"x"}, {"e": b"zz", "p": b"{"}, {"": b"\xff"}]
+        for each in fields:
+            self._add(each)
+
+    def _add(self, fields: dict[str, bytes], number: str = "*") -> None:
+        self._client.xadd(f"{_KEYS}log", cast("Any", fields), number)
+
     def stop(self) -> None:
         self._server.kill()
 
@@ -252,6 +280,40 @@ class ZooKeeperHarness(Harness):
                     body = body[length:]
         return found
 
+    def append(self, value: bytes, coverage: bytes | None, beside: bytes | None) -> None:
+        spans, said = ((text or b"").decode(errors="replace") for text in (coverage, beside))
+        header = {"marker": "m", "sender": "x", "spans": spans, "beside": said, "sizes": [len(value)], "blobs": []}
+        offset = self._create(_node(header) + value)
+        with self._client() as client:
+            path = f"{self._root}/control/group/state"
+            state = json.loads(client.get(path)[0])
+            client.set(path, json.dumps({**state, "next": offset + 1}).encode())
+
+    def append_odd(self) -> None:
+        whole = {"sender": "x", "spans": "", "beside": "", "sizes": [2], "blobs": []}
+        contents = [
+            b"",
+            b"hello",
+            b"\xff" * 100,
+            struct.pack(">I", 2**32 - 1) + b"{}",
+            struct.pack(">I", 100_000) + b"[" * 100_000,
+            *(_node(odd) for odd in (5, {}, {**whole, "sizes": "2"}, {**whole, "sizes": [-1]})),
+            *(_node({**whole, "blobs": odd}) + b"zz" for odd in (5, ["../state"], ["x"])),
+        ]
+        for content in contents:
+            self._create(content)
+        with self._client() as client:
+            log = f"{self._root}/control/group/log"
+            client.create(f"{log}/hello", b"world")
+            client.create(f"{log}/{'9' * 19}", b"world")
+
+    def _create(self, content: bytes) -> int:
+        """A node with the next number, as a writer of the backend would take it; the state stays as it is."""
+        offset = time.time_ns() // 1000
+        with self._client() as client:
+            client.create(f"{self._root}/control/group/log/{offset:019d}", content)
+        return offset
+
     def stop(self) -> None:
         self._server.kill()
 
@@ -267,6 +329,11 @@ class ZooKeeperHarness(Harness):
 
     def _client(self) -> Any:
         return _Connected(self._server.hosts)
+
+
+def _node(header: object) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack(">I", len(text)) + text
 
 
 class _Connected:

@@ -24,7 +24,7 @@ _HEAD = """# What every backend promises
 
 The protocol is built on these rules. Each rule is a test in `calving.testing`. A backend of your own can run these tests
 with ten lines (see the docstring). "-" means that the rule does not apply: the memory backend ends with its process, and
-Kafka itself deletes the positions in a topic that is gone.
+nobody else can write into it; Kafka itself deletes the positions in a topic that is gone.
 
 """
 

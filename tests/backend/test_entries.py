@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from calving.backend.entries import Entries, beside_text, covered_text, payloads, settled_text
+from calving.errors import DataLossError
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import (
     Attachment,
@@ -22,6 +23,7 @@ from calving.model.events import (
     TableReference,
 )
 from calving.model.offsets import Span, TopicPartition, within
+from calving.testing.odd_entries import own_with_files, strange
 
 COMMIT = UUID(int=1)
 WRITTEN = DataWritten(COMMIT, TableReference("c", ("db",), "t"))
@@ -112,3 +114,36 @@ def test_what_a_publication_covers_is_heard_with_each_of_its_events() -> None:
     assert heard(WRITTEN, SETTLED, b'{"group":"g","parts":2}') == Envelope(0, 7, WRITTEN, spans)
     complete = DataComplete(COMMIT)
     assert heard(complete, SETTLED, b'{"group":"g","parts":2}') == Envelope(0, 7, complete, spans, 2)
+
+
+@pytest.mark.parametrize("name", strange("g"))
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_entry_of_another_group_or_of_nobody_is_skipped(name: str, strict: bool) -> None:
+    entries = Entries("g", "the log", strict=strict)
+    assert entries.envelope(0, 7, b"m", *strange("g")[name]) is None
+    assert not entries.unreadable
+    assert entries.undecodable.total() == (not entries.others)
+
+
+@pytest.mark.parametrize("name", own_with_files("g"))
+def test_an_entry_of_the_group_that_may_have_files_is_refused_with_its_place(name: str) -> None:
+    entry = own_with_files("g")[name]
+    with pytest.raises(DataLossError, match="the log, partition 0, offset 7: an entry of this sink cannot be decoded"):
+        Entries("g", "the log", strict=True).envelope(0, 7, b"m", *entry)
+
+
+@pytest.mark.parametrize("name", own_with_files("g"))
+def test_a_watcher_skips_an_entry_that_a_coordinator_refuses_and_keeps_its_place(name: str) -> None:
+    entries = Entries("g", "the log", progress=True)
+    assert entries.envelope(0, 7, b"m", *own_with_files("g")[name]) is None
+    assert "partition 0, offset 7" in entries.unreadable[0, 7]
+    assert entries.undecodable == {"m": 1}
+
+
+def test_senders_of_undecodable_entries_are_counted_each_up_to_a_hundred() -> None:
+    entries = Entries("g", "the log")
+    for i in range(150):
+        entries.envelope(0, i, f"{i}-{'x' * 10_000}".encode(), b"zz", None)
+    assert len(entries.undecodable) == 101
+    assert max(map(len, entries.undecodable)) < 400
+    assert entries.undecodable.total() == 150

@@ -53,6 +53,14 @@ def test_a_table_that_cannot_be_loaded_is_degraded_and_the_others_are_as_they_ar
     assert broken.why.startswith("table db.broken cannot be loaded: ")
 
 
+def test_an_entry_at_which_every_coordinator_stops_is_a_reason() -> None:
+    sentence = "control topic 'c', partition 2, offset 17: an entry of this sink cannot be decoded"
+    found = replace(seen(), unreadable=(sentence,))
+    assert not found.well
+    assert found.reasons == [sentence]
+    assert as_json(found, 100.0)["health"] == "DEGRADED"
+
+
 def test_the_broken_one_of_twenty_tables_is_named_with_its_reason() -> None:
     found = seen(BROKEN)
     assert not found.well

@@ -32,6 +32,7 @@ from calving.protocol.admission import admit
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
+from calving.protocol.gate import Gate
 from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, SourceProgress
 
 KEY = LedgerKey("control", "connect-x", "log-1")
@@ -397,6 +398,24 @@ def test_a_table_that_fails_does_not_keep_the_others_from_committing(catalog: Ca
     assert isinstance(outcomes["db", "t"], Committed)
     failed = outcomes["db", "missing"]
     assert isinstance(failed, Failed) and "does not exist" in failed.reason
+
+
+def test_an_error_after_a_commit_is_told_at_once_and_the_next_cycle_finds_the_commit(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, request = (
+        committer(catalog),
+        CommitTables(uuid4(), {("db", "t"): (entry(0, file("a")),)}, {0: 1}, NOWHERE, None),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Gate, "settled", lambda *_: 1 / 0)
+        (failed,) = dict(made.commit(request)).values()
+    assert failed == Failed("ZeroDivisionError: division by zero")
+    assert "table db.t: an error after its commit: ZeroDivisionError" in caplog.text
+    assert [report.outcome for report in made.reports()][-1] == "failed"
+    (done,) = dict(made.commit(request)).values()
+    assert isinstance(done, Committed) and done.snapshot_id is None
+    assert len(catalog.load_table("db.t").metadata.snapshots) == 1
 
 
 def test_a_table_without_entries_is_compared_with_its_mark(catalog: Catalog) -> None:

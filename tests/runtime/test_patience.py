@@ -13,7 +13,7 @@ import pytest
 
 from calving.deadline import LateError, within
 from calving.errors import CalvingError, JobFailedError, ResignedError, UnavailableError
-from calving.iceberg.attempts import Attempts, Late
+from calving.iceberg.attempts import Attempts, Late, Raised
 from calving.model.events import Attachment, CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.waiting import DEGRADED, Waiting
@@ -67,6 +67,19 @@ def test_where_every_commit_hangs_a_cycle_takes_no_longer_than_a_few(never: thre
     one = dict(Attempts(1, 0.1).run({"a": never.wait, "b": never.wait}))
     assert one["b"] == Late("not tried: 1 commit before it did not come back in 0 s")
     never.set()
+
+
+def test_the_error_of_a_commit_is_its_result_at_once() -> None:
+    error = ZeroDivisionError("after the commit")
+
+    def fail() -> bool:
+        raise error
+
+    attempts = Attempts(2, 60.0)
+    began = time.monotonic()
+    assert dict(attempts.run({"a": fail, "b": lambda: True})) == {"a": Raised(error), "b": True}
+    assert dict(attempts.run({"a": lambda: True})) == {"a": True}
+    assert time.monotonic() - began < 10
 
 
 def test_a_call_that_hangs_is_given_up_and_one_that_answers_is_not(never: threading.Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Collection, Sequence
@@ -25,6 +26,8 @@ from calving.errors import CalvingError, ProtocolError
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, connect, reaching, refused, where, writing
 from calving_redis.store import Store
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 500
 _CLOSE_SECONDS = 0.5
@@ -129,6 +132,9 @@ class RedisCursor(EntryCursor):
             self._put(refused(self._options, error))
         except CalvingError as error:
             self._put(error)
+        except Exception as error:  # this thread has no caller: its reader would wait for ever
+            log.exception("the reader of %s ended", self.log_name)
+            self._put(ProtocolError(f"{self.log_name}: its reader ended with {type(error).__name__}: {error}"))
         finally:
             self._reader.close()
 
@@ -162,4 +168,6 @@ class RedisCursor(EntryCursor):
     def _envelope(self, entry: tuple[bytes, dict[bytes, bytes]]) -> Envelope | None:
         number, fields = entry
         offset = int(number.partition(b"-")[0])
-        return self.entries.envelope(0, offset, fields[b"s"], fields[b"e"], fields[b"p"], fields.get(b"b"))
+        # Others may add entries with other fields.
+        sender, event = fields.get(b"s", b""), fields.get(b"e", b"")
+        return self.entries.envelope(0, offset, sender, event, fields.get(b"p"), fields.get(b"b"))

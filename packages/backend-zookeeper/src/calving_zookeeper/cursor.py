@@ -43,6 +43,8 @@ class ZooKeeperCursor(EntryCursor):
         # A replay may start in the middle of a publication. The publication then begins before the replay's start.
         self._first = replay
         self._names: deque[str] = deque()
+        self._odd: set[str] = set()
+        """Nodes that somebody else has made, and that were passed."""
         self._listed = False
         """Whether the publications were listed since the cursor was opened."""
         state = store.write(_next_epoch, self.sender) if replay else store.state()[0]
@@ -103,7 +105,7 @@ class ZooKeeperCursor(EntryCursor):
         while self._names and len(found) < 500:
             with reaching():
                 publication = self._store.publication(self._names[0])
-            self._names.popleft()
+            name = self._names.popleft()
             if publication is None:
                 continue
             sender = publication.sender.encode()
@@ -111,7 +113,10 @@ class ZooKeeperCursor(EntryCursor):
                 if offset >= self._next:
                     envelope = self.entries.envelope(0, offset, sender, event, publication.spans, publication.beside)
                     found += [envelope] if envelope is not None else []
-            self._next = max(self._next, publication.offset + len(publication.events))
+            if publication.odd:  # its number says nothing about the publications that come
+                self._odd.add(name)
+            else:
+                self._next = max(self._next, publication.offset + len(publication.events))
         return found
 
     def _look(self) -> None:
@@ -121,17 +126,17 @@ class ZooKeeperCursor(EntryCursor):
         self._connection.changed.clear()
         with reaching():
             try:
-                names = self._connection.children(self._store.log_path, self._connection.on_change)
+                names = self._store.names(self._connection.on_change)
             except NoNodeError as error:
                 raise UnavailableError(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
-        self._names.extend(name for name in names if int(name) >= self._next or self._first)
+        self._names.extend(n for n in names if (int(n) >= self._next or self._first) and n not in self._odd)
         self._first, self._listed = False, True
 
     def _trim(self, saved: int) -> None:
         """Trim publications whose entries are all committed, except the last ones. A failure is repaired next time."""
         try:
             with reaching():
-                names = self._connection.children(self._store.log_path)
+                names = self._store.names()
                 # The last publication that begins below the saved position may extend beyond it.
                 below = [name for name in names if int(name) < saved][:-1]
                 self._store.trim(below[: max(0, len(below) - self._audit_entries)])

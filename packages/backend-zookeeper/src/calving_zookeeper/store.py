@@ -12,12 +12,13 @@ the node holds the names of nodes under ``blobs`` instead, which were written be
 from __future__ import annotations
 
 import json
+import re
 import struct
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated
 
 from kazoo.exceptions import (
     BadVersionError,
@@ -31,6 +32,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from calving.backend import Encoded, Topic, stored_in
 from calving.errors import FencedError, OutcomeUnknownError, UnavailableError
@@ -41,6 +43,7 @@ _REQUEST_BYTES = 900_000
 _TRIES = 50
 _LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 _HEADER = struct.Struct(">I")
+_NAME = re.compile("[0-9]{19}")
 _NOTHING = Encoded([], b"", b"")
 
 
@@ -85,6 +88,20 @@ class Publication:
     spans: bytes
     beside: bytes
     events: tuple[bytes, ...]
+    odd: bool = False
+    """Whether the node is not one of calving's."""
+
+
+class _Header(BaseModel):
+    """The first part of a node of the log."""
+
+    model_config = ConfigDict(strict=True)
+
+    sender: str
+    spans: str
+    beside: str = ""
+    sizes: list[NonNegativeInt]
+    blobs: list[Annotated[str, Field(pattern=r"^[\w-]+$")]]
 
 
 class Store:
@@ -164,19 +181,35 @@ class Store:
             raise UnavailableError(f"ZooKeeper: {type(worst).__name__} {worst}: nothing was written")
         raise UnavailableError(f"ZooKeeper: other writers were faster {_TRIES} times: nothing was written")
 
+    def names(self, on_change: Callable[[object], None] | None = None) -> list[str]:
+        """The names of the publications, in their order. ``on_change`` is called once, at the next change.
+
+        :raises NoNodeError: there is no log.
+        """
+        names = self.connection.children(self.log_path, on_change)
+        return [name for name in names if _NAME.fullmatch(name)]  # others may create nodes with other names
+
     def publication(self, name: str) -> Publication | None:
-        """A publication of the log; None if it was trimmed meanwhile."""
+        """A publication of the log; None if it was trimmed meanwhile. A node of another form is one event, which cannot
+        be decoded.
+        """
         try:
             header, body = self._entry_of(name)
-            body += b"".join(self.connection.get(f"{self.blobs_path}/{blob}")[0] for blob in header["blobs"])
         except NoNodeError:
             return None
+        if header is None:
+            return Publication(int(name), "", b"", b"", (body,), odd=True)
+        try:
+            body += b"".join(self.connection.get(f"{self.blobs_path}/{blob}")[0] for blob in header.blobs)
+        except NoNodeError:
+            if self.connection.stat(f"{self.log_path}/{name}") is None:
+                return None
+            body = b""  # a blob is gone, and its publication is not: its events cannot be decoded
         events, at = [], 0
-        for length in header["sizes"]:
+        for length in header.sizes:
             events.append(body[at : at + length])
             at += length
-        beside = header.get("beside", "").encode()
-        return Publication(int(name), header["sender"], header["spans"].encode(), beside, tuple(events))
+        return Publication(int(name), header.sender, header.spans.encode(), header.beside.encode(), tuple(events))
 
     def trim(self, names: Sequence[str]) -> None:
         """Delete publications and their blobs. The next call repeats failed deletions."""
@@ -184,7 +217,7 @@ class Store:
             try:
                 header, _ = self._entry_of(name)
                 self.connection.delete(f"{self.log_path}/{name}")
-                for blob in header["blobs"]:
+                for blob in header.blobs if header is not None else ():
                     self.connection.delete(f"{self.blobs_path}/{blob}")
             except NoNodeError:
                 continue
@@ -194,17 +227,22 @@ class Store:
         orphans = set(self.connection.children(self.blobs_path))
         if not orphans:
             return
-        for name in self.connection.children(self.log_path):
-            orphans -= set(self._entry_of(name)[0]["blobs"])
+        for name in self.names():
+            header, _ = self._entry_of(name)
+            orphans -= set(header.blobs if header is not None else ())
         for blob in orphans:
             stat = self.connection.stat(f"{self.blobs_path}/{blob}")
             if stat is not None and time.time() - stat.ctime / 1000 > older_than_seconds:
                 self.connection.delete(f"{self.blobs_path}/{blob}")
 
-    def _entry_of(self, name: str) -> tuple[dict[str, Any], bytes]:
+    def _entry_of(self, name: str) -> tuple[_Header | None, bytes]:
+        """Header and content of a node; no header if somebody else has made it."""
         raw, _ = self.connection.get(f"{self.log_path}/{name}")
-        end = _HEADER.size + _HEADER.unpack_from(raw)[0]
-        return json.loads(raw[_HEADER.size : end]), raw[end:]
+        try:
+            end = _HEADER.size + _HEADER.unpack_from(raw)[0]
+            return _Header.model_validate_json(raw[_HEADER.size : end]), raw[end:]
+        except (struct.error, ValidationError):
+            return None, raw
 
     def _entry(self, offset: int) -> str:
         return f"{self.log_path}/{offset:019d}"

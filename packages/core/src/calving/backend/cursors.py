@@ -34,6 +34,11 @@ class EntryCursor(Cursor):
     def undecodable(self) -> int:
         return self.entries.undecodable.total()
 
+    @property
+    def unreadable(self) -> Sequence[str]:
+        start, places = self.log.start, self.entries.unreadable
+        return [text for (partition, offset), text in places.items() if offset >= start.get(partition, 0)]
+
     def acknowledge(
         self,
         position: ControlOffsets,

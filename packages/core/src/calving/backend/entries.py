@@ -6,45 +6,39 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from calving.backend.headers import Headers
 from calving.errors import DataLossError, StaleError
-from calving.model.coverage import (
-    decode_coverage,
-    decode_covered,
-    decode_places,
-    decode_settled,
-    encode_coverage,
-    encode_covered,
-    encode_places,
-    encode_settled,
-)
+from calving.model.coverage import encode_coverage, encode_covered, encode_places, encode_settled
 from calving.model.events import (
     NOTHING_ATTACHED,
     Attachment,
+    CommitToTable,
     DataComplete,
     DataWritten,
     Envelope,
     Event,
-    Leader,
-    Parked,
+    Place,
     Publication,
-    TableMark,
+    StartCommit,
 )
 from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.wire.codec import Message, UndecodableError, decode, divide, encode
+from calving.wire.codec import Head, Message, UndecodableError, decode, divide, encode, head_of
 
 log = logging.getLogger(__name__)
 
 BEFORE = 500
 """How many entries before the saved position ``watch`` reads. They include the entries of the last cycle."""
 
-_LONGEST = 500
-"""The longest accepted name or address of another process."""
+_LONGEST = 300
+"""The longest text of somebody else in a line of the log, in characters."""
+_MOST = 100
+"""How many senders are counted each by itself, and how many entries are kept that a coordinator could not pass."""
 
 
 class LogOptions(BaseModel):
@@ -158,22 +152,13 @@ class Encoded(NamedTuple):
         return cls(values, settled_text(attached), beside, bool(attached.parked))
 
 
-def _leader(said: object) -> Leader | None:
-    """A leader as another process wrote it; None unless it is safe to show: short text, and an http address."""
-    if not isinstance(said, list) or len(said) != len(Leader._fields):
-        return None
-    if not all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in said):
-        return None
-    member, host, url = said
-    return Leader(member, host, url if url.startswith(("http://", "https://")) else "")
-
-
 class Entries:
     """Decodes the entries of one group. Entries that cannot be decoded are skipped, counted, and logged once per
     sender.
 
-    ``strict``, for a coordinator: an entry with coverage belongs to this sink and is never skipped; if it cannot be
-    decoded, that is an error. ``progress``: whether to decode the partitions of a DataComplete.
+    ``strict``, for a coordinator: an entry of the group that may have files, or source offsets of files, is never
+    skipped; if it cannot be decoded, that is an error. ``progress``: whether to decode the partitions of a
+    DataComplete.
     """
 
     def __init__(self, group: str, log_name: str, *, strict: bool = False, progress: bool = False) -> None:
@@ -181,6 +166,10 @@ class Entries:
         self.undecodable: Counter[str] = Counter()
         self.others: set[str] = set()
         """Other groups that have entries in the log."""
+        self.unreadable: dict[Place, str] = {}
+        """The entries of the group that a coordinator could not pass, each with the sentence that it would stop
+        with.
+        """
 
     def envelope(
         self,
@@ -195,51 +184,66 @@ class Entries:
 
         :raises DataLossError: an entry of this sink cannot be read.
         """
-        said = json.loads(beside) if beside else {}
+        headers = Headers.of(spans, beside)
+        if self._is_of_another(headers.group):
+            return None
+        kind: type[Event] | None = None
         try:
             # Every worker reads the entries of all others, but only a coordinator needs their partitions.
             decoded = decode(value, progress=self._progress)
+            kind = type(decoded.event)
+            if self._is_of_another(decoded.group):
+                return None
+            return headers.envelope((partition, offset), decoded.event)
         except UndecodableError as reason:
-            if self._strict and spans and said.get("group", self._group) == self._group:
-                raise DataLossError(
-                    f"{self._log_name}, partition {partition}, offset {offset}: an entry of this sink cannot be decoded"
-                    f" ({reason}); its files would be missing from the tables: run the version of calving"
-                    " that wrote it, or stop all workers and run `calving recover FILE`"
-                ) from reason
-            name = sender.decode(errors="replace")
-            self.undecodable[name] += 1
-            if self.undecodable[name] == 1:
-                log.warning(
-                    "%s, partition %d, offset %d: an entry of sender '%s' cannot be decoded and is skipped, as will be"
-                    " its others: %s",
-                    self._log_name,
-                    partition,
-                    offset,
-                    name,
-                    reason,
-                )
+            head = Head(self._group, kind) if kind is not None else head_of(value)
+            if head is not None and self._is_of_another(head.group):
+                return None
+            where = f"{self._log_name}, partition {partition}, offset {offset}"
+            if self._may_have_files(headers, head):
+                self._refuse((partition, offset), where, reason)
+            self._skip(where, sender, reason)
             return None
-        if decoded.group != self._group:
-            self.others.add(decoded.group)
-            return None
-        text = spans.decode() if spans else "{}"
-        match decoded.event:
-            case DataWritten():
-                covered, restarted = decode_covered(text)
-                return Envelope(partition, offset, decoded.event, covered, restarted=restarted)
-            case DataComplete():
-                covered, restarted = decode_covered(text)
-                return Envelope(partition, offset, decoded.event, covered, said.get("parts"), restarted=restarted)
-        return Envelope(partition, offset, decoded.event, attached=_attached(text, said))
+
+    def _is_of_another(self, group: str | None) -> bool:
+        if group is None or group == self._group:
+            return False
+        self.others.add(group)
+        return True
+
+    def _may_have_files(self, headers: Headers, head: Head | None) -> bool:
+        """Whether an entry that cannot be read is this group's, and may have files or source offsets of files."""
+        if head is not None:
+            return head.kind not in (StartCommit, CommitToTable) or headers.hold_files
+        if headers.group is None:  # version 0.1.0 wrote the source offsets alone
+            return not headers.refusal and headers.has_coverage
+        return headers.hold_files
+
+    def _refuse(self, place: Place, where: str, reason: UndecodableError) -> None:
+        sentence = (
+            f"{where}: an entry of this sink cannot be decoded ({_short(str(reason))}); its files would be missing from"
+            " the tables: run the version of calving that wrote it, or stop all workers and run `calving recover FILE`"
+        )
+        if self._strict:
+            raise DataLossError(sentence) from reason
+        if len(self.unreadable) < _MOST:
+            self.unreadable[place] = sentence
+
+    def _skip(self, where: str, sender: bytes, reason: UndecodableError) -> None:
+        name = _short(sender.decode(errors="replace"))
+        if name not in self.undecodable and len(self.undecodable) >= _MOST:
+            name = "any other"
+        self.undecodable[name] += 1
+        if self.undecodable[name] == 1:
+            log.warning(
+                "%s: an entry of sender '%s' cannot be decoded and is skipped, as will be its others: %s",
+                where,
+                name,
+                _short(str(reason)),
+            )
 
 
-def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
-    settled, restarted = decode_settled(text)
-    marks = {tuple(entry[:-2]): TableMark(*entry[-2:]) for entry in said.get("tables", ())}
-    parked = {
-        tuple(table): Parked(last, entries, decode_coverage(waiting))
-        for *table, last, entries, waiting in said.get("parked", ())
-    }
-    restarts = decode_places(said.get("restarts", "{}"))
-    released = frozenset((int(p), int(o)) for p, o in said.get("released", ()))
-    return Attachment(settled, marks, parked, released, _leader(said.get("leader")), restarted, restarts)
+def _short(text: str) -> str:
+    """Text of somebody else, for a line of the log."""
+    shown = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+    return shown + "..." if len(text) > _LONGEST else shown

@@ -45,6 +45,13 @@ class Cursor(ABC):
         return 0
 
     @property
+    def unreadable(self) -> Sequence[str]:
+        """Sentences on the skipped entries of this sink that a cursor that replays would refuse; each names the
+        partition and the offset.
+        """
+        return ()
+
+    @property
     @abstractmethod
     def has_ended(self) -> bool:
         """Whether ``read`` has returned all entries that the log held from the cursor's start on when the cursor was
@@ -58,9 +65,11 @@ class Cursor(ABC):
 
         B3: entries of one publisher come in the order of publication. Offsets in a partition grow, and no two entries
         have the same offset. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and
-        logged. A cursor that does not replay may omit the assignments of a DataComplete.
+        logged, whatever their bytes, headers or fields are. A cursor that does not replay may omit the assignments of
+        a DataComplete.
 
-        :raises DataLossError: an entry of this sink cannot be decoded. Only a cursor that replays raises it.
+        :raises DataLossError: an entry of this sink that may have files, or source offsets of files, cannot be decoded.
+            Only a cursor that replays raises it.
         """
 
     @abstractmethod

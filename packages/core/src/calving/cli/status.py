@@ -30,8 +30,8 @@ _FRAMES = 14
 @dataclass(frozen=True, slots=True)
 class Status:
     """A sink as seen from outside. ``told``: the subject and the sentence of each reason from the leader; None if no
-    leader answers. ``well``: the leader has no reasons, no table is DEGRADED, and the last commit cycle had answers for
-    all partitions.
+    leader answers. ``well``: the leader has no reasons, no table is DEGRADED, the last commit cycle had answers for
+    all partitions, and the control log has no entry that stops a coordinator.
     """
 
     sink: Sink
@@ -45,10 +45,16 @@ class Status:
     """By table and commit id, from the leader; None if no leader answers. A commit's own summary cannot have this time,
     because it is written before the catalog accepts the commit.
     """
+    unreadable: tuple[str, ...] = ()
+    """Sentences on entries of the control log that stop every coordinator."""
 
     @property
     def well(self) -> bool:
-        return not self.told and is_well(self.tables, {p.partition: p.answered for p in self.positions})
+        return (
+            not self.told
+            and not self.unreadable
+            and is_well(self.tables, {p.partition: p.answered for p in self.positions})
+        )
 
     @property
     def reasons(self) -> list[str]:
@@ -58,7 +64,7 @@ class Status:
         tables = [_trouble(t) for t in self.tables if t.state == "DEGRADED" and t.name not in known]
         silent = [p.partition for p in self.positions if p.answered is False]
         last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
-        return list(dict.fromkeys([*(text for _, text in told), *tables, *last]))
+        return list(dict.fromkeys([*self.unreadable, *(text for _, text in told), *tables, *last]))
 
 
 def status(sink: Sink) -> Status:
@@ -81,7 +87,7 @@ def status(sink: Sink) -> Status:
     told = None if reasons is None else tuple(reasons)
     answers = told is not None and any(t.mutations for t in tables)
     seconds = commit_seconds_of(leader) if answers else None
-    return Status(sink, tuple(positions), tuple(tables), workers, leader, told, seconds)
+    return Status(sink, tuple(positions), tuple(tables), workers, leader, told, seconds, heard.unreadable)
 
 
 def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:

@@ -174,7 +174,7 @@ def _read(session: Session, found: _Found) -> None:
     cursor = session.watch()
     try:
         found.entries = list(read_to_end(cursor))
-        found.control, found.undecodable = cursor.log, cursor.undecodable
+        found.control, found.undecodable = cursor.log, len(cursor.unreadable)
     finally:
         cursor.close()
 

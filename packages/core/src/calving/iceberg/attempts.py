@@ -23,6 +23,13 @@ class Late:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An attempt that ended with an error. It may have made its commit before."""
+
+    error: Exception
+
+
 class Attempts:
     """At most one attempt for each key at a time, and at most ``together`` attempts in the foreground.
 
@@ -35,9 +42,9 @@ class Attempts:
         self._lock = threading.Lock()
         self._began: dict[Hashable, float] = {}
 
-    def run(self, jobs: Mapping[K, Callable[[], R]]) -> Iterator[tuple[K, R | Late]]:
-        """Run the jobs; yields each result when its job ends. Jobs must not raise."""
-        ended: queue.SimpleQueue[tuple[K, R]] = queue.SimpleQueue()
+    def run(self, jobs: Mapping[K, Callable[[], R]]) -> Iterator[tuple[K, R | Late | Raised]]:
+        """Run the jobs; yields each result, or the error that its job raises, when the job ends."""
+        ended: queue.SimpleQueue[tuple[K, R | Raised]] = queue.SimpleQueue()
         waiting, deadlines, late = deque(jobs), dict[K, float](), 0
         while waiting or deadlines:
             while waiting and len(deadlines) < self._together:
@@ -73,13 +80,15 @@ class Attempts:
             self._began[key] = self._clock()
             return None
 
-    def _start(self, key: K, job: Callable[[], R], ended: queue.SimpleQueue[tuple[K, R]]) -> None:
+    def _start(self, key: K, job: Callable[[], R], ended: queue.SimpleQueue[tuple[K, R | Raised]]) -> None:
         def run() -> None:
+            result: R | Raised
             try:
                 result = job()
-            finally:
-                with self._lock:
-                    del self._began[key]
+            except Exception as error:  # this thread has no caller that could catch it
+                result = Raised(error)
+            with self._lock:
+                del self._began[key]
             ended.put((key, result))
 
         threading.Thread(target=run, name="calving-commit", daemon=True).start()

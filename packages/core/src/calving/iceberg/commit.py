@@ -13,7 +13,7 @@ from types import MappingProxyType
 from pyiceberg.catalog import Catalog
 
 from calving.errors import SupersededError, WentBackError
-from calving.iceberg.attempts import Attempts, Late
+from calving.iceberg.attempts import Attempts, Late, Raised
 from calving.iceberg.catalog import find_table
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.reporting import Report
@@ -112,6 +112,12 @@ class IcebergCommitter:
                 late = TableCommit(".".join(table), "late", 0.0, reason=result.reason, commit_id=str(request.commit_id))
                 self._reports.append(late)
                 yield table, Failed(result.reason)
+            elif isinstance(result, Raised):
+                # The next attempt finds out from the table whether this one has made its commit.
+                name, why = ".".join(table), f"{type(result.error).__name__}: {result.error}"
+                log.error("table %s: an error after its commit: %s", name, why, exc_info=result.error)
+                self._reports.append(TableCommit(name, "failed", 0.0, reason=why, commit_id=str(request.commit_id)))
+                yield table, Failed(why)
             else:
                 yield table, result
 

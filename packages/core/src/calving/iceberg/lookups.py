@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,7 @@ class Lookups:
 
     def __init__(self, cache: KeyCache | None, tasks: Callable[[], Tasks | None] = lambda: None) -> None:
         self._cache, self._tasks = cache, tasks
+        self._lock = threading.Lock()
         self._to_order = 0
         """The number of rows whose keys this commit may still sort."""
         self._runs: dict[Column, Runs] = {}
@@ -220,15 +222,22 @@ class Lookups:
         if self._cache is None:
             return None
         name, columns = f"{file.path} in order", looking.reading.columns
-        if not self._cache.holds(name, columns):
-            if self._to_order < file.records or not self._cache.has_room_for([file.path], columns):
-                return None
-            self._to_order -= file.records
+        if not self._cache.holds(name, columns) and not (
+            self._cache.has_room_for([file.path], columns) and self._may_order(file.records)
+        ):
+            return None
         held, _ = self._batches(looking, file)
         owner = ".".join(looking.table.name())
         batches, _ = self._cache.batches(name, columns, lambda: in_order(held), owner)
         (found,) = batches
         return found
+
+    def _may_order(self, rows: int) -> bool:
+        """Whether this commit may still sort so many rows; then they count. Several threads search."""
+        with self._lock:
+            fits = rows <= self._to_order
+            self._to_order -= rows if fits else 0
+            return fits
 
 
 def with_same_keys(wanted: Iterable[Wanted]) -> Iterator[list[Wanted]]:

@@ -14,6 +14,7 @@ T = TypeVar("T")
 Coverage = Mapping[TopicPartition, tuple[Span, ...]]
 
 _RESTARTED = (1, 0)
+_LARGEST = 2**63 - 1
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -140,4 +141,11 @@ def _decode(text: str) -> Iterable[tuple[TopicPartition, list[tuple[int, int]]]]
     for written, partitions in json.loads(text).items():
         topic = parse_topic(written)
         for number, spans in partitions.items():
-            yield TopicPartition(topic.name, int(number), topic.id), [(start, end) for start, end in spans]
+            yield TopicPartition(topic.name, int(number), topic.id), [(_offset(a), _offset(b)) for a, b in spans]
+
+
+def _offset(value: object) -> int:
+    """:raises ValueError: the value is no offset."""
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        raise ValueError(f"{str(value)[:40]!r} is no offset")
+    return value

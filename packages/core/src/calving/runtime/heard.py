@@ -55,6 +55,8 @@ class Heard:
         self._answered: dict[UUID, set[TopicPartition]] = {}
         self._closed: UUID | None = None
         self._listening = Listening()
+        self.unreadable: tuple[str, ...] = ()
+        """Sentences on the entries at which a coordinator stops, because it cannot decode them."""
 
     def hear(self, envelope: Envelope) -> None:
         self._listening.hear(envelope, 0.0)
@@ -122,6 +124,7 @@ def hear(session: Session) -> Heard:
         heard = Heard(cursor.log.identity, cursor.log.start)
         for entry in read_to_end(cursor):
             heard.hear(entry)
+        heard.unreadable = tuple(cursor.unreadable)
     finally:
         cursor.close()
     return heard

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -42,6 +43,9 @@ class Topics(Source):
         self._pattern = re.compile(regex) if regex else None
         self._known: frozenset[TopicPartition] = frozenset()
         self._asked = float("-inf")
+        self._making = threading.Lock()
+        self._made_admin: AdminClient | None = None
+        self._made_consumers: dict[str, Consumer] = {}
 
     def partitions(self) -> frozenset[TopicPartition]:
         if time.monotonic() - self._asked > _METADATA_SECONDS:
@@ -50,10 +54,10 @@ class Topics(Source):
         return self._known
 
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
-        return _bounds(self._committed, partitions, read_up_to)
+        return _bounds(self._consumer("read_committed"), partitions, read_up_to)
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return _offsets(self._uncommitted, partitions, OFFSET_END)
+        return _offsets(self._consumer("read_uncommitted"), partitions, OFFSET_END)
 
     def join(self, group: str) -> Group:
         return KafkaGroup(self._kafka, group, self)
@@ -61,23 +65,23 @@ class Topics(Source):
     def members(self, group: str) -> dict[str, str]:
         return members(self._kafka, group)
 
-    # Each client has its own threads, which cost CPU even when idle. So a client is made at its first use.
+    # Each client has its own threads, which cost CPU even when idle. So a client is made at its first use. The worker's
+    # thread and the coordinator's may use it first at the same time.
 
-    @cached_property
+    @property
     def _admin(self) -> AdminClient:
-        return admin_client(self._kafka)
+        with self._making:
+            if self._made_admin is None:
+                self._made_admin = admin_client(self._kafka)
+            return self._made_admin
 
-    @cached_property
-    def _committed(self) -> Consumer:
-        return self._made("read_committed")
-
-    @cached_property
-    def _uncommitted(self) -> Consumer:
-        return self._made("read_uncommitted")
-
-    def _made(self, isolation: str) -> Consumer:
-        # The client requires a group, but never joins it.
-        return Consumer(client_config(self._kafka, group_id="calving-bounds", isolation_level=isolation))
+    def _consumer(self, isolation: str) -> Consumer:
+        with self._making:
+            if isolation not in self._made_consumers:
+                # The client requires a group, but never joins it.
+                settings = client_config(self._kafka, group_id="calving-bounds", isolation_level=isolation)
+                self._made_consumers[isolation] = Consumer(settings)
+            return self._made_consumers[isolation]
 
     @patiently
     def identities(self, topics: Collection[str]) -> dict[str, str]:

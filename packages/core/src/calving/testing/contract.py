@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from calving.backend.interface import Backend, Cursor, Session
-from calving.errors import FencedError, OutcomeUnknownError, ProtocolError, StaleError, UnavailableError
+from calving.errors import DataLossError, FencedError, OutcomeUnknownError, ProtocolError, StaleError, UnavailableError
 from calving.model.events import (
     Attachment,
     CommitComplete,
@@ -32,6 +33,7 @@ from calving.model.files import DataFile
 from calving.model.membership import Claim
 from calving.model.offsets import Advance, Span, Topic, TopicPartition
 from calving.testing.harness import Harness
+from calving.testing.odd_entries import OddEntry, own_with_files, strange
 from calving.wire.codec import decode
 
 _SECONDS = 20.0
@@ -198,6 +200,35 @@ class BackendContract:
         store.harness.wipe()
         store.backend().provision()
         assert first == second != store.cursor().log.identity
+
+    @rule("B3.6", "Entries of other groups and of nobody are skipped, whatever their bytes, headers and fields are.")
+    @pytest.mark.parametrize("kind", ["worker", "coordinator", "watcher"])
+    def test_entries_of_others_are_skipped(self, store: Store, kind: str) -> None:
+        store.publish(0, None, 10)
+        group = store.group()
+        worker, own = store.cursor(), StartCommit(uuid4())
+        store.append(*strange(group).values())
+        store.harness.append_odd()
+        coordinator = store.cursor(replay=True)
+        coordinator.acknowledge({}, [own])
+        cursor = worker if kind == "worker" else coordinator if kind == "coordinator" else store.watcher()
+        assert store.wait_for(cursor, StartCommit)[-1].event == own
+        assert cursor.undecodable > 10
+        assert not cursor.unreadable
+
+    @rule(
+        "B3.7", "An entry of the sink that may have files, and cannot be decoded, stops a coordinator; others skip it."
+    )
+    def test_an_entry_that_may_have_files_is_refused(self, store: Store) -> None:
+        store.publish(0, None, 10)
+        odd = own_with_files(store.group())
+        store.append(*odd.values())
+        sentence = r"partition 0, offset \d+: an entry of this sink cannot be decoded"
+        watcher = store.watcher()
+        store.read_to_end(watcher)
+        assert len({text for text in watcher.unreadable if re.search(sentence, text)}) == len(odd)
+        with pytest.raises(DataLossError, match=sentence):
+            store.wait_for(store.cursor(replay=True), CommitComplete)
 
     # B4
 
@@ -420,21 +451,13 @@ class BackendContract:
         cursor = store.cursor(replay=True) if kind == "coordinator" else store.session().watch()
         at_end = cursor.has_ended
         assert not at_end
-        found: list[Envelope] = []
-        deadline = time.monotonic() + 30
-        while not cursor.has_ended:
-            assert time.monotonic() < deadline, "it does not reach the end"
-            found += cursor.read(0.2)
+        found = store.read_to_end(cursor)
         assert sum(isinstance(entry.event, DataComplete) for entry in found) == 3
         cursor.close()
 
     @rule("B7.7", "A cursor of an empty log ends without entries, and one that reads from the end has ended at once.")
     def test_a_cursor_of_an_empty_log_is_at_its_end(self, store: Store) -> None:
-        first = store.cursor(replay=True)
-        deadline = time.monotonic() + 30
-        while not first.has_ended:
-            assert time.monotonic() < deadline, "it does not reach the end"
-            assert first.read(0.2) == []
+        assert store.read_to_end(store.cursor(replay=True)) == []
         store.publish(0, None, 1)
         assert store.cursor(replay=False).has_ended
 
@@ -556,6 +579,23 @@ class Store:
         self._opened.append(found)
         return found
 
+    def watcher(self) -> Cursor:
+        found = self.session().watch()
+        self._opened.append(found)
+        return found
+
+    def append(self, *entries: OddEntry) -> None:
+        """Entries of others."""
+        try:
+            for entry in entries:
+                self.harness.append(*entry)
+        except NotImplementedError:
+            pytest.skip("nobody else can write into this store")
+
+    def group(self) -> str:
+        """The group of the sink, as its first entry names it."""
+        return decode(self.harness.entries()[0]).group
+
     def publication(
         self, moves: dict[int, tuple[int | None, int]], commit: UUID | None = None, files: int = 1
     ) -> Publication:
@@ -583,6 +623,15 @@ class Store:
         deadline = time.monotonic() + _SECONDS
         while sum(isinstance(e.event, kind) for e in found) < count:
             assert time.monotonic() < deadline, f"only {[type(e.event).__name__ for e in found]} came"
+            found += cursor.read(0.2)
+        return found
+
+    def read_to_end(self, cursor: Cursor) -> list[Envelope]:
+        """All entries that the log held when the cursor was opened."""
+        found: list[Envelope] = []
+        deadline = time.monotonic() + 30
+        while not cursor.has_ended:
+            assert time.monotonic() < deadline, "it does not reach the end"
             found += cursor.read(0.2)
         return found
 

@@ -55,6 +55,17 @@ class Harness(ABC):
         backend.
         """
 
+    def append(self, value: bytes, coverage: bytes | None, beside: bytes | None) -> None:
+        """Append an entry as somebody else would, without the backend: these bytes, and the two headers, None for one
+        that is left out.
+
+        :raises NotImplementedError: the store holds no bytes, or nobody else can write into it.
+        """
+        raise NotImplementedError
+
+    def append_odd(self) -> None:  # noqa: B027 - a harness may have nothing to do here
+        """Append entries that have not even the form in which the backend stores its own, if somebody else could."""
+
     @abstractmethod
     def stop(self) -> None:
         """The store is killed."""

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import fastavro
@@ -29,7 +29,7 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import TopicPartition
-from calving.wire.schema import Resolved, resolve, schema_text
+from calving.wire.schema import Resolved, head_schema, resolve, schema_text
 
 MAGIC = b"\xc2\x01"
 TYPES: tuple[type[Event], ...] = (StartCommit, DataWritten, DataComplete, CommitToTable, CommitComplete)
@@ -75,6 +75,13 @@ class Message:
     event: Event
 
 
+class Head(NamedTuple):
+    """The first fields of an event: its group, and its class; None for a class that this version does not know."""
+
+    group: str
+    kind: type[Event] | None
+
+
 def encode(message: Message) -> bytes:
     """The bytes of a message. A DataWritten must hold files of only one partition type; see ``divide``."""
     event = message.event
@@ -102,13 +109,9 @@ def decode(data: bytes, *, progress: bool = True) -> Message:
 
     :raises UndecodableError: the bytes are not an event, or are of a version that this one cannot read.
     """
-    if data[:2] != MAGIC:
-        raise UndecodableError("the first two bytes are not those of a control event")
     try:
-        (length,) = struct.unpack(">H", data[2:4])
-        text = _modified_utf8(data[4 : 4 + length])
+        text, stream = _framed(data)
         resolved = resolve(text)
-        stream = io.BytesIO(data[4 + length :])
         body: Any = fastavro.schemaless_reader(stream, resolved.schema, None)
         event = _DECODERS[resolved.payload](body["f10504"], resolved)
         if progress and isinstance(event, DataComplete) and (rest := stream.read()):
@@ -119,6 +122,25 @@ def decode(data: bytes, *, progress: bool = True) -> Message:
         raise
     except Exception as error:  # bytes from the network can fail a decoder in any way
         raise UndecodableError(f"{type(error).__name__}: {error}") from error
+
+
+def head_of(data: bytes) -> Head | None:
+    """The first fields of an event that cannot be decoded as a whole; None if these cannot be decoded either."""
+    try:
+        text, stream = _framed(data)
+        body: Any = fastavro.schemaless_reader(stream, head_schema(text), None)
+        group, code = body["f10503"], body["f10501"]
+        return Head(group, TYPES[code] if 0 <= code < len(TYPES) else None) if isinstance(group, str) else None
+    except Exception:  # bytes from the network can fail a decoder in any way
+        return None
+
+
+def _framed(data: bytes) -> tuple[str, io.BytesIO]:
+    """The text of the schema, and the datum."""
+    if data[:2] != MAGIC:
+        raise UndecodableError("the first two bytes are not those of a control event")
+    (length,) = struct.unpack(">H", data[2:4])
+    return _modified_utf8(data[4 : 4 + length]), io.BytesIO(data[4 + length :])
 
 
 def divide(event: DataWritten, limit: int) -> Iterator[DataWritten]:

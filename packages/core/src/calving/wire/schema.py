@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import fastavro
@@ -18,6 +19,7 @@ import fastavro
 from calving.model.files import PartitionField
 
 EVENTS = "org.apache.iceberg.connect.events"
+_PAYLOAD_ID = 10504
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 
 Json = Any
@@ -121,7 +123,7 @@ def _event(payload: Json) -> Json:
             _required("type", 10501, "int"),
             _required("timestamp", 10502, _TIMESTAMP),
             _required("group_id", 10503, "string"),
-            _required("payload", 10504, payload),
+            _required("payload", _PAYLOAD_ID, payload),
         ],
         EVENTS,
     )
@@ -218,6 +220,16 @@ def resolve(text: str) -> Resolved:
     )
 
 
+@lru_cache(maxsize=256)
+def head_schema(text: str) -> Json:
+    """The schema of the fields before the payload, for fastavro.
+
+    :raises ValueError: the text is not the schema of an event.
+    """
+    before = list(takewhile(lambda field: int(field["field-id"]) != _PAYLOAD_ID, json.loads(text)["fields"]))
+    return fastavro.parse_schema(_Resolver().walk(_record("Head", before), ""))
+
+
 def _parted(event: Json) -> tuple[Json, Json]:
     """The schema without a DataComplete's assignments, and the schema of the assignments, if they are the last
     field.
@@ -230,8 +242,13 @@ def _parted(event: Json) -> tuple[Json, Json]:
 
 
 class _Resolver:
+    """Accepts only types whose values take a bounded number of steps for each of their bytes: fastavro crashes on a
+    record within itself, and would read an array of values without bytes for ever.
+    """
+
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._known: dict[str, bool] = {}
+        """Whether values of a type take at least a byte, by the type's name."""
         self.partition: list[PartitionField] = []
         self.millis: set[str] = set()
 
@@ -243,7 +260,7 @@ class _Resolver:
         walkers: dict[str, Callable[[Json, str], Json]] = {
             "record": self._record,
             "fixed": self._fixed,
-            "array": lambda n, ns: {"type": "array", "items": self.walk(n["items"], ns)},
+            "array": self._array,
         }
         kind = node["type"]
         return walkers[kind](node, namespace) if kind in walkers else self.walk(kind, namespace)
@@ -254,12 +271,22 @@ class _Resolver:
                 return candidate
         raise ValueError(f"the schema refers to '{name}', which it does not define")
 
+    def _array(self, node: Json, namespace: str) -> Json:
+        items = self.walk(node["items"], namespace)
+        if not self._takes_bytes(items):
+            raise ValueError("the schema has an array of values without bytes")
+        return {"type": "array", "items": items}
+
+    def _takes_bytes(self, node: Json) -> bool:
+        if isinstance(node, str):
+            return self._known.get(node, node != "null")
+        return self._known[node["name"]] if isinstance(node, dict) and "name" in node else True
+
     def _define(self, node: Json, namespace: str) -> tuple[str, str]:
         namespace = node.get("namespace", namespace)
         name = node["name"] if "." in node["name"] else f"{namespace}.{node['name']}" if namespace else node["name"]
         # fastavro takes a bare name inside a namespace for a relative name, so the null namespace gets a name here.
         full = name if "." in name else _null_name(name)
-        self._known.add(full)
         return full, full.rpartition(".")[0] if "." in name else ""
 
     def _record(self, node: Json, namespace: str) -> Json:
@@ -278,10 +305,13 @@ class _Resolver:
                     )
                 )
             fields.append({"name": name, "type": self.walk(field["type"], inner)})
+        self._known[full] = any(self._takes_bytes(field["type"]) for field in fields)
         return {"type": "record", "name": full, "fields": fields}
 
     def _fixed(self, node: Json, namespace: str) -> Json:
-        return {"type": "fixed", "name": self._define(node, namespace)[0], "size": node["size"]}
+        full, _ = self._define(node, namespace)
+        self._known[full] = node["size"] > 0
+        return {"type": "fixed", "name": full, "size": node["size"]}
 
 
 def _null_name(name: str) -> str:

@@ -1,0 +1,131 @@
+"""Reads the headers of an entry of the control log. Anybody may write into the log, so nothing in them is trusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from calving.model.coverage import decode_coverage, decode_covered, decode_places, decode_settled
+from calving.model.events import (
+    Attachment,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Event,
+    Leader,
+    Parked,
+    Place,
+    TableId,
+    TableMark,
+)
+from calving.wire.codec import UndecodableError
+
+_LONGEST = 500
+"""The longest accepted name or address of another process."""
+_LARGEST = 2**63 - 1
+
+
+class Headers(NamedTuple):
+    """The two headers of an entry: the source offsets, as text, and what is written beside an event.
+
+    ``refusal``: why the second header cannot be read; then ``beside`` is empty.
+    """
+
+    coverage: bytes
+    beside: Mapping[str, Any]
+    refusal: str = ""
+
+    @staticmethod
+    def of(coverage: bytes | None, beside: bytes | None) -> Headers:
+        """The headers in these bytes; None for a header that the entry does not have."""
+        try:
+            said = json.loads(beside) if beside else {}
+        except (ValueError, RecursionError) as error:
+            return Headers(coverage or b"", {}, f"its header is no JSON: {type(error).__name__}")
+        if not isinstance(said, dict):
+            return Headers(coverage or b"", {}, "its header is no JSON object")
+        return Headers(coverage or b"", said)
+
+    @property
+    def group(self) -> str | None:
+        """The group of the sender; None if the headers do not tell it."""
+        group = self.beside.get("group")
+        return group if isinstance(group, str) and len(group) <= _LONGEST else None
+
+    @property
+    def has_coverage(self) -> bool:
+        """Whether the entry has the header that only entries of calving have, with source offsets in it."""
+        try:
+            return bool(decode_covered(self.coverage.decode())[0]) if self.coverage else False
+        except Exception:  # somebody else's bytes
+            return False
+
+    @property
+    def hold_files(self) -> bool:
+        """Whether the entry's event, if it cannot be read, may have files, or the offsets of files."""
+        return bool(self.coverage) or "parked" in self.beside
+
+    def envelope(self, place: Place, event: Event) -> Envelope:
+        """The event with its headers.
+
+        :raises UndecodableError: a header is not what a calving of this version or an earlier one writes.
+        """
+        if self.refusal:
+            raise UndecodableError(self.refusal)
+        try:
+            text = self.coverage.decode() if self.coverage else "{}"
+            match event:
+                case DataWritten():
+                    covered, restarted = decode_covered(text)
+                    return Envelope(*place, event, covered, restarted=restarted)
+                case DataComplete():
+                    covered, restarted = decode_covered(text)
+                    return Envelope(*place, event, covered, self._parts(), restarted=restarted)
+            return Envelope(*place, event, attached=_attached(text, self.beside))
+        except Exception as error:  # bytes from the network can fail a decoder in any way
+            raise UndecodableError(f"its headers cannot be read: {type(error).__name__}: {error}") from error
+
+    def _parts(self) -> int | None:
+        parts = self.beside.get("parts")
+        return None if parts is None else _number(parts)
+
+
+def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
+    settled, restarted = decode_settled(text)
+    marks = {_table(table): TableMark(_text(uuid), _number(last)) for *table, uuid, last in said.get("tables", ())}
+    parked = {
+        _table(table): Parked(_text(last), _number(entries), decode_coverage(_text(waiting)))
+        for *table, last, entries, waiting in said.get("parked", ())
+    }
+    restarts = decode_places(_text(said.get("restarts", "{}")))
+    released = frozenset((_number(p), _number(o)) for p, o in said.get("released", ()))
+    return Attachment(settled, marks, parked, released, _leader(said.get("leader")), restarted, restarts)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text was expected, not {type(value).__name__}")
+    return value
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        raise TypeError(f"a number of 64 bits was expected, not {type(value).__name__}")
+    return value
+
+
+def _table(levels: list[object]) -> TableId:
+    if not levels:
+        raise ValueError("a table without a name")
+    return tuple(_text(level) for level in levels)
+
+
+def _leader(said: object) -> Leader | None:
+    """A leader as another process wrote it; None unless it is safe to show: short text, and an http address."""
+    if not isinstance(said, list) or len(said) != len(Leader._fields):
+        return None
+    if not all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in said):
+        return None
+    member, host, url = said
+    return Leader(member, host, url if url.startswith(("http://", "https://")) else "")
