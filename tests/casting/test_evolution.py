@@ -279,10 +279,28 @@ def test_a_name_mapping_finds_columns_by_its_names_only() -> None:
     mapping = name_mapping(
         {"schema.name-mapping.default": '[{"field-id": 1, "names": ["id", "ID_OLD"]}, {"field-id": 2, "names": ["t"]}]'}
     )
-    converter = TableConverter("db.t", schema, Evolution(case_insensitive=True), mapping)
+    converter = TableConverter("db.t", schema, Evolution(), mapping)
     found = converter.convert(Values([{"ID_OLD": 1, "t": "a"}, {"ID": 2, "s": "b"}], typed=False))
     assert found.rows is not None
     assert found.rows.to_pylist() == [{"id": 1, "s": "a"}, {"id": None, "s": None}]
+
+
+def test_ignoring_case_a_mapped_name_leads_to_its_column_in_any_case() -> None:
+    schema = Schema(_F(1, "ii", LongType(), required=False), _F(2, "Name", StringType(), required=False))
+    mapping = {1: ("ii", "Old"), 2: ("Name",)}
+    converter = TableConverter("db.t", schema, Evolution(case_insensitive=True, evolve=True), mapping)
+    found = converter.convert(Values([{"II": 1, "NAME": "a"}, {"old": 2, "name": "b"}], typed=False))
+    assert found.rows is not None
+    assert found.rows.to_pylist() == [{"ii": 1, "Name": "a"}, {"ii": 2, "Name": "b"}]
+
+
+def test_names_of_two_columns_in_a_mapping_that_differ_by_case_stay_apart() -> None:
+    schema = Schema(_F(1, "a", LongType(), required=False), _F(2, "b", LongType(), required=False))
+    mapping = {1: ("x",), 2: ("X",)}
+    converter = TableConverter("db.t", schema, Evolution(case_insensitive=True), mapping)
+    found = converter.convert(Values([{"x": 1, "X": 2}], typed=False))
+    assert found.rows is not None
+    assert found.rows.to_pylist() == [{"a": 1, "b": 2}]
 
 
 def test_ignoring_case_a_new_column_holds_one_field_for_all_whose_names_become_one_at_any_depth(grown: Grown) -> None:

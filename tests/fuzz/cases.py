@@ -223,7 +223,7 @@ def _targets(random: Random, evolution: Evolution, many: bool) -> Iterator[Targe
         schema = schema if name == "db.t" else schemas.changed(random, schema)
         fresh = assign_fresh_schema_ids(schema)
         properties = schemas.properties(random)
-        if random.random() < 0.12 and not evolution.case_insensitive:
+        if random.random() < 0.12:
             properties[_MAPPING] = json.dumps(_mapping(random, fresh.as_struct()))
         yield Target(name, fresh, schemas.partitions(random, fresh, few=many), schemas.order(random, fresh), properties)
 

@@ -47,10 +47,19 @@ def test_each_value_has_the_operation_of_its_own_spelling(objects: bool) -> None
     assert operations(values, RowMutations("a.op")).to_pylist() == [None, UPDATE, None, None]
 
 
-def test_the_exact_name_of_the_cdc_field_comes_first() -> None:
-    values = Values([{"OP": "d", "op": "u"}], typed=False)
-    assert operations(values, RowMutations("op"), fold=True).to_pylist() == [UPDATE]
-    assert operations(values, RowMutations("OP"), fold=True).to_pylist() == [DELETE]
+@pytest.mark.parametrize("field", ["op", "OP", "oP"])
+@pytest.mark.parametrize("objects", [True, False])
+def test_the_last_spelling_of_the_cdc_field_in_a_record_counts(objects: bool, field: str) -> None:
+    given: list[Any] = [{"OP": "d", "op": "u"}]
+    values = Values(given if objects else pa.array(given), typed=False)
+    assert operations(values, RowMutations(field), fold=True).to_pylist() == [UPDATE]
+
+
+def test_the_operation_of_a_record_does_not_depend_on_the_records_before_it() -> None:
+    record = {"id": 1, "Op": "D", "OP": "U"}
+    for before in ([], [{"OP": "U"}], [{"Op": "U"}], [{"op": "U"}]):
+        found = operations(Values([*before, record], typed=False), RowMutations("op"), fold=True)
+        assert found.to_pylist()[-1] == UPDATE
 
 
 def test_the_soft_delete_field_is_a_column_in_any_case(tmp_path: Path) -> None:

@@ -89,6 +89,21 @@ def test_the_order_of_the_fields_of_an_object_in_a_text_column_is_its_own(sink: 
     assert '{"a":1,"b":2}' in found[0] and '{"b":1,"a":2}' in found[1]
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_the_last_of_several_fields_of_a_column_counts_whatever_order_other_records_have(
+    sink: Sink, ordered: bool
+) -> None:
+    records = lines(*({"a": "first", "A": f"last {i}"} for i in range(40)), {"A": "first", "a": "last"})
+    mapped = NameMapping([MappedField(**{"field-id": 1, "names": ["a", "A"]})]).model_dump_json()
+    target = replace(table(a=StringType()), properties={"schema.name-mapping.default": mapped})
+    chain = NOTHING if ordered else (TransformSpec("t", "RegexRouter", {"regex": "x", "replacement": "y"}),)
+    for run, given in (
+        (Run(ONE, Evolution(case_insensitive=True), transforms=chain), table(a=StringType())),
+        (Run(ONE, transforms=chain), target),
+    ):
+        assert all("last" in row for row in rows(check(sink, run, [given], records)))
+
+
 def test_two_tables_get_a_field_each_as_its_own_type(sink: Sink) -> None:
     tables = [table("db.t", v=LongType()), table("db.u", v=StringType())]
     found = check(sink, Run(BOTH), tables, lines({"v": 1}, {"v": 2}, {"v": "3"}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -83,20 +83,19 @@ def name_mapping(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
 
 
 class Lookup:
-    """Finds the column of a record's field. If the table has a name mapping, the mapping decides; otherwise names are
-    compared exactly or ignoring case.
+    """Finds the column of a record's field. A column has the names that the table's name mapping gives it, otherwise
+    its own name. Names are compared exactly or ignoring case.
 
-    As in the Java sink, a name mapping switches ``case_insensitive`` off, and a mapped column is found only by its
-    mapped names.
+    Case counts, whatever ``case_insensitive`` says, where a mapping gives different columns names that differ only by
+    case: nothing else tells these columns apart.
     """
 
     def __init__(self, struct: StructType, case_insensitive: bool, names: Mapping[int, tuple[str, ...]]) -> None:
-        self._fold = case_insensitive and not names
+        named = [(name, f) for f in struct.fields for name in names.get(f.field_id) or (f.name,)]
+        self._fold = case_insensitive and not (names and _same_but_for_case(named))
         self.is_exact = not case_insensitive and not names
         """Whether each column is found by its own name and no other."""
-        self._fields: dict[str, NestedField] = {
-            self._key(name): f for f in struct.fields for name in names.get(f.field_id) or (f.name,)
-        }
+        self._fields: dict[str, NestedField] = {self._key(name): f for name, f in named}
 
     @property
     def folds(self) -> bool:
@@ -114,6 +113,12 @@ class Lookup:
         return self._fields.get(self._key(name))
 
 
+def _same_but_for_case(named: Iterable[tuple[str, NestedField]]) -> bool:
+    """Whether the names of two columns differ only by case."""
+    owners: dict[str, int] = {}
+    return any(owners.setdefault(name.lower(), field.field_id) != field.field_id for name, field in named)
+
+
 class Target:
     """A table's columns, and how the fields of values find them by name."""
 
@@ -126,6 +131,11 @@ class Target:
     def maps_names(self) -> bool:
         """Whether the table has a name mapping."""
         return bool(self._names)
+
+    @property
+    def joins_names(self) -> bool:
+        """Whether the table's name mapping gives a column several names."""
+        return any(len(names) > 1 for names in self._names.values())
 
     def lookup(self, struct: StructType) -> Lookup:
         """The lookup for the table's columns, or for the fields of a struct within them."""

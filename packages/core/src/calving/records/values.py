@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,8 +28,8 @@ __all__ = [
     "field",
     "load_json",
     "objects",
-    "spellings",
     "texts",
+    "texts_of_any_case",
 ]
 
 Objects = list[Any]
@@ -176,27 +176,6 @@ def field(column: pa.Array, path: str) -> pa.Array | None:
     return column
 
 
-def spellings(data: pa.Array | Objects, path: str) -> list[str]:
-    """The dotted fields of the values that have this name in any case, the exact one first."""
-    name, _, rest = path.partition(".")
-    found = [each for each in sorted(_names(data), key=lambda each: each != name) if each.lower() == name.lower()]
-    if not rest:
-        return found
-    return [f"{each}.{inner}" for each in found for inner in spellings(_inside(data, each), rest)]
-
-
-def _names(data: pa.Array | Objects) -> Iterable[str]:
-    if isinstance(data, list):
-        return dict.fromkeys(name for value in data if isinstance(value, Mapping) for name in value)
-    return [each.name for each in data.type] if pa.types.is_struct(data.type) else []
-
-
-def _inside(data: pa.Array | Objects, name: str) -> pa.Array | Objects:
-    if isinstance(data, list):
-        return [value.get(name) for value in data if isinstance(value, Mapping)]
-    return pc.struct_field(data, name)
-
-
 def texts(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
     """The text of a dotted field of every value; None if the field is missing or null."""
     if isinstance(data, list):
@@ -207,6 +186,35 @@ def texts(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
     if pa.types.is_string(column.type):
         return column.to_pylist()
     return [_text(value) for value in objects(column)]
+
+
+def texts_of_any_case(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
+    """As ``texts``, of the field that has this dotted name in any case. If a value has several such fields, its last one
+    counts that is not null.
+    """
+    names = path.lower().split(".")
+    if isinstance(data, list):
+        return [_text(_last(value, names)) for value in data]
+    last: pa.Array = pa.nulls(len(data), pa.string())
+    for spelling in _spellings(data.type, names):
+        last = pc.coalesce(pa.array(texts(data, spelling), pa.string()), last)
+    return cast("list[str | None]", last.to_pylist())
+
+
+def _last(value: Any, names: Sequence[str]) -> Any:
+    if not names:
+        return value
+    inside = reversed(value.items()) if isinstance(value, Mapping) else ()
+    lasts = (_last(item, names[1:]) for name, item in inside if name.lower() == names[0])
+    return next((last for last in lasts if last is not None), None)
+
+
+def _spellings(kind: pa.DataType, names: Sequence[str]) -> list[str]:
+    """The dotted fields of the type that have this name in any case, in the type's order."""
+    here = [each for each in kind if each.name.lower() == names[0]] if pa.types.is_struct(kind) else []
+    if len(names) == 1:
+        return [each.name for each in here]
+    return [f"{each.name}.{inner}" for each in here for inner in _spellings(each.type, names[1:])]
 
 
 def _dig(value: Any, path: str) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.registry import converter
 from calving.model.record_path import TopicConverters
-from calving.records.arrays import is_flat
+from calving.records.arrays import holds, is_flat
 from calving.records.fields import Projection, Target, name_mapping
 from calving.records.payloads import Payloads
 from calving.records.values import RecordError
@@ -126,11 +126,19 @@ class Projections:
     def _hides_order(self, kind: pa.DataType) -> bool:
         """Whether the order of fields within values of this type cannot be seen in any table."""
         left = self._leaves(kind)
-        if left is None or is_flat(left):
-            return left is not None
+        if left is None or self._joins_fields(left):
+            return False
+        if is_flat(left):
+            return True
         evolution = self._spec.path.evolution
         is_final = not (evolution.evolve or evolution.create)  # otherwise an unknown column may come
         return is_final and all(self._target(table).hides_order(left) for table in self._spec.tables)
+
+    def _joins_fields(self, kind: pa.DataType) -> bool:
+        """Whether several fields of an object may go to one column, which then takes the last of them."""
+        if any(self._target(table).joins_names for table in self._spec.tables):
+            return True
+        return self._spec.path.evolution.case_insensitive and holds(kind, _has_same_but_for_case)
 
     def _target(self, table: str) -> Target:
         found = self._targets.get(table)
@@ -139,3 +147,7 @@ class Projections:
             columns = row_schema(spec).as_struct()
             found = self._targets[table] = Target(columns, name_mapping(spec.properties), case_insensitive=fold)
         return found
+
+
+def _has_same_but_for_case(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and len({field.name.lower() for field in kind}) < kind.num_fields

@@ -19,7 +19,7 @@ from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange, TableSpec
 from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
-from calving.records.values import Objects, RecordError, Values, field, spellings, texts
+from calving.records.values import Objects, RecordError, Values, field, texts, texts_of_any_case
 from calving.source.reading import Block
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
 from calving.writing.identity import ColumnPath, Identity, identity_of, optional
@@ -164,13 +164,16 @@ def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | Non
 
 def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -> pa.Array:
     """The operation of each value (M1). The first letter of its cdc-field decides; if the field is true or false, it
-    tells whether the row is deleted. With ``fold``, case is ignored in the name of the field. Null: the value lacks the
+    tells whether the row is deleted. With ``fold``, case is ignored in the name of the field, and the last of several
+    such fields counts. Null: the value lacks the
     field; it is an insert.
     """
     if mutations.cdc_field is None:
         return pa.repeat(pa.scalar(UPDATE, pa.int8()), len(values))
-    names = (spellings(values.data, mutations.cdc_field) if fold else []) or [mutations.cdc_field]
-    column = pc.coalesce(*(_column(values.data, name) for name in names))
+    if fold:
+        column: pa.Array = pa.array(texts_of_any_case(values.data, mutations.cdc_field), pa.string())
+    else:
+        column = _column(values.data, mutations.cdc_field)
     words = pc.utf8_upper(pc.utf8_trim_whitespace(column))
     letters = pc.utf8_slice_codeunits(words, 0, 1)
     cases = [
