@@ -502,3 +502,22 @@ def test_a_record_that_alone_needs_too_many_columns_is_bad(sink: Sink) -> None:
 def test_records_that_together_need_too_many_columns_stop_the_sink(sink: Sink) -> None:
     found = sink.take(Run(ONE, EVOLVE), [table(id=LongType())], lines(*[{f"c{i}": i} for i in range(600)]))
     assert "iceberg.limits.new-columns = 500" in (found.error or "")
+
+
+@pytest.mark.parametrize("name", ["db.{x}", "db.x}", "db.a..b", "db.", ".t", "t", "db.\x07", "db. t"])
+@pytest.mark.parametrize("by_topic", [False, True])
+def test_a_name_from_a_record_that_no_table_can_have_makes_the_record_bad(
+    sink: Sink, name: str, by_topic: bool
+) -> None:
+    chain: tuple[TransformSpec, ...] = ()
+    if by_topic:
+        chain = (TransformSpec("r", "TimestampRouter", {"topic.format": name, "timestamp.format": "yyyy"}),)
+        routing, by = Routing(topic_pattern="{topic}"), "topic"
+        if "{" in name or "}" in name:
+            chain = (TransformSpec("r", "RegexRouter", {"regex": ".*", "replacement": name}),)
+    else:
+        routing, by = Routing((), "to", dynamic=True), "route field"
+    found = sink.take(Run(routing, CREATE, transforms=chain), [], lines({"to": name}))
+    assert (
+        found.reasons.get(0) == f"its {by} names no table: '{name}' is not a name with its namespace, such as db.events"
+    )

@@ -82,6 +82,30 @@ def test_a_kafka_connect_file_is_taken_as_it_is() -> None:
         ({"topics.regex": "x.*"}, "set one of topics and topics.regex"),
         ({"iceberg.tables.dynamic-enabled": "true"}, "exclude each other"),
         ({"iceberg.tables": ""}, "set iceberg.tables"),
+        ({"iceberg.tables": "lake.{topic}"}, r"iceberg.tables: 'lake.\{topic\}' is no table's name"),
+        ({"iceberg.tables": "clicks"}, "iceberg.tables: 'clicks' is no table's name with its namespace"),
+        (
+            {"iceberg.tables": "", "iceberg.tables.topic-pattern": "lake.{2}", "iceberg.tables.topic-regex": "cl(.*)"},
+            r"iceberg.tables.topic-pattern: 'lake.\{2\}' has '\{2\}', which stands for nothing; there are: \{topic\}, \{1\}",
+        ),
+        (
+            {"iceberg.tables": "", "iceberg.tables.topic-pattern": "lake.{topic}", "iceberg.tables.topic-regex": "(x"},
+            r"iceberg.tables.topic-regex: '\(x' is not a regular expression that is supported",
+        ),
+        ({"topics": "", "topics.regex": "[x"}, r"topics.regex: '\[x' is not a regular expression"),
+        ({"iceberg.table.db.orders.route-regex": "[x"}, r"iceberg.table.db.orders.route-regex: '\[x' is not a regular"),
+        (
+            {"iceberg.table.db.orders.route-regex": "(?!x)(a+)+b"},
+            "iceberg.table.db.orders.route-regex: .*could keep a task busy",
+        ),
+        (
+            {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead-{topic}"},
+            r"errors.deadletterqueue.topic.name: 'dead-\{topic\}' is no topic's name",
+        ),
+        (
+            {"errors.tolerance": "all", "errors.deadletterqueue.table": "dead.{topic}"},
+            r"errors.deadletterqueue.table: 'dead.\{topic\}' is no table's name",
+        ),
         ({"errors.tolerance": "all"}, "errors.tolerance"),
         ({"connector.class": "com.example.Other"}, "connector.class"),
         ({"transforms": "x"}, "transforms.x.type is missing"),

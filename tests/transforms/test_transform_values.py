@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -179,3 +180,18 @@ def test_the_replacement_of_a_topic_takes_java_references() -> None:
 def test_a_reference_to_no_group_is_refused() -> None:
     with pytest.raises(ConfigError, match="no group"):
         one("RegexRouter", {"regex": "a", "replacement": "$1"}, pa.array([{"a": 1}]))
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 1_000_000 + "x", "1" * 500_000 + "." + "1" * 500_000 + "e", "." + "0" * 1_000_000]
+)
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64"])
+def test_a_long_text_is_cast_in_time_linear_in_its_length(kind: str, text: str) -> None:
+    started = time.process_time()
+    one("Cast", {"spec": f"a:{kind}"}, pa.array([{"a": text}]))
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(("text", "number"), [("0" * 200 + "7", 7), ("-" + "0" * 200 + "7", -7), ("+0", 0), ("-0", 0)])
+def test_leading_zeros_do_not_make_a_whole_number_too_large(text: str, number: int) -> None:
+    assert value_of(one("Cast", {"spec": "a:int32"}, pa.array([{"a": text}]))) == {"a": number}

@@ -66,3 +66,15 @@ class SchemaChange:
     path: tuple[str, ...] = ()
     type: Any = None
     seen: Any = None
+
+
+def is_table_name(name: str) -> bool:
+    """Whether this can be the name of a table: it needs a namespace and a name, and no part may be
+    empty. Braces are what is left of a template.
+    """
+    parts = name.split(".")
+    return len(parts) > 1 and all(map(_is_name, parts))
+
+
+def _is_name(part: str) -> bool:
+    return bool(part) and part == part.strip() and part.isprintable() and not {*"{}"} & {*part}

@@ -189,8 +189,8 @@ def texts(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
 
 
 def texts_of_any_case(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
-    """As ``texts``, of the field that has this dotted name in any case. If a value has several such fields, its last one
-    counts that is not null.
+    """As ``texts``, of the field that has this dotted name in any case. If a value has several such fields, its last
+    one counts that is not null.
     """
     names = path.lower().split(".")
     if isinstance(data, list):
@@ -204,7 +204,7 @@ def texts_of_any_case(data: pa.Array | Objects, path: str) -> Sequence[str | Non
 def _last(value: Any, names: Sequence[str]) -> Any:
     if not names:
         return value
-    inside = reversed(value.items()) if isinstance(value, Mapping) else ()
+    inside = reversed(list(value.items())) if isinstance(value, Mapping) else ()
     lasts = (_last(item, names[1:]) for name, item in inside if name.lower() == names[0])
     return next((last for last in lasts if last is not None), None)
 

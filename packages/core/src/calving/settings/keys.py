@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from calving.engine.interface import Patience
 from calving.model.mutations import DeleteMode, Inserts, RowDeletes, RowMutations, Tombstones
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
+from calving.model.tables import is_table_name
 
 _ROUTING, _CONVERTERS, _MUTATIONS = Routing(), TopicConverters(), RowMutations()
 _TOLERANCE, _LIMITS, _PATIENCE = Tolerance(), Limits(), Patience()
@@ -40,6 +41,18 @@ def _columns(value: object) -> object:
 Columns = Annotated[tuple[tuple[str, Any], ...], BeforeValidator(_columns)]
 """Names and types of columns."""
 
+
+def _regex(value: str) -> str:
+    from calving.records.regex import Regex  # it imports Arrow, which would delay a start
+
+    Regex(value)
+    return value
+
+
+RegularExpression = Annotated[str, AfterValidator(_regex)]
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Host names of loopback addresses, which only this machine reaches."""
 
@@ -64,7 +77,7 @@ class TableKeys(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    route_regex: str | None = Field(
+    route_regex: RegularExpression | None = Field(
         None,
         alias="route-regex",
         description="The table gets the records whose route field matches this regular expression in full.",
@@ -121,7 +134,7 @@ class SinkKeys(BaseModel):
 
     name: str = Field(alias="name", description="The sink's name; its consumer group is `connect-<name>`.")
     topics: Names = Field((), alias="topics", description="Topics that the sink reads.")
-    topics_regex: str | None = Field(
+    topics_regex: RegularExpression | None = Field(
         None,
         alias="topics.regex",
         description="The sink reads every topic whose whole name matches this regular expression, also topics that"
@@ -191,7 +204,7 @@ class SinkKeys(BaseModel):
         description="The pattern that makes the name of a record's table from its topic, such as `lake.{topic}`. `{1}`"
         " or `{name}` stands for a group of the topic regex. The table's name is in lower case.",
     )
-    topic_regex: str | None = Field(
+    topic_regex: RegularExpression | None = Field(
         None,
         alias="iceberg.tables.topic-regex",
         description="With the topic pattern: the regular expression that a topic matches in full. Records of other"
@@ -566,6 +579,8 @@ class SinkKeys(BaseModel):
             raise ValueError("iceberg.tables.topic-regex needs iceberg.tables.topic-pattern")
         if self.route_field is not None and self.topic_pattern is not None:
             raise ValueError("iceberg.tables.route-field and iceberg.tables.topic-pattern exclude each other")
+        self._check_names()
+        self._check_topic_pattern()
         self._check_dead_letters()
         self._check_http()
         cycle_ms = self.commit_interval_ms + self.commit_timeout_ms
@@ -579,6 +594,30 @@ class SinkKeys(BaseModel):
     def routes_freely(self) -> bool:
         """Whether routing is dynamic: records may go to tables that are not in the settings."""
         return self.dynamic or self.topic_pattern is not None
+
+    def _check_names(self) -> None:
+        letters = () if self.dead_letter_table is None else (self.dead_letter_table,)
+        named = [*(("iceberg.tables", table) for table in self.tables)]
+        named += [("errors.deadletterqueue.table", table) for table in letters]
+        for key, table in named:
+            if not is_table_name(table):
+                raise ValueError(f"{key}: '{table}' is no table's name with its namespace, such as db.events")
+        topic = self.dead_letter_topic
+        if topic is not None and (not _TOPIC.fullmatch(topic) or topic in (".", "..")):
+            raise ValueError(
+                f"errors.deadletterqueue.topic.name: '{topic}' is no topic's name: it has at most 249 ASCII letters,"
+                " digits, '.', '_' and '-'"
+            )
+
+    def _check_topic_pattern(self) -> None:
+        if self.topic_pattern is None:
+            return
+        from calving.records.regex import Regex, template
+
+        try:
+            template(self.topic_pattern, Regex(self.topic_regex or ""))
+        except ValueError as error:
+            raise ValueError(f"iceberg.tables.topic-pattern: {error}") from error
 
     def _check_http(self) -> None:
         if self.http_host not in LOOPBACK and self.http_token is None:

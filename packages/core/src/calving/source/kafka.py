@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from calving.errors import ConfigError, UnavailableError
 from calving.model.membership import WORKER, Claim
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
+from calving.records.regex import Regex
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.members import members
@@ -40,7 +40,7 @@ class Topics(Source):
 
     def __init__(self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> None:
         self._kafka, self.names, self.regex = kafka, topics, regex
-        self._pattern = re.compile(regex) if regex else None
+        self._pattern = Regex(regex) if regex else None
         self._known: frozenset[TopicPartition] = frozenset()
         self._asked = float("-inf")
         self._making = threading.Lock()
@@ -117,7 +117,7 @@ class Topics(Source):
         with reaching("asking for the topics' partitions"):
             if self._pattern is not None:
                 found = self._admin.list_topics(timeout=TIMEOUT).topics
-                topics = {name: list(meta.partitions) for name, meta in found.items() if self._pattern.fullmatch(name)}
+                topics = {name: list(found[name].partitions) for name in self._pattern.matching(found)}
             else:
                 topics = dict(self._described())
         return frozenset(TopicPartition(name, p) for name, numbers in topics.items() for p in numbers)

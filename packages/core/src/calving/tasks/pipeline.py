@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import Stage
+from calving.model.tables import is_table_name
 from calving.records.arrays import Indices, compose, without
 from calving.records.fields import Projection
 from calving.records.payloads import Payloads
@@ -21,7 +22,7 @@ from calving.tasks.decoding import Decoders, Projections, Tables
 from calving.tasks.delivery import Delivery
 from calving.tasks.mutations import as_objects
 from calving.tasks.outcome import BlockRun, Outcome
-from calving.tasks.routing import Router, is_table_name
+from calving.tasks.routing import Router
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from calving.transforms.chain import Chain
@@ -179,7 +180,8 @@ class Pipeline:
         values = _without_nulls(values, run.outcome)
         wrong = next((table for table in tables if not is_table_name(table)), None)
         if wrong is not None:
-            reason = f"its route field names no table: '{wrong}' is not a name with its namespace, such as db.events"
+            by = "route field" if self._router.field is not None else "topic"
+            reason = f"its {by} names no table: '{wrong}' is not a name with its namespace, such as db.events"
             run.outcome.bad += [RecordError(i, Stage.ROUTING, "TableNameError", reason) for i in values.index]
         elif len(values):
             self._delivery.deliver(run, tables, values)

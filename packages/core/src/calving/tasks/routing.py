@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from calving.model.record_path import Routing
 from calving.records.arrays import Indices
+from calving.records.regex import Regex, template
 
 _KNOWN_AT_MOST = 10_000
 """The most texts of the route field, and topics, whose targets are cached: records may bring any number of them."""
-
-
-def is_table_name(name: str) -> bool:
-    """Whether a name from a record can be the name of a table: it needs a namespace and a name, and no part may be
-    empty.
-    """
-    parts = name.split(".")
-    return len(parts) > 1 and all(part and part == part.strip() and part.isprintable() for part in parts)
+_LONG = 250
+"""Longer texts are not cached."""
 
 
 class Router:
@@ -27,8 +21,9 @@ class Router:
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
-        self._regexes = [(rule.table, re.compile(rule.regex) if rule.regex else None) for rule in routing.rules]
-        self._topic_regex = re.compile(routing.topic_regex) if routing.topic_regex else None
+        self._regexes = [(rule.table, Regex(rule.regex)) for rule in routing.rules if rule.regex]
+        self._topic_regex = Regex(routing.topic_regex if routing.topic_regex is not None else "(?s).*")
+        self._template = template(routing.topic_pattern or "", self._topic_regex)
         self._by_field: dict[str | None, tuple[str, ...]] = {}
         self._by_topic: dict[str, tuple[str, ...]] = {}
 
@@ -50,33 +45,29 @@ class Router:
         """Indices of the field's texts, by the tables to which they lead. The empty tuple has the texts that lead to no
         table.
         """
+        known = self._targets_of({*texts})
         found: dict[tuple[str, ...], list[int]] = {}
         for i, text in enumerate(texts):
-            targets = self._by_field.get(text)
-            if targets is None:
-                if len(self._by_field) >= _KNOWN_AT_MOST:
-                    self._by_field.clear()
-                targets = self._by_field[text] = self._field_targets(text)
-            found.setdefault(targets, []).append(i)
+            found.setdefault(known[text], []).append(i)
         return {targets: range(len(texts)) if len(rows) == len(texts) else rows for targets, rows in found.items()}
+
+    def _targets_of(self, texts: set[str | None]) -> dict[str | None, tuple[str, ...]]:
+        """The targets of these texts of the route field."""
+        known = {text: self._by_field[text] for text in texts if text in self._by_field}
+        news = [text for text in texts if text is not None and text not in known]
+        if news:
+            matching = [(table, {*regex.matching(news)}) for table, regex in self._regexes]
+            for text in news:
+                named = [text.lower()] if self._routing.dynamic else [t for t, those in matching if text in those]
+                known[text] = tuple(named)
+        if len(self._by_field) + len(news) > _KNOWN_AT_MOST:
+            self._by_field.clear()
+        self._by_field.update((text, known[text]) for text in news[:_KNOWN_AT_MOST] if len(text) < _LONG)
+        known[None] = ()
+        return known
 
     def _topic_targets(self, topic: str) -> tuple[str, ...]:
         if self._routing.topic_pattern is None:
             return tuple(rule.table for rule in self._routing.rules)
-        groups: dict[str, str] = {}
-        if self._topic_regex is not None:
-            match = self._topic_regex.fullmatch(topic)
-            if match is None:
-                return ()
-            groups = {str(i): text or "" for i, text in enumerate(match.groups(), 1)}
-            groups |= {name: text or "" for name, text in match.groupdict().items()}
-        values = {"topic": topic, **groups}
-        name = re.sub(r"\{(\w+)\}", lambda m: values.get(m.group(1), m.group(0)), self._routing.topic_pattern)
-        return (name.lower(),)
-
-    def _field_targets(self, text: str | None) -> tuple[str, ...]:
-        if text is None:
-            return ()
-        if self._routing.dynamic:
-            return (text.lower(),)
-        return tuple(table for table, regex in self._regexes if regex is not None and regex.fullmatch(text))
+        name = self._topic_regex.written(topic, self._template)
+        return () if name is None else (name.lower(),)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calving.errors import ConfigError
 from calving.records.values import Records
 from calving.transforms.columns import Fields, check_options, required, struct_of
 from calving.transforms.interface import Transform, UnfitTypeError
@@ -47,7 +49,11 @@ class DebeziumTransform(Transform):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("cdc.target.pattern",), "DebeziumTransform")
-        self._pattern = options.get("cdc.target.pattern") or "{db}.{table}"
+        self._pattern = re.split(r"(\{[^}]*\}?)", options.get("cdc.target.pattern") or "{db}.{table}")
+        unknown = [part for part in self._pattern[1::2] if part not in ("{db}", "{table}")]
+        if unknown:
+            where = "transform DebeziumTransform: cdc.target.pattern"
+            raise ConfigError(f"{where} has '{unknown[0]}', which stands for nothing; there are: {{db}}, {{table}}")
 
     def apply(self, records: Records) -> list[Records]:
         operation = _text(Fields(records.value), "op")
@@ -129,13 +135,13 @@ def _kind(operation: pa.Array, update: str, delete: str) -> pa.Array:
     return pc.if_else(pc.equal(operation, update), "U", kind)
 
 
-def _filled(pattern: str, db: pa.Array, table: pa.Array) -> pa.Array:
+def _filled(pattern: Sequence[str], db: pa.Array, table: pa.Array) -> pa.Array:
     """The filled pattern for every row. It is filled in once for each pair of database and table."""
     databases, tables = db.dictionary_encode(), table.dictionary_encode()
     names, others = databases.dictionary.to_pylist(), tables.dictionary.to_pylist()
     pairs = pc.add(pc.multiply(databases.indices.cast(pa.int64()), len(others)), tables.indices).dictionary_encode()
     made = [
-        pattern.replace("{db}", names[pair // len(others)]).replace("{table}", others[pair % len(others)])
+        "".join({"{db}": names[pair // len(others)], "{table}": others[pair % len(others)]}.get(p, p) for p in pattern)
         for pair in pairs.dictionary.to_pylist()
     ]
     return pa.array(made, pa.string()).take(pairs.indices)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.errors import ConfigError
+from calving.records.regex import Regex
 from calving.records.values import HEADERS, Records, objects
 from calving.transforms.columns import (
     Fields,
@@ -26,17 +26,15 @@ from calving.transforms.sided import Sided
 from calving.transforms.text import as_text
 
 
-def java_regex(pattern: str, where: str) -> re.Pattern[str]:
+def java_regex(pattern: str, where: str) -> Regex:
     """A compiled regular expression of Java.
 
-    :raises ConfigError: the pattern is not valid, or Python would interpret it differently from Java.
+    :raises ConfigError: as ``Regex``.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # Java has sets within sets, Python has not
-            return re.compile(re.sub(r"\(\?<([A-Za-z]\w*)>", r"(?P<\1>", pattern), re.ASCII)
-    except (re.error, FutureWarning) as error:
-        raise ConfigError(f"{where}: '{pattern}' is not a regular expression that is supported: {error}") from error
+        return Regex(pattern)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 _REFERENCE = re.compile(
@@ -52,20 +50,28 @@ class RegexRouter(Transform):
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("regex", "replacement"), "RegexRouter")
         self._regex = java_regex(required(options, "regex", "RegexRouter"), "transform RegexRouter")
-        self._replacement = _REFERENCE.sub(self._reference, required(options, "replacement", "RegexRouter"))
+        self._replacement = [*self._template(required(options, "replacement", "RegexRouter"))]
 
-    def _reference(self, match: re.Match[str]) -> str:
-        """A reference to a group as Python writes it."""
-        number, name = match.group("number"), match.group("name")
+    def _template(self, replacement: str) -> Iterator[str | int]:
+        end = 0
+        for match in _REFERENCE.finditer(replacement):
+            yield replacement[end : match.start()]
+            yield from self._reference(match)
+            end = match.end()
+        yield replacement[end:]
+
+    def _reference(self, match: re.Match[str]) -> Iterator[str | int]:
+        groups, number, name = {**self._regex.groups, "0": 0}, match.group("number"), match.group("name")
         if match.group("escaped"):
-            return re.sub(r"\\", r"\\\\", match.group("escaped"))
-        if number is not None:  # take as many digits as form the number of a group
-            digits = next((n for n in range(len(number), 0, -1) if int(number[:n]) <= self._regex.groups), 0)
-            if digits:
-                return rf"\g<{number[:digits]}>{number[digits:]}"
-        elif name in self._regex.groupindex:
-            return rf"\g<{name}>"
-        raise ConfigError(f"transform RegexRouter: the regex has no group for '{match.group()}' in the replacement")
+            yield match.group("escaped")
+        elif number is not None and (digits := _of_a_group(number, groups)):
+            yield int(number[:digits])
+            yield number[digits:]
+        elif name in groups:
+            yield groups[name]
+        else:
+            what = f"'{match.group()}' in the replacement"
+            raise ConfigError(f"transform RegexRouter: the regex has no group for {what}")
 
     def apply(self, records: Records) -> Records:
         topics = {t: self._changed(t) for t in records.topic.unique().to_pylist()}
@@ -74,7 +80,13 @@ class RegexRouter(Transform):
         return replace(records, topic=pa.array([topics[t] for t in records.topic.to_pylist()], pa.string()))
 
     def _changed(self, topic: str) -> str:
-        return self._regex.sub(self._replacement, topic, count=1) if self._regex.fullmatch(topic) else topic
+        written = self._regex.written(topic, self._replacement, first=True)
+        return topic if written is None else written
+
+
+def _of_a_group(number: str, groups: Mapping[str, int]) -> int:
+    """How many of the digits form the number of a group, as many as possible."""
+    return next((n for n in range(len(number), 0, -1) if str(int(number[:n])) in groups), 0)
 
 
 class TimestampRouter(Transform):
@@ -85,7 +97,13 @@ class TimestampRouter(Transform):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("topic.format", "timestamp.format"), "TimestampRouter")
-        self._topic = options.get("topic.format", "${topic}-${timestamp}")
+        self._topic = re.split(r"(\$\{[^}]*\}?)", options.get("topic.format", "${topic}-${timestamp}"))
+        unknown = [part for part in self._topic[1::2] if part not in ("${topic}", "${timestamp}")]
+        if unknown:
+            where = "transform TimestampRouter: topic.format"
+            raise ConfigError(
+                f"{where} has '{unknown[0]}', which stands for nothing; there are: ${{topic}}, ${{timestamp}}"
+            )
         self._format = JavaDateFormat(options.get("timestamp.format", "yyyyMMdd"), time.time_ns() // 1_000_000)
 
     def apply(self, records: Records) -> Records:
@@ -98,7 +116,8 @@ class TimestampRouter(Transform):
         ):
             if millis not in written:
                 written[millis] = self._format.format(millis)
-            topics.append(self._topic.replace("${topic}", topic).replace("${timestamp}", written[millis]))
+            parts: dict[str, str] = {"${topic}": str(topic), "${timestamp}": written[millis]}
+            topics.append("".join([parts.get(part, part) for part in self._topic]))
         return replace(records, topic=pa.array(topics, pa.string()))
 
 
@@ -173,7 +192,7 @@ class TopicNameMatches(Predicate):
         self._regex = java_regex(required(options, "pattern", "TopicNameMatches"), "predicate TopicNameMatches")
 
     def test(self, records: Records) -> pa.Array:
-        matching = [t for t in records.topic.unique().to_pylist() if self._regex.fullmatch(t)]
+        matching = self._regex.matching(records.topic.unique().to_pylist())
         return pc.is_in(records.topic, pa.array(matching, pa.string()))
 
 
