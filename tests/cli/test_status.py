@@ -11,9 +11,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.cli.health import TableHealth, health, is_well
+from calving.cli.health import TableHealth, health
 from calving.iceberg.catalog import open_catalog
 from calving.model.events import (
     Attachment,
@@ -82,7 +83,7 @@ def test_what_was_published_and_not_committed_is_seen_to_wait(cli: Cli) -> None:
     cli.publish_without_commit()
     found = table_of(cli)
     assert (found.state, found.records, found.files) == ("waiting", "100", 1)
-    cli.run("status")
+    assert "no worker runs, and 10 records wait" in cli.run("status", code=3)
 
 
 def test_a_table_that_takes_nothing_is_degraded_and_its_running_sink_is_left_alone(cli: Cli) -> None:
@@ -175,4 +176,30 @@ def test_a_partition_that_the_last_cycle_had_no_answer_for_is_told() -> None:
         heard.hear(Envelope(0, offset, event))
     answered = {tp: heard.answered(tp) for tp in (one, two)}
     assert answered == {one: True, two: False}
-    assert not is_well([], answered)
+
+
+def test_a_sink_that_was_killed_while_records_wait_is_not_well(cli: Cli) -> None:
+    cli.send(100, 150)
+    text = cli.run("status", code=3)
+    assert "DEGRADED: no worker runs, and 50 records wait" in text
+    assert re.search(r"50 records are not visible yet; the oldest was produced [\d.]+ s ago", text)
+    cli.run_here()
+    assert "all records are visible" in cli.run("status")
+
+
+def test_lag_counts_records_behind_an_open_transaction_and_a_run_that_ends_names_them(cli: Cli) -> None:
+    producer = Producer({"bootstrap.servers": cli.topic.servers, "transactional.id": f"open-{cli.name}"})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(cli.topic.name, b'{"id": 1}', partition=0)
+    producer.flush(10)
+    cli.send(100, 150)
+    log = cli.run("run", "--until-caught-up")
+    assert f"{cli.topic.name}-0: 51 records are behind an open transaction of a producer, and not read" in log
+    text = cli.run("status", "--json", code=3)
+    told = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
+    (partition,) = told["partitions"]
+    assert (partition["source_lag"], partition["hidden"], told["not_visible"]) == (51, 51, 51)
+    producer.abort_transaction(10)
+    cli.run_here()
+    cli.run("status")

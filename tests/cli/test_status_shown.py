@@ -23,6 +23,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.model.events import Leader
 from calving.model.offsets import TopicPartition
 from calving.runtime.heard import Heard
+from calving.runtime.preflight import ledger_key
 from tests.serving.sinks import Worker, serving, sink, status
 
 TABLES = tuple(TableHealth(f"db.t{n:02}", "ok", "1000", 90.0) for n in range(20))
@@ -56,14 +57,58 @@ def test_a_table_that_cannot_be_loaded_is_degraded_and_the_others_are_as_they_ar
 def test_an_entry_at_which_every_coordinator_stops_is_a_reason() -> None:
     sentence = "control topic 'c', partition 2, offset 17: an entry of this sink cannot be decoded"
     found = replace(seen(), unreadable=(sentence,))
-    assert not found.well
     assert found.reasons == [sentence]
     assert as_json(found, 100.0)["health"] == "DEGRADED"
 
 
+def test_a_table_that_cannot_be_loaded_hides_no_other_where_records_choose_their_table(tmp_path: Path) -> None:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    catalog.create_namespace("lake")
+    configured = sink(**{"iceberg.tables": "", "iceberg.tables.topic-pattern": "lake.{topic}"})
+    ours = {ledger_key(configured, "", "").offsets: '{"0":5}'}
+    for name in ("lake.broken", "lake.well"):
+        catalog.create_table(name, Schema(NestedField(1, "id", LongType(), required=False)), properties=ours)
+    (tmp_path / "lake" / "broken" / "metadata").rename(tmp_path / "away")
+    states = {t.name: t.state for t in health(configured, catalog, Heard("log", {0: 0}), ["orders"])}
+    assert states == {"lake.well": "ok", "lake.broken": "DEGRADED"}
+
+
+def test_a_sink_without_workers_is_not_well_while_records_wait_for_one() -> None:
+    found = replace(seen(), workers=0)
+    assert found.not_visible == 15
+    assert (found.health, found.reasons) == ("DEGRADED", ["no worker runs, and 15 records wait"])
+
+
+def test_a_sink_without_workers_is_not_well_while_files_wait_for_their_table() -> None:
+    found = replace(seen((replace(TABLES[0], files=2),)), workers=0, positions=())
+    assert found.reasons == ["no worker runs, and files of 1 table wait"]
+
+
+def test_a_sink_that_has_stopped_with_everything_committed_is_well() -> None:
+    assert replace(seen(), workers=0, positions=()).health == "OK"
+
+
+def test_a_sink_is_starting_until_a_commit_cycle_has_ended() -> None:
+    found = seen()
+    unheard = tuple(replace(p, answered=None) for p in found.positions)
+    assert replace(found, positions=unheard).health == "STARTING"
+
+
+def test_one_number_says_how_many_records_are_not_visible_and_how_old_the_oldest_is() -> None:
+    found = replace(seen(), oldest_at=40.0)
+    assert "15 records are not visible yet; the oldest was produced 60 s ago" in shown(found)
+    assert (as_json(found, 100.0)["not_visible"], as_json(found, 100.0)["oldest_not_visible_at"]) == (15, 40.0)
+
+
+def test_records_behind_an_open_transaction_are_part_of_the_lag() -> None:
+    position = Position(TopicPartition("orders", 0), 10, 0, 60, 10, answered=True, hidden=50)
+    assert position.lag == 50
+    assert "hidden" in " ".join(shown(replace(seen(), positions=(position,))))
+
+
 def test_the_broken_one_of_twenty_tables_is_named_with_its_reason() -> None:
     found = seen(BROKEN)
-    assert not found.well
+    assert found.health == "DEGRADED"
     assert found.reasons == ["table db.t19 cannot be loaded: [Errno 2] no file"]
     text = shown(found)
     assert "DEGRADED: table db.t19 cannot be loaded: [Errno 2] no file" in text
@@ -200,8 +245,8 @@ def test_only_addresses_of_the_web_are_asked(url: str) -> None:
 
 
 def test_a_sink_is_not_well_where_its_leader_says_so() -> None:
-    assert seen().well and seen(told=()).well
-    assert not seen(told=(("", "2.0% of the records of the last batches are dead letters"),)).well
+    assert seen().health == seen(told=()).health == "OK"
+    assert seen(told=(("", "2.0% of the records of the last batches are dead letters"),)).health == "DEGRADED"
 
 
 def test_an_error_is_shown_as_it_is_also_if_it_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
     facts = SinkFacts("orders", "connect-orders", "m-1", "0.2.0", "kafka", "spark", now - 7_200, 10.0, 30.0)
     held = {
         TopicPartition("orders", p): PartitionStatus(
-            90_000 + 1_000 * p, 100_000, 88_000 + 1_000 * p, int((now - 4) * 1e6)
+            90_000 + 1_000 * p, 100_000, 88_000 + 1_000 * p, int((now - 4) * 1e6), now - 9 - p
         )
         for p in range(partitions)
     }

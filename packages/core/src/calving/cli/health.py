@@ -15,7 +15,6 @@ from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage
 from calving.model.events import DataWritten, Envelope
-from calving.model.offsets import TopicPartition
 from calving.protocol.ledger import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.waiting import DEGRADED
 from calving.runtime.heard import Heard
@@ -51,8 +50,10 @@ class TableHealth:
 
 def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
     """The health of every table in the settings, with records of the sink, or with uncommitted files."""
-    names = [*own_tables(sink), *heard.tables, *routed_tables(catalog, sink, topics)]
-    return [_health(sink, name, table, heard) for name, table in look_for(catalog, names).items()]
+    known, routed = [*own_tables(sink), *heard.tables], routed_tables(catalog, sink, topics)
+    found = [_health(sink, name, table, heard) for name, table in look_for(catalog, [*known, *routed.names]).items()]
+    others = ((name, error) for name, error in routed.unreadable.items() if name not in known)
+    return [*found, *(TableHealth(name, "DEGRADED", why=str(error)) for name, error in others)]
 
 
 def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard: Heard) -> TableHealth:
@@ -96,8 +97,3 @@ def _last_commit(table: Table, key: LedgerKey) -> float | None:
         if snapshot.summary is not None and key.offsets in snapshot.summary.additional_properties:
             return snapshot.timestamp_ms / 1000
     return None
-
-
-def is_well(tables: Iterable[TableHealth], answered: Mapping[TopicPartition, bool | None]) -> bool:
-    """Whether no table is DEGRADED, and the last cycle had all answers."""
-    return all(table.state != "DEGRADED" for table in tables) and False not in answered.values()

@@ -63,7 +63,8 @@ def validate(sink: Sink) -> Iterator[str]:
 @dataclass(frozen=True, slots=True)
 class Position:
     """The state of a source partition in the broker, the backend and the control log. ``stored``: None before a first
-    start. ``committed``: all records below this offset are in the tables; None if the control log does not tell.
+    start. ``end``: the end of the partition, with the records of open transactions. ``committed``: all records below
+    this offset are in the tables; None if the control log does not tell.
     """
 
     partition: TopicPartition
@@ -73,11 +74,19 @@ class Position:
     committed: int | None = None
     answered: bool | None = None
     """Whether the last commit cycle had an answer for this partition."""
+    hidden: int = 0
+    """Records before the end that cannot be read yet, because a transaction of their producer is open."""
 
     @property
     def lag(self) -> int:
         """Records whose files are not published yet."""
         return self.end - (self.begin if self.stored is None else self.stored)
+
+    @property
+    def visible(self) -> int:
+        """Below this offset every record is in its tables, as far as the control log tells."""
+        read = self.begin if self.stored is None else self.stored
+        return read if self.committed is None else min(read, self.committed)
 
     @property
     def to_commit(self) -> int | None:
@@ -98,19 +107,26 @@ def positions_of(sink: Sink, session: Session) -> list[Position]:
     """Like ``positions``, with an open session."""
     topics = components.source(sink)
     every = topics.partitions()
-    bounds = topics.bounds(every)
+    bounds, highs = topics.bounds(every), topics.highs(every)
     stored = session.committed(every)
-    return [Position(tp, stored.get(tp), bounds.begins[tp], bounds.ends[tp]) for tp in sorted(every)]
+    ends = {tp: max(end, highs.get(tp, end)) for tp, end in bounds.ends.items()}
+    return [
+        Position(tp, stored.get(tp), bounds.begins[tp], ends[tp], hidden=ends[tp] - bounds.ends[tp])
+        for tp in sorted(every)
+    ]
 
 
 def positions_table(sink: Sink, found: Iterable[Position], *, heard: bool = False) -> RichTable:
     """``heard``: include the state of the control log."""
-    more = ("to commit", "last cycle") if heard else ()
+    found = list(found)
+    hides = any(p.hidden for p in found)
+    more = (*(["hidden"] if hides else []), *(["not visible", "last cycle"] if heard else []))
     shown = RichTable("topic", "partition", "stored", "end", "lag", *more, title=f"Source positions of {sink.group}")
     for p in found:
         said = {True: "answered", False: "NO ANSWER", None: "-"}[p.answered]
         row = [p.partition.topic, str(p.partition.partition), _number(p.stored), str(p.end), str(p.lag)]
-        shown.add_row(*row, *([_number(p.to_commit), said] if heard else []))
+        row += [str(p.hidden)] if hides else []
+        shown.add_row(*row, *([str(p.end - p.visible), said] if heard else []))
     return shown
 
 

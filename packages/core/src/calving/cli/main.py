@@ -191,7 +191,7 @@ def status(
                 _tell_error(str(error))
             else:
                 show(found)
-    if not found.well:
+    if found.health != "OK":
         raise typer.Exit(_NOT_WELL)
 
 

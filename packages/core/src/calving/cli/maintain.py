@@ -49,7 +49,12 @@ def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
             raise ConfigError(f"table {name}: this sink only appends to it, and has nothing to maintain")
         if find_table(catalog, table_id(name)) is None:
             raise ConfigError(f"table {name} does not exist")
-    found = names or [*own_tables(sink), *routed_tables(catalog, sink, ())]
+    if names:
+        return list(dict.fromkeys(names))
+    routed = routed_tables(catalog, sink, ())
+    for error in routed.unreadable.values():
+        log.warning("%s; the other tables are maintained", error)
+    found = [*own_tables(sink), *routed.names]
     return [name for name in dict.fromkeys(found) if sink.mutations(name) is not None]
 
 

@@ -171,7 +171,7 @@ def _groups(former: str | None) -> list[str]:
 
 def _said(catalog: Catalog, sink: Sink, log_id: str, topics: Collection[str]) -> Iterator[tuple[str, Held]]:
     own = own_tables(sink)
-    for name, found in held(catalog, sink, log_id, (*own, *routed_tables(catalog, sink, topics))):
+    for name, found in held(catalog, sink, log_id, (*own, *routed_tables(catalog, sink, topics).all())):
         if found.ledger.source or found.others or name in own:
             yield name, found
 

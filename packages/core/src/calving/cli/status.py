@@ -11,7 +11,7 @@ from uuid import uuid4
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from calving.cli.health import TableHealth, health, is_well
+from calving.cli.health import TableHealth, health
 from calving.cli.inspect import Position, positions_of, positions_table
 from calving.cli.leader import commit_seconds_of, reasons_of
 from calving.model.coverage import text_of
@@ -23,15 +23,14 @@ from calving.runtime.heard import hear
 from calving.settings.load import Sink
 from calving.terminal.texts import ago
 
-_FRAMES = 14
+_FRAMES = 15
 """How many lines of a screen do not show partitions, tables or reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """A sink as seen from outside. ``told``: the subject and the sentence of each reason from the leader; None if no
-    leader answers. ``well``: the leader has no reasons, no table is DEGRADED, the last commit cycle had answers for
-    all partitions, and the control log has no entry that stops a coordinator.
+    leader answers.
     """
 
     sink: Sink
@@ -47,24 +46,42 @@ class Status:
     """
     unreadable: tuple[str, ...] = ()
     """Sentences on entries of the control log that stop every coordinator."""
+    oldest_at: float | None = None
+    """The timestamp of the oldest record that is not visible, in seconds since the epoch; None if it is unknown, or if
+    there is none.
+    """
 
     @property
-    def well(self) -> bool:
-        return (
-            not self.told
-            and not self.unreadable
-            and is_well(self.tables, {p.partition: p.answered for p in self.positions})
-        )
+    def health(self) -> str:
+        """``OK``, ``DEGRADED``, or ``STARTING`` while workers run and no commit cycle has ended yet."""
+        if self.reasons:
+            return "DEGRADED"
+        begins = self.workers and all(p.answered is None for p in self.positions)
+        return "STARTING" if begins else "OK"
+
+    @property
+    def not_visible(self) -> int:
+        """Records that no reader of the tables sees yet."""
+        return sum(p.end - p.visible for p in self.positions)
 
     @property
     def reasons(self) -> list[str]:
-        """Why the sink is DEGRADED, in the leader's words if it has any; empty if the sink is well."""
+        """Why the sink is DEGRADED, in the leader's words if it has any; empty if it is not. A sink without workers is
+        DEGRADED if anything waits for one.
+        """
         told = self.told or ()
         known = {subject for subject, _ in told}
         tables = [_trouble(t) for t in self.tables if t.state == "DEGRADED" and t.name not in known]
         silent = [p.partition for p in self.positions if p.answered is False]
         last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
-        return list(dict.fromkeys([*self.unreadable, *(text for _, text in told), *tables, *last]))
+        return list(dict.fromkeys([*self._nobody(), *self.unreadable, *(text for _, text in told), *tables, *last]))
+
+    def _nobody(self) -> list[str]:
+        tables = sum(bool(t.files or t.parked) for t in self.tables)
+        if self.workers or not (self.not_visible or tables):
+            return []
+        waits = counted(self.not_visible, "record") if self.not_visible else f"files of {counted(tables, 'table')}"
+        return [f"no worker runs, and {waits} wait"]
 
 
 def status(sink: Sink) -> Status:
@@ -87,7 +104,10 @@ def status(sink: Sink) -> Status:
     told = None if reasons is None else tuple(reasons)
     answers = told is not None and any(t.mutations for t in tables)
     seconds = commit_seconds_of(leader) if answers else None
-    return Status(sink, tuple(positions), tuple(tables), workers, leader, told, seconds, heard.unreadable)
+    times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
+    oldest = min(times.values(), default=None)
+    at = None if oldest is None else oldest / 1000
+    return Status(sink, tuple(positions), tuple(tables), workers, leader, told, seconds, heard.unreadable, at)
 
 
 def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:
@@ -107,11 +127,19 @@ def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[Ri
     if lines is None and any(t.mutations for t in tables):
         yield from _mutations(status)
     yield from (Text(f"DEGRADED: {reason}", "red") for reason in status.reasons)
+    yield Text(_freshness(status, now))
     yield Text(_workers(status))
 
 
+def _freshness(status: Status, now: float) -> str:
+    if not status.not_visible:
+        return "all records are visible"
+    oldest = "" if status.oldest_at is None else f"; the oldest was produced {ago(status.oldest_at, now)}"
+    return f"{counted(status.not_visible, 'record is', 'records are')} not visible yet{oldest}"
+
+
 def _behind(position: Position) -> tuple[bool, int, TopicPartition]:
-    return position.answered is not False, -(position.to_commit or position.lag), position.partition
+    return position.answered is not False, position.visible - position.end, position.partition
 
 
 def _in_trouble(table: TableHealth) -> tuple[bool, bool, str]:
@@ -123,8 +151,10 @@ def as_json(status: Status, now: float) -> dict[str, Any]:
     return {
         "sink": status.sink.keys.name,
         "group": status.sink.group,
-        "health": "OK" if status.well else "DEGRADED",
+        "health": status.health,
         "reasons": status.reasons,
+        "not_visible": status.not_visible,
+        "oldest_not_visible_at": status.oldest_at,
         "workers": status.workers,
         "leader": None if status.leader is None else {**status.leader._asdict(), "url": status.leader.url or None},
         "partitions": [_position_json(p) for p in status.positions],
@@ -141,6 +171,8 @@ def _position_json(p: Position) -> dict[str, Any]:
         "committed": p.committed,
         "source_lag": p.lag,
         "commit_lag": p.to_commit,
+        "not_visible": p.end - p.visible,
+        "hidden": p.hidden,
         "answered": p.answered,
     }
 

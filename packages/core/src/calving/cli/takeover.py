@@ -102,7 +102,7 @@ def _look(sink: Sink, source: Source) -> Place:
     every = source.partitions()
     bounds = source.bounds(every)
     catalog = components.catalog(sink)
-    names = [*own_tables(sink), *routed_tables(catalog, sink, {tp.topic for tp in every})]
+    names = [*own_tables(sink), *routed_tables(catalog, sink, {tp.topic for tp in every}).all()]
     found = _hear(sink, source, catalog, names)
     found.check(lambda: list(refuse_missing_tables(catalog, sink)))
     names += sorted({str(e.event.table) for e in found.entries if isinstance(e.event, DataWritten)})

@@ -12,6 +12,7 @@ from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.deadline import LateError, beside, within
 from calving.errors import CalvingError, UnavailableError, UnreachableError
 from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.text import counted
 from calving.protocol.worker import BatchLimits, Worker
 from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread
@@ -181,6 +182,12 @@ class CaughtUp:
         self._next = 0.0
 
     def check(self, loop: WorkerLoop, group: Group, coordinator: CoordinatorThread | None) -> bool:
+        if not self._is_so(loop, group, coordinator):
+            return False
+        _tell_hidden(group)
+        return True
+
+    def _is_so(self, loop: WorkerLoop, group: Group, coordinator: CoordinatorThread | None) -> bool:
         every = group.partitions()
         if self._ends is None:
             stop_at: SourceOffsets | None = loop.stop_at
@@ -213,3 +220,12 @@ class CaughtUp:
             return False
         looked, self._looking = self._looking, None
         return looked.result()
+
+
+def _tell_hidden(group: Group) -> None:
+    every = group.partitions()
+    stable, ends = group.bounds(every).ends, group.highs(every)
+    for tp in sorted(every):
+        if (records := ends.get(tp, 0) - stable.get(tp, 0)) > 0:
+            behind = counted(records, "record is", "records are")
+            log.warning("%s: %s behind an open transaction of a producer, and not read", tp, behind)

@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import DataLossError
+from calving.errors import DataLossError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.target import LoadedTable, mark_of
@@ -103,19 +103,40 @@ def own_tables(sink: Sink) -> tuple[str, ...]:
     return (*sink.keys.tables, *([letters] if letters is not None else []))
 
 
-def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list[str]:
-    """Dynamically routed tables: tables outside the settings that hold records of the sink, or of its ``topics``.
+class RoutedTables(NamedTuple):
+    """Dynamically routed tables. ``unreadable``: tables that cannot be loaded now, each with its error. They may hold
+    records of the sink.
+    """
+
+    names: list[str]
+    unreadable: Mapping[str, UnavailableError]
+
+    def all(self) -> list[str]:
+        """The names, if every table can be loaded.
+
+        :raises UnavailableError: a table cannot be loaded.
+        """
+        for error in self.unreadable.values():
+            raise error
+        return self.names
+
+
+def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> RoutedTables:
+    """Tables outside the settings that hold records of the sink, or of its ``topics``.
 
     Loads every table to which records could have been routed: with a pattern the tables of its namespace, otherwise all
     tables of the catalog.
     """
     if not sink.keys.routes_freely:
-        return []
+        return RoutedTables([], {})
     fixed = (sink.keys.topic_pattern or "").partition("{")[0].rpartition(".")[0]
     key = ledger_key(sink, "", "")
 
-    def ours(name: str) -> bool:
-        table = find_table(catalog, table_id(name))
+    def ours(name: str) -> bool | UnavailableError:
+        try:
+            table = find_table(catalog, table_id(name))
+        except UnavailableError as error:
+            return error
         if table is None:
             return False
         # The Java sink writes its offsets into summaries, not into properties.
@@ -125,7 +146,9 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list
 
     names = tables_of(catalog, table_id(fixed) if fixed else ())
     with ThreadPoolExecutor(_LOOKING) as pool:
-        return [name for name, found in zip(names, pool.map(ours, names), strict=True) if found]
+        looked = dict(zip(names, pool.map(ours, names), strict=True))
+    unreadable = {name: each for name, each in looked.items() if isinstance(each, UnavailableError)}
+    return RoutedTables([name for name, each in looked.items() if each is True], unreadable)
 
 
 def held(

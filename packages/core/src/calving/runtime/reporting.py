@@ -57,7 +57,9 @@ class Reporter:
             return
         self._seen = seen
         listening = self.listening
-        partitions = HeldPartitions(loop.machine.positions, loop.ends, listening.settled, dict(loop.latest_us))
+        wall = now - time.monotonic()
+        read = dict(loop.latest_us)
+        partitions = HeldPartitions(loop.machine.positions, loop.ends, listening.settled, read, loop.arrivals, wall)
         worker = WorkerStatus(
             joined,
             prepared=True,
@@ -75,7 +77,7 @@ class Reporter:
             restarts=self.restarts,
             error=self._error,
         )
-        self._board.worker(worker, listening.status(now - time.monotonic()))
+        self._board.worker(worker, listening.status(wall))
         self._tell_degraded(now)
 
     def ended(self, loop: WorkerLoop) -> None:

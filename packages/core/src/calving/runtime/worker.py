@@ -21,7 +21,9 @@ from calving.protocol.positions import Reset, first_start, starting, within_topi
 from calving.protocol.worker import BatchOutcome, Worker
 from calving.runtime.senses import Ear, Hidden
 from calving.source.interface import Bounds, Group
+from calving.status.arrivals import Arrivals, seen
 from calving.status.listening import Listening
+from calving.status.partitions import committed_up_to
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +120,8 @@ class WorkerLoop:
         self._mirrors_again = False
         """Copies of positions may fail, during a rebalance for example: the next publication copies them again."""
         self._looked = self._searched = float("-inf")
+        self.arrivals: dict[TopicPartition, Arrivals] = {}
+        """When the ends of the assigned partitions were seen to grow, by this loop's clock."""
         self.hidden = Hidden()
         self._ear = Ear(policy.deaf_seconds, clock())
 
@@ -212,6 +216,11 @@ class WorkerLoop:
         if stop_at is not None:
             ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
         self._ends, self._looked = ends, now
+        visible = committed_up_to(self.listening.settled)
+        self.arrivals = {
+            tp: seen(self.arrivals.get(tp, ()), end, now, visible.get(tp, self.machine.positions.get(tp, 0)))
+            for tp, end in ends.items()
+        }
         self.version += 1
         if now - self._searched >= _SEARCH_SECONDS:
             self._searched = now

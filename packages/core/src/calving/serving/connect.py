@@ -8,6 +8,7 @@ from typing import Any
 from calving.errors import ConfigError
 from calving.settings.keys import SinkKeys
 from calving.settings.load import Sink, parse
+from calving.status.health import health as health_of
 from calving.status.health import reasons
 from calving.status.values import Status
 
@@ -40,10 +41,9 @@ def state(status: Status, stopped: Mapping[str, float], worker_id: str, now: flo
 
 
 def health(status: Status, now: float) -> Json:
-    found = reasons(status, now)
     return {
-        "health": "DEGRADED" if found else "OK",
-        "reasons": [{"cause": r.cause.value, "subject": r.subject, "text": r.text} for r in found],
+        "health": health_of(status, now),
+        "reasons": [{"cause": r.cause.value, "subject": r.subject, "text": r.text} for r in reasons(status, now)],
     }
 
 

@@ -31,6 +31,8 @@ def overview(status: Status, now: float) -> Json:
         "leader": connect.leader(status),
         "restarts": worker.restarts,
         "error": worker.error,
+        "not_visible": worker.not_visible,
+        "waiting_since": worker.waiting_since,
         "lag": worker.behind,
         "hidden": worker.hidden,
         "partitions": len(worker.partitions),
@@ -95,6 +97,8 @@ def partitions(status: Status, now: float) -> list[Json]:
             "committed": p.committed,
             "source_lag": p.source_lag,
             "commit_lag": p.commit_lag,
+            "not_visible": p.not_visible,
+            "waiting_since": p.waiting_since,
             "seconds": p.lag_seconds(now),
         }
         for tp, p in found

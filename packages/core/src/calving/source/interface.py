@@ -111,6 +111,12 @@ class Source(ABC):
         """The high watermarks: the ends of the partitions, including records of open transactions."""
 
     @abstractmethod
+    def first_times(self, positions: SourceOffsets) -> Mapping[TopicPartition, int]:
+        """The timestamps, in ms, of the first records at or above these offsets. Partitions without such a record, or
+        whose broker does not answer within some seconds, are absent.
+        """
+
+    @abstractmethod
     def identities(self, topics: Collection[str]) -> Mapping[str, str]:
         """The present topic ids of these topics. A recreated topic has a new topic id. Topics that are gone, or have no
         topic id, are absent.

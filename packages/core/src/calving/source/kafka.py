@@ -26,6 +26,7 @@ from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.records.regex import Regex
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
+from calving.source.kafka_times import first_times
 from calving.source.members import members
 
 _METADATA_SECONDS = 5.0
@@ -58,6 +59,9 @@ class Topics(Source):
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return _offsets(self._consumer("read_uncommitted"), partitions, OFFSET_END)
+
+    def first_times(self, positions: SourceOffsets) -> dict[TopicPartition, int]:
+        return first_times(self._kafka, positions)
 
     def join(self, group: str) -> Group:
         return KafkaGroup(self._kafka, group, self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from calving.model.text import counted, listed
 from calving.protocol.waiting import DEGRADED
@@ -39,6 +40,13 @@ class Reason:
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
     return (*_tables(status), *_order(status), *_cycles(status), *_log(status, now), *_records(status))
+
+
+def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
+    """``STARTING``: this process has not seen a commit cycle end yet, so nothing shows that the sink is well."""
+    if any(reasons(status, now)):
+        return "DEGRADED"
+    return "STARTING" if status.log.cycle_at is None else "OK"
 
 
 class Told:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from calving.model.coverage import Coverage
 from calving.model.offsets import SourceOffsets, TopicPartition, named
+from calving.status.arrivals import Arrivals, arrived
 from calving.status.values import PartitionStatus
 
 
@@ -16,10 +18,19 @@ class HeldPartitions(Mapping[TopicPartition, PartitionStatus]):
     """
 
     def __init__(
-        self, positions: SourceOffsets, ends: SourceOffsets, settled: Coverage, latest_us: Mapping[TopicPartition, int]
+        self,
+        positions: SourceOffsets,
+        ends: SourceOffsets,
+        settled: Coverage,
+        latest_us: Mapping[TopicPartition, int],
+        arrivals: Mapping[TopicPartition, Arrivals] = MappingProxyType({}),
+        wall: float = 0.0,
     ) -> None:
-        """The arguments must not change afterwards."""
+        """The arguments must not change afterwards. ``wall``: the difference between seconds since the epoch and the
+        clock of ``arrivals``.
+        """
         self._positions, self._ends, self._settled, self._latest_us = positions, ends, settled, latest_us
+        self._arrivals, self._wall = arrivals, wall
 
     def __getitem__(self, tp: TopicPartition) -> PartitionStatus:
         return self._all[tp]
@@ -39,9 +50,19 @@ class HeldPartitions(Mapping[TopicPartition, PartitionStatus]):
     def _all(self) -> dict[TopicPartition, PartitionStatus]:
         committed = committed_up_to(self._settled)
         return {
-            tp: PartitionStatus(at, self._ends.get(tp, at), committed.get(tp), self._latest_us.get(tp))
+            tp: PartitionStatus(
+                at,
+                self._ends.get(tp, at),
+                committed.get(tp),
+                self._latest_us.get(tp),
+                self._waiting_since(tp, committed.get(tp, at)),
+            )
             for tp, at in self._positions.items()
         }
+
+    def _waiting_since(self, tp: TopicPartition, visible: int) -> float | None:
+        at = arrived(self._arrivals.get(tp, ()), visible)
+        return None if at is None else at + self._wall
 
 
 def committed_up_to(settled: Coverage) -> dict[TopicPartition, int]:

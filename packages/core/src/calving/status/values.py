@@ -44,6 +44,10 @@ class PartitionStatus:
     """Every record below this offset is in its tables, according to the control log; None if unknown."""
     latest_us: int | None = None
     """The largest timestamp of the records that this worker has read."""
+    waiting_since: float | None = None
+    """When this worker first saw that the partition has records that are in no table yet. The records may be older, if
+    they were there before the worker. None if all records are in their tables.
+    """
 
     @property
     def source_lag(self) -> int:
@@ -54,6 +58,11 @@ class PartitionStatus:
     def commit_lag(self) -> int | None:
         """Records that are not committed yet; None if unknown."""
         return None if self.committed is None else max(0, self.end - self.committed)
+
+    @property
+    def not_visible(self) -> int:
+        """Records that no reader of the tables sees yet. Without the control log's word: records that are not read."""
+        return max(self.source_lag, self.commit_lag or 0)
 
     def lag_seconds(self, now: float) -> float | None:
         """The age of the latest record that was read; None if no more records are to be read."""
@@ -146,6 +155,17 @@ class WorkerStatus:
     """How often the worker has started over after an error."""
     error: str | None = None
     """The last error after which the worker started over."""
+
+    @property
+    def not_visible(self) -> int:
+        """Records of these partitions that no reader of the tables sees yet, hidden ones included."""
+        return self.hidden + sum(partition.not_visible for partition in self.partitions.values())
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When this worker first saw the oldest of these records; None if there is none."""
+        seen = (partition.waiting_since for partition in self.partitions.values())
+        return min((at for at in seen if at is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

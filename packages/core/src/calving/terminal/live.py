@@ -11,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from calving.model.text import counted
-from calving.status.health import reasons
-from calving.status.values import Status
+from calving.status.health import health, reasons
+from calving.status.values import Status, WorkerStatus
 from calving.terminal.texts import ago, count, duration
 
 _TABLES, _REASONS = 10, 5
+_STYLES = {"OK": "bold green", "DEGRADED": "bold red", "STARTING": "bold yellow"}
 _RATE_SECONDS = 10.0
 
 
@@ -53,10 +54,10 @@ def view(status: Status, rate: float, now: float, url: str | None, *, ends: bool
 
 def _head(status: Status, now: float, url: str | None) -> Text:
     worker = status.worker
-    state = "paused" if worker.paused else "running" if worker.joined else "starting"
-    text = Text.assemble((status.sink.name, "bold"), f"  {state}{', leads' if worker.leads else ''}  ")
-    degraded = bool(reasons(status, now))
-    text.append("DEGRADED" if degraded else "OK", "bold red" if degraded else "bold green")
+    does = "paused" if worker.paused else "running" if worker.joined else "starting"
+    text = Text.assemble((status.sink.name, "bold"), f"  {does}{', leads' if worker.leads else ''}  ")
+    state = health(status, now)
+    text.append(state, _STYLES[state])
     text.append(f"  {counted(len(worker.partitions), 'partition')}, up {duration(now - status.sink.started_at)}", "dim")
     if worker.error is not None and not worker.joined:
         text.append(f"\nstarts over: {worker.error}", "yellow")
@@ -74,7 +75,8 @@ def _figures(status: Status, rate: float, now: float) -> Columns:
     through = status.log.valid_through_us
     dead = sum(worker.batches.records.dead_lettered.values())
     cells = {
-        "lag": count(worker.behind + worker.hidden),
+        "not visible": _not_visible(worker, now) if worker.partitions else "-",
+        "to read": count(worker.behind + worker.hidden) if worker.partitions else "-",
         "records/s": count(rate),
         "read": count(worker.batches.read),
         "committed": f"{count(coordinator.records)} in {counted(coordinator.files, 'file')}",
@@ -83,6 +85,12 @@ def _figures(status: Status, rate: float, now: float) -> Columns:
         **({"dead letters": count(dead)} if dead else {}),
     }
     return Columns([Text.assemble((name, "dim"), " ", value) for name, value in cells.items()], padding=(0, 3))
+
+
+def _not_visible(worker: WorkerStatus, now: float) -> str:
+    since = worker.waiting_since
+    oldest = "" if since is None else f", for {duration(now - since)}"
+    return f"{count(worker.not_visible)}{oldest}"
 
 
 def _estimate(status: Status, rate: float) -> Table:
