@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calving.model.coverage import Span
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import Span, TopicPartition
 from calving.status.arrivals import Arrivals, arrived, seen
 from calving.status.partitions import HeldPartitions
 
