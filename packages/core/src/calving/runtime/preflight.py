@@ -137,18 +137,20 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> Rout
             table = find_table(catalog, table_id(name))
         except UnavailableError as error:
             return error
-        if table is None:
-            return False
-        # The Java sink writes its offsets into summaries, not into properties.
-        if any(p.startswith(key.offsets) for p in table.metadata.properties) or ledger_of(key, table).control:
-            return True
-        return any(named(tp).topic in topics for source in _others(sink, table).values() for tp in source)
+        return table is not None and _has_records(table, sink, key, topics)
 
     names = tables_of(catalog, table_id(fixed) if fixed else ())
     with ThreadPoolExecutor(_LOOKING) as pool:
         looked = dict(zip(names, pool.map(ours, names), strict=True))
     unreadable = {name: each for name, each in looked.items() if isinstance(each, UnavailableError)}
     return RoutedTables([name for name, each in looked.items() if each is True], unreadable)
+
+
+def _has_records(table: Table, sink: Sink, key: LedgerKey, topics: Collection[str]) -> bool:
+    # The Java sink writes its offsets into summaries, not into properties.
+    if any(name.startswith(key.offsets) for name in table.metadata.properties) or ledger_of(key, table).control:
+        return True
+    return any(named(tp).topic in topics for source in _others(sink, table).values() for tp in source)
 
 
 def held(
