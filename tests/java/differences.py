@@ -194,6 +194,17 @@ TRANSFORMS = [
         r'^{"topic": "db.orders", "headers": \[\]}$|^{"topic": "db.orders", "value": {"object"',
     ),
     Difference(
+        "a Debezium event without a row (except heartbeats, messages and truncates), a DMS event without data (except "
+        "control records)",
+        "dropped; with a schema the task fails",
+        "bad record",
+        "data is never dropped silently",
+        r"\.(Debezium|Dms)Transform",
+        "^$",
+        '^{"dropped": true}$',
+        _BAD,
+    ),
+    Difference(
         "a DMS event without schema or table name",
         "the text `null` as its name",
         "bad record",

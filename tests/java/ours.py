@@ -38,7 +38,7 @@ def transformed(kind: str, options: Mapping[str, str], messages: Sequence[Messag
         for bad in done.bad:
             answers[places[bad.index]] = {"error": bad.reason}
         for part in done.records:
-            if part.rowless:  # no table gets anything of it
+            if part.content == "truncate":  # no table gets anything of it
                 continue
             index = part.index.to_pylist()
             described = type_of(part.value.type) if part.typed else None

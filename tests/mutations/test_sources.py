@@ -438,3 +438,194 @@ def test_plain_records_replace_each_other_whatever_their_fields_say(tmp_path: Pa
     sink.take(*((None, {"id": key % 3, "v": key, "op": "d"}) for key in range(7)))
     sink.take((None, {"id": 1, "v": 9, "op": "d", "more": "x"}))
     assert sink.rows("id", "v", "more") == [(0, 6, None), (1, 9, "x"), (2, 5, None)]
+
+
+# Updates of keys
+
+
+def postgres(op: str, before: Row | None, after: Row | None, **source: Any) -> Row:
+    return {"op": op, "ts_ms": 5, "before": before, "after": after, "source": {**POSTGRES, **source}}
+
+
+@pytest.mark.parametrize("mode", ["hard", "soft"])
+@pytest.mark.parametrize("together", [True, False], ids=["in one batch", "batch by batch"])
+@pytest.mark.parametrize("slots", [1, 2])
+def test_an_update_of_a_key_deletes_the_row_of_the_old_key(
+    tmp_path: Path, mode: Any, together: bool, slots: int
+) -> None:
+    """Rule M11."""
+    sink = Changing(tmp_path, RowMutations("_cdc.op", delete_mode=mode), transforms=(DEBEZIUM,), slots=slots)
+    events = [
+        postgres("c", None, {"id": 1, "v": "a"}),
+        postgres("c", None, {"id": 5, "v": "b"}),
+        postgres("u", {"id": 1, "v": "a"}, {"id": 2, "v": "c"}),
+        postgres("u", {"id": 5, "v": "b"}, {"id": 5, "v": "d"}),
+        postgres("u", {"id": 2, "v": "c"}, {"id": 3, "v": "e"}),
+    ]
+    messages = [({"id": 0}, event) for event in events]
+    for batch in [messages] if together else [[message] for message in messages]:
+        assert sink.reasons(sink.take(*batch)) == []
+    if mode == "hard":
+        assert sink.rows("id", "v") == [(3, "e"), (5, "d")]
+    else:
+        rows = [(1, "a", True), (2, "c", True), (3, "e", False), (5, "d", False)]
+        assert sink.rows("id", "v", "_cdc_deleted") == rows
+
+
+def test_the_account_of_an_update_of_a_key_adds_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Rule I1: the record counts once as a row, and once as a delete."""
+    sink = Changing(tmp_path, CDC, transforms=(DEBEZIUM,))
+    sink.take((None, postgres("c", None, {"id": 1, "v": "a"})))
+    with caplog.at_level("INFO"):
+        sink.take((None, postgres("u", {"id": 1, "v": "a"}, {"id": 2, "v": "b"})))
+    assert "read 1 + copied 1 = written 1, dead letters 0, deleted 1" in caplog.messages
+
+
+@pytest.mark.parametrize("before", [None, {"id": None, "v": None}, {"v": "a"}, {}], ids=str)
+def test_a_before_image_without_the_key_changes_no_key(tmp_path: Path, before: Row | None) -> None:
+    sink = Changing(tmp_path, CDC, transforms=(DEBEZIUM,))
+    sink.take((None, postgres("c", None, {"id": 1, "v": "a"})), (None, postgres("u", before, {"id": 1, "v": "b"})))
+    assert sink.rows("id", "v") == [(1, "b")]
+
+
+def test_of_a_key_of_several_columns_those_that_the_before_image_lacks_have_not_changed(tmp_path: Path) -> None:
+    """As in Postgres, where by default the image has only the primary key."""
+    sink = Changing(tmp_path, CDC, ("k.tenant", "id"), transforms=(DEBEZIUM,))
+    rows = [{"id": 1, "k": {"tenant": tenant, "x": 1}, "v": tenant} for tenant in ("a", "b")]
+    sink.take(*((None, postgres("c", None, row)) for row in rows))
+    after = {"id": 2, "k": {"tenant": "a", "x": 1}, "v": "moved"}
+    sink.take((None, postgres("u", {"id": 1, "k": {"tenant": None, "x": None}, "v": None}, after)))
+    assert sink.rows("id", "v") == [(1, "b"), (2, "moved")]
+
+
+def test_later_transforms_change_the_before_image_as_they_change_the_row(tmp_path: Path) -> None:
+    rename = TransformSpec("rename", "ReplaceField$Value", {"renames": "id:key"})
+    sink = Changing(tmp_path, CDC, ("key",), transforms=(DEBEZIUM, rename))
+    sink.take((None, postgres("c", None, {"id": 1, "v": "a"})))
+    sink.take((None, postgres("u", {"id": 1, "v": "a"}, {"id": 2, "v": "b"})))
+    assert sink.rows("key", "v") == [(2, "b")]
+
+
+def test_a_row_whose_before_image_a_transform_refuses_is_bad_and_changes_nothing(tmp_path: Path) -> None:
+    cast = TransformSpec("cast", "Cast$Value", {"spec": "id:int64"})
+    sink = Changing(tmp_path, CDC, transforms=(DEBEZIUM, cast))
+    sink.take((None, postgres("c", None, {"id": "1", "v": "a"})))
+    outcome = sink.take((None, postgres("u", {"id": "x"}, {"id": "1", "v": "b"})))
+    assert [offset for offset, _ in sink.reasons(outcome)] == [1]
+    assert sink.rows("id", "v") == [(1, "a")]
+
+
+@pytest.mark.parametrize("mode", ["hard", "soft"])
+def test_by_an_order_field_the_delete_of_an_old_key_counts_by_the_order_of_its_event(tmp_path: Path, mode: Any) -> None:
+    """Not by the value of the before image, which is that of the row."""
+    mutations = RowMutations("_cdc.op", order_field="n", delete_mode=mode)
+    sink = Changing(tmp_path, mutations, transforms=(DEBEZIUM,))
+    sink.take((None, postgres("c", None, {"id": 1, "n": 4})))
+    sink.take((None, postgres("u", {"id": 1, "n": 3}, {"id": 2, "n": 5})))
+    late = (None, postgres("u", {"id": 2, "n": 1}, {"id": 3, "n": 2}))
+    sink.take(late)
+    live = [key for key, *gone in sink.rows("id", *(["_cdc_deleted"] if mode == "soft" else [])) if gone != [True]]
+    assert live == [2, 3]
+
+
+def test_a_table_that_is_appended_to_gets_one_row_of_an_update_of_a_key(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, None, (), transforms=(DEBEZIUM,))
+    sink.take((None, postgres("u", {"id": 1, "v": "a"}, {"id": 2, "v": "b"})))
+    assert sink.rows("id", "v") == [(2, "b")]
+
+
+def dms(operation: str, data: Row, **more: Any) -> Message:
+    about = {"operation": operation, "timestamp": "2024", "record-type": "data", "schema-name": "s", "table-name": "t"}
+    return None, {"data": data, "metadata": about, **more}
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        dms("update", {"id": 2, "v": "b"}, **{"before-image": {"id": 1}}),
+        dms("update", {"id": 2, "v": "b", "BI_id": 1}),
+    ],
+    ids=["an object", "fields"],
+)
+def test_a_before_image_of_dms_says_which_key_an_update_has_changed(tmp_path: Path, update: Message) -> None:
+    sink = Changing(tmp_path, CDC, transforms=(TransformSpec("dms", "DmsTransform"),))
+    sink.take(dms("load", {"id": 1, "v": "a"}), dms("load", {"id": 3, "v": "a"}))
+    sink.take(update, dms("update", {"id": 3, "v": "c"}, **{"before-image": {"id": 3}}))
+    assert sink.rows("id", "v") == [(2, "b"), (3, "c")]
+
+
+# Events without a row
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (postgres("c", None, '{"_id": 1}'), "'after' is string, not a row: MongoDebeziumTransform has to come first"),  # type: ignore[arg-type]
+        (postgres("u", None, 5), "'after' is int64, not a row"),  # type: ignore[arg-type]
+        (postgres("u", {"id": 1}, None), "an event of the operation 'u' has no row: 'after' is null"),
+        (postgres("r", None, None), "an event of the operation 'r' has no row: 'after' is null"),
+        (postgres("d", None, None), "a delete without 'before' does not say which row: the source has to write it"),
+        (postgres("d", '{"_id": 1}', None), "'before' is string, not a row: MongoDebeziumTransform has to come first"),  # type: ignore[arg-type]
+        ({"status": "BEGIN", "id": "1"}, "there is no field 'op', so this is no change event of Debezium"),
+    ],
+)
+@pytest.mark.parametrize("mutations", [None, CDC], ids=["append", "mutations"])
+def test_an_event_of_debezium_whose_row_is_missing_is_bad(
+    tmp_path: Path, event: Row, sentence: str, mutations: RowMutations | None
+) -> None:
+    sink = Changing(tmp_path, mutations, ("id",) if mutations else (), transforms=(DEBEZIUM,))
+    outcome = sink.take((None, event), (None, postgres("c", None, {"id": 1, "v": "a"})), (None, event))
+    ((_, reason), (_, again)) = sink.reasons(outcome)
+    assert reason == again and sentence in reason
+    assert sink.rows("id") == [(1,)]
+
+
+def test_heartbeats_and_messages_of_the_source_are_filtered_and_counted(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, CDC, transforms=(DEBEZIUM,))
+    message = {"op": "m", "ts_ms": 5, "source": POSTGRES, "message": {"prefix": "p", "content": "eA=="}}
+    sink.take((None, {"ts_ms": 5}), (None, message), (None, postgres("c", None, {"id": 1})))
+    assert (sink.counts, sink.rows("id")) == ({"transform unwrap": 2}, [(1,)])
+
+
+@pytest.mark.parametrize(
+    "event", [{"data": {"id": 1}}, {"data": None, "metadata": dms("load", {})[1]["metadata"]}, {"a": 1}], ids=str
+)
+def test_what_is_no_event_of_dms_is_bad(tmp_path: Path, event: Row) -> None:
+    sink = Changing(tmp_path, CDC, transforms=(TransformSpec("dms", "DmsTransform"),))
+    outcome = sink.take((None, event), dms("load", {"id": 1}))
+    assert [offset for offset, reason in sink.reasons(outcome) if "no event of AWS DMS" in reason] == [0]
+
+
+def mongo(op: str, **more: Any) -> Message:
+    event = {"op": op, "before": None, "after": None, "updateDescription": None, "ts_ms": 5}
+    source = {"db": "shop", "collection": "orders"}
+    return {"id": "1"}, {**event, "source": source, **more}
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        mongo("u", updateDescription={"updatedFields": '{"a": "new"}', "removedFields": None}),
+        mongo(
+            "u",
+            before='{"_id": 1, "a": {"x": 1, "y": 2}, "b": "y"}',
+            updateDescription={"updatedFields": '{"a.x": 5}', "removedFields": None},
+        ),
+    ],
+    ids=["without a document", "of a part of a field"],
+)
+def test_a_partial_update_of_mongo_is_bad_in_a_table_whose_rows_change(tmp_path: Path, update: Message) -> None:
+    chain = (TransformSpec("documents", "MongoDebeziumTransform"), DEBEZIUM)
+    sink = Changing(tmp_path, CDC, ("_id",), transforms=chain)
+    sink.take(mongo("c", after='{"_id": 1, "a": "x", "b": "y"}'))
+    outcome = sink.take(update)
+    ((_, reason),) = sink.reasons(outcome)
+    assert "the update has only the changed fields" in reason and "change_streams_update_full" in reason
+    assert sink.rows("_id", "b") == [(1, "y")]
+
+
+def test_a_partial_update_of_mongo_is_a_row_of_a_table_to_which_rows_are_added(tmp_path: Path) -> None:
+    chain = (TransformSpec("documents", "MongoDebeziumTransform"), DEBEZIUM)
+    sink = Changing(tmp_path, None, (), transforms=chain)
+    sink.take(mongo("u", updateDescription={"updatedFields": '{"a": "new"}', "removedFields": None}))
+    assert sink.rows("_id", "a") == [(1, "new")]

@@ -17,6 +17,7 @@ from calving.records.arrays import arrow
 from calving.records.values import HEADERS, Records, objects
 from calving.transforms.chain import Chain
 from calving.transforms.dates import JavaDateFormat
+from calving.transforms.fields import Filter
 from tests.converters.decoding import columns
 
 NOON = 1704196800000  # 2024-01-02T12:00:00Z
@@ -306,7 +307,16 @@ def test_dms_events_become_rows() -> None:
     rows = values("DmsTransform", {}, event("load"), event("update"), event("delete"))
     assert [r["_cdc"]["op"] for r in rows] == ["I", "U", "D"]
     assert rows[0] == {"id": 1, "_cdc": {"op": "I", "ts": "2024", "source": "s.t"}}
-    assert chain("DmsTransform").apply(records({"data": {"id": 1}})).dropped == {"transform x": 1}
+    about = {"record-type": "control", "operation": "drop-table"}
+    control = {"data": None, "metadata": about}
+    assert chain("DmsTransform").apply(records(control)).dropped == {"transform x": 1}
+
+
+def test_a_transform_drops_only_records_that_it_says_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Filter, "drops", "")
+    done = chain("Filter").apply(records({"a": 1}, {"a": 2}))
+    assert [error.index for error in done.bad] == [0, 1]
+    assert "a transform that drops records says so in 'drops'" in done.bad[0].reason
 
 
 def test_json_text_becomes_a_map_under_the_root() -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from calving.records.jsontext import load_json, parse
 
 __all__ = [
     "HEADERS",
+    "Content",
     "Decoded",
     "Objects",
     "RecordError",
@@ -31,6 +32,14 @@ __all__ = [
     "texts",
     "texts_of_any_case",
 ]
+
+Content = Literal["row", "before image", "partial row", "truncate"]
+"""The content of values: rows; rows as they were before an update; rows that have only the fields that an update
+changed; or nothing, of events that empty their source table.
+
+Tables to which rows are only added take rows and partial rows. Mutation tables delete the key of a before image if the
+update has changed it, refuse partial rows, and act on truncate events.
+"""
 
 Objects = list[Any]
 """Schemaless values that Arrow cannot read exactly, as ``jsontext.parse`` returns them."""
@@ -60,17 +69,16 @@ class Values:
     """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` holds their places in the block.
 
     ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope). Other values have only the types that
-    their text shows. ``rowless`` values report an event of the whole source table, such as a truncate; they do not
-    become rows.
+    their text shows.
     """
 
-    __slots__ = ("data", "index", "rowless", "typed")
+    __slots__ = ("content", "data", "index", "typed")
 
     def __init__(
-        self, data: pa.Array | Objects, typed: bool, index: Indices | None = None, *, rowless: bool = False
+        self, data: pa.Array | Objects, typed: bool, index: Indices | None = None, *, content: Content = "row"
     ) -> None:
         """``index`` None: the values of the whole block, in order."""
-        self.data, self.typed, self.rowless = data, typed, rowless
+        self.data, self.typed, self.content = data, typed, content
         self.index: Indices = range(len(data)) if index is None else index
 
     def __len__(self) -> int:
@@ -84,13 +92,13 @@ class Values:
             data: pa.Array | Objects = [self.data[row] for row in rows]
         else:
             data = arrays.chosen(self.data, rows)
-        return Values(data, self.typed, compose(self.index, rows), rowless=self.rowless)
+        return Values(data, self.typed, compose(self.index, rows), content=self.content)
 
     def within(self, outer: Indices) -> Values:
         """The same values, with places in a larger block. ``outer`` holds the places of this block's records in that
         block.
         """
-        return Values(self.data, self.typed, compose(outer, self.index), rowless=self.rowless)
+        return Values(self.data, self.typed, compose(outer, self.index), content=self.content)
 
 
 @dataclass(slots=True)
@@ -115,8 +123,8 @@ class Records:
 
     ``index`` (int32) holds the records' places in the block that was read. Through all transforms a record keeps its
     place, and with it its source offset. ``topic`` (string), ``timestamp`` (milliseconds UTC) and ``headers``
-    (``HEADERS``) may be changed. ``value`` is null for a tombstone. ``rowless`` records report that a source table was
-    truncated: mutation tables act on them, and other tables ignore them.
+    (``HEADERS``) may be changed. ``value`` is null for a tombstone. ``content`` says what the values are. A record may
+    have a before image beside its row, with the same place; whatever becomes of the row becomes of the image.
     """
 
     index: pa.Array
@@ -128,7 +136,7 @@ class Records:
     value: pa.Array
     headers: pa.Array
     typed: bool
-    rowless: bool = False
+    content: Content = "row"
 
     def __len__(self) -> int:
         return len(self.index)

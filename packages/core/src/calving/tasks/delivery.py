@@ -33,6 +33,12 @@ from calving.tasks.writers import Writers
 from calving.writing.changes import DELETE, INSERT
 from calving.writing.layout import Placed
 
+WHOLE = (
+    "the connector has to write whole documents, such as Debezium's for MongoDB with capture.mode ="
+    " change_streams_update_full"
+)
+"""What makes partial updates whole."""
+
 
 class Delivery:
     """Delivers values to the tables of one task."""
@@ -66,7 +72,8 @@ class Delivery:
         values = self._objects_only(tables, values, run.outcome)
         if not run.deletes:
             values = self._without_truncates(run, tables, values)
-        if values.rowless:
+            values = self._whole_only(tables, values, run.outcome)
+        if values.content == "truncate":
             self.creation.look_for(run, tables)
             run.outcome.filtered["truncate event"] += len(values)
         else:
@@ -111,12 +118,26 @@ class Delivery:
         ]
         return values.choose(good)
 
+    def _whole_only(self, tables: Sequence[str], values: Values, outcome: Outcome) -> Values:
+        """The values, unless they are partial rows and a mutation table would take them for whole ones."""
+        known = [table for table in tables if table in self._spec.tables]
+        table = next((each for each in known if self._spec.tables[each].mutations is not None), None)
+        if values.content != "partial row" or table is None:
+            return values
+        reason = f"table {table}: the update has only the changed fields, and would empty all others: {WHOLE}"
+        outcome.bad += [RecordError(i, Stage.CONVERSION, "PartialUpdateError", reason) for i in values.index]
+        return values.choose([])
+
     def _without_truncates(self, run: BlockRun, tables: Sequence[str], values: Values) -> Values:
         """The values, without events that empty their source: they are not rows."""
         known = [self._spec.tables[table].mutations for table in tables if table in self._spec.tables]
         lacking: dict[str, int] = {}
         for mutations in known:
-            if mutations is not None and (mutations.cdc_field is not None or values.rowless) and len(values):
+            if (
+                mutations is not None
+                and (mutations.cdc_field is not None or values.content == "truncate")
+                and len(values)
+            ):
                 done = self._operations(run, values, mutations)
                 if done.null_count:
                     lacking[mutations.cdc_field or ""] = done.null_count
@@ -206,13 +227,13 @@ class Delivery:
             return [converter.convert(values)]
         origin = Origin.of(run.block, values.index)
         done = pc.fill_null(self._operations(run, values, mutations), INSERT)
-        return self._conversions[table].convert(values, done, origin)
+        return self._conversions[table].convert(values, done, origin, run.before)
 
     def _operations(self, run: BlockRun, values: Values, mutations: RowMutations) -> pa.Array:
         """The operation of each value, as ``operations`` returns it. It is used to find truncate events, and again for
         the conversion.
         """
-        if run.deletes or values.rowless:
+        if run.deletes or values.content == "truncate":
             return pa.repeat(pa.scalar(DELETE if run.deletes else TRUNCATE, pa.int8()), len(values))
         if self._asked is None or self._asked[0] is not values or self._asked[1] != mutations:
             fold = self._spec.path.evolution.case_insensitive

@@ -21,6 +21,7 @@ from calving.records.arrays import Indices, chosen, chosen_rows, compose, withou
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.values import Objects, RecordError, Values, field, texts, texts_of_any_case
 from calving.source.reading import Block
+from calving.tasks.moves import moved
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
 from calving.writing.identity import ColumnPath, Identity, identity_of, optional
 
@@ -71,9 +72,11 @@ class Conversion:
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)
 
-    def convert(self, values: Values, operations: pa.Array, origin: Origin) -> list[Converted]:
+    def convert(
+        self, values: Values, operations: pa.Array, origin: Origin, before: Sequence[Values] = ()
+    ) -> list[Converted]:
         """``operations``: the operation of each value; none is ``TRUNCATE``. Values whose key or order value is null
-        are bad.
+        are bad. ``before``: before images of some of the values.
         """
         if isinstance(self._soft, SchemaChange):
             return [Converted(None, [], [], [self._soft])]
@@ -82,12 +85,30 @@ class Conversion:
             gone = pc.indices_nonzero(pc.equal(operations, DELETE)).to_pylist()
         stays = without(len(values), dict.fromkeys(gone))
         found = []
+        left: list[Converted] = []
         if len(stays):
             found.append(_within(self._rows_of(values.choose(stays)), stays))
+            left = [*self._moved(found[0], values, operations, before)]
         if gone:  # a delete needs only its key and its order value (M10, M8)
             keys = self._keys.convert(values.choose(gone))
             found.append(_within(self._complete_only(keys, self._key_identity), gone))
-        return [self._marked(each, operations, origin) for each in found]
+        deletes = pa.repeat(pa.scalar(DELETE, pa.int8()), len(values))
+        return [
+            *(self._marked(each, operations, origin) for each in found),
+            *(self._marked(each, deletes, origin) for each in left),
+        ]
+
+    def _moved(
+        self, found: Converted, values: Values, operations: pa.Array, before: Sequence[Values]
+    ) -> Iterator[Converted]:
+        """Deletes of the keys that updates among the rows have changed (M11)."""
+        if not before or found.rows is None:
+            return
+        updates = pc.indices_nonzero(pc.equal(chosen(operations, found.index), UPDATE)).to_pylist()
+        rows = Converted(chosen_rows(found.rows, updates), compose(found.index, updates))
+        is_soft = self._soft is not None
+        converter, old = (self.rows, self._identity) if is_soft else (self._keys, self._key_identity)
+        yield from moved(rows, values, before, converter, old, self._identity)
 
     def _rows_of(self, values: Values) -> Converted:
         """The values as rows. A value without its key is bad only for this reason, whatever else is wrong with it; it

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from calving.casting.schema_changes import SchemaChanges
 from calving.model.tables import SchemaChange
-from calving.records.values import RecordError
+from calving.records.values import RecordError, Values
 from calving.source.reading import Block
 
 
@@ -29,12 +30,14 @@ class BlockRun:
     """One run of records of a block. All steps add to ``outcome`` and to ``changes``, the schema changes of the task.
 
     ``trial``: rows are written only in memory, to find bad ones. ``deletes``: the values are keys of rows to delete.
+    ``before``: before images of some of the values, which have the same places in the block.
     """
 
     block: Block
     changes: SchemaChanges
     trial: bool = False
     deletes: bool = False
+    before: Sequence[Values] = ()
     outcome: Outcome = field(default_factory=Outcome)
 
     def ask(self, change: SchemaChange) -> None:
@@ -45,3 +48,7 @@ class BlockRun:
     def of_deletes(self) -> BlockRun:
         """The same run, for keys of rows to delete."""
         return replace(self, deletes=True)
+
+    def beside(self, before: Sequence[Values]) -> BlockRun:
+        """The same run, for values with these before images."""
+        return replace(self, before=before)

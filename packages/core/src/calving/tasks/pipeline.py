@@ -34,7 +34,8 @@ class Pipeline:
     def __init__(self, spec: TaskSpec, delivery: Delivery, timings: Timings) -> None:
         self._spec, self._delivery, self._timings = spec, delivery, timings
         self._router = Router(spec.path.routing)
-        self._chain = Chain(spec.path.transforms)
+        changes_rows = any(table.mutations is not None for table in spec.tables.values())
+        self._chain = Chain(spec.path.transforms, images=changes_rows)
         self._decoders = Decoders(spec)
         self._projections = Projections(spec, self._chain.leaves)
         decimals, replayed = self._projections.decimals, spec.path.tolerance.replayed
@@ -136,8 +137,9 @@ class Pipeline:
         for transformed in done:
             run.outcome.filtered.update(transformed.dropped)
             run.outcome.bad += transformed.bad
+            beside = run.beside([*map(_values_of, transformed.before)])
             for records in transformed.records:
-                self._route_records(run, topic, records)
+                self._route_records(beside, topic, records)
 
     def _route_records(self, run: BlockRun, source: str, records: Records) -> None:
         if self._router.field is not None:
@@ -216,7 +218,7 @@ class Pipeline:
 
 
 def _values_of(records: Records) -> Values:
-    return Values(records.value, records.typed, records.index.to_pylist(), rowless=records.rowless)
+    return Values(records.value, records.typed, records.index.to_pylist(), content=records.content)
 
 
 def _without_nulls(values: Values, outcome: Outcome) -> Values:

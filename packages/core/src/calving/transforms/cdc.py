@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.errors import ConfigError
-from calving.records.values import Records
+from calving.records.values import Content, Records
 from calving.transforms.columns import Fields, check_options, required, struct_of
-from calving.transforms.interface import Transform, UnfitTypeError
+from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
 from calving.transforms.text import as_text
 
 CDC = "_cdc"
@@ -38,14 +38,16 @@ class CopyValue(Transform):
 
 
 class DebeziumTransform(Transform):
-    """The row of a Debezium event, with ``_cdc``: ``before`` of a delete, ``after`` of any other event.
+    """The row of a Debezium event, with ``_cdc``: ``before`` of a delete, ``after`` of any other event. An update also
+    has a before image, if the event has ``before``.
 
-    ``cdc.target.pattern`` makes ``_cdc.target`` from ``{db}`` and ``{table}``. An event without a row is dropped,
-    unless it empties its table: then the record has only ``_cdc``.
+    ``cdc.target.pattern`` makes ``_cdc.target`` from ``{db}`` and ``{table}``. An event that empties its table becomes
+    a record with only ``_cdc``. Any other event without a row is an error, except what is dropped.
     """
 
     needs = frozenset({"offset", "key"})
     tombstones = False
+    drops = "heartbeats, and messages of the source (operation m)"
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("cdc.target.pattern",), "DebeziumTransform")
@@ -56,46 +58,47 @@ class DebeziumTransform(Transform):
             raise ConfigError(f"{where} has '{unknown[0]}', which stands for nothing; there are: {{db}}, {{table}}")
 
     def apply(self, records: Records) -> list[Records]:
-        operation = _text(Fields(records.value), "op")
-        deleted = pc.equal(operation, "d")
-        count = pc.sum(deleted).as_py() or 0
-        if count == len(records):
-            return [self._rows(records, "before")]
-        emptied = pc.indices_nonzero(pc.equal(operation, "t")).to_pylist()
-        others = [found for i in emptied if (found := self._emptied(records.slice(i, i + 1))) is not None]
-        if count == 0:
-            return [self._rows(records, "after"), *others]
-        rest = records.take(pc.invert(deleted))
-        return [self._rows(records.take(deleted), "before"), self._rows(rest, "after"), *others]
+        event = Fields(records.value)
+        if list(event) == ["ts_ms"]:
+            return []
+        operation = _operation(event)
+        before, after = _Side("before", event), _Side("after", event)
+        is_delete = pc.equal(operation, "d")
+        has_row = pc.if_else(is_delete, before.has_row, after.has_row)
+        is_empty = pc.and_(pc.equal(operation, "t"), pc.invert(has_row))
+        is_message = pc.and_(pc.equal(operation, "m"), pc.invert(has_row))
+        _refuse(pc.invert(pc.or_(has_row, pc.or_(is_empty, is_message))), operation, before, after)
+        emptied = [self._emptied(records.slice(i, i + 1)) for i in pc.indices_nonzero(is_empty).to_pylist()]
+        image = pc.and_(pc.and_(pc.equal(operation, "u"), has_row), before.has_row)
+        parts: tuple[tuple[_Side, pa.Array, Content], ...] = (
+            (before, pc.and_(is_delete, has_row), "row"),
+            (after, pc.and_(pc.invert(is_delete), has_row), "row"),
+            (before, image, "before image"),
+        )
+        found = [self._rows(records, side, mask, content) for side, mask, content in parts if pc.any(mask).as_py()]
+        return [*found, *emptied]
 
-    def _emptied(self, record: Records) -> Records | None:
-        """The record of an event that empties its table; None if the event has a row."""
-        event = Fields(record.value)
-        row = event.get("after")
-        if row is not None and not row.null_count:
-            return None
+    def _emptied(self, record: Records) -> Records:
+        """The record of an event that empties its table."""
         cdc = {"op": pa.array(["T"])}
         try:
-            found = Fields(self._cdc(event, record))
+            found = Fields(self._cdc(Fields(record.value), record))
             cdc |= {name: column for name in ("ts", "source", "target") if (column := found.get(name)) is not None}
         except ValueError:
             pass  # only the topic may tell the table
-        return replace(record, value=struct_of({CDC: struct_of(cdc, None, 1)}, None, 1), rowless=True)
+        return replace(record, value=struct_of({CDC: struct_of(cdc, None, 1)}, None, 1), content="truncate")
 
-    def _rows(self, records: Records, side: str) -> Records:
-        row = Fields(records.value).get(side)
-        if row is None or not pa.types.is_struct(row.type):
-            return records.slice(0, 0)
-        if row.null_count:
-            kept = row.is_valid()
-            records, row = records.take(kept), row.filter(kept)
+    def _rows(self, records: Records, side: _Side, mask: pa.Array, content: Content) -> Records:
+        row = side.column
+        if not pc.all(mask).as_py():
+            records, row = records.take(mask), row.filter(mask)
         fields = Fields(row)
         try:
             cdc = self._cdc(Fields(records.value), records)
-        except UnfitTypeError as error:  # other events of this type have no row, and are dropped
+        except UnfitTypeError as error:  # other events of this type have no row, and are no errors
             raise ValueError(str(error)) from error
         fields.add(CDC, cdc, records.typed, nullable=False)
-        return records.with_value(fields.column())
+        return replace(records.with_value(fields.column()), content=content)
 
     def _cdc(self, event: Fields, records: Records) -> pa.Array:
         source = Fields(event.require("source"))
@@ -120,6 +123,49 @@ class DebeziumTransform(Transform):
         if pa.types.is_struct(key) or (records.typed and not pa.types.is_null(key)):
             cdc["key"] = records.key
         return struct_of(cdc, None, count)
+
+
+class _Side:
+    """One side of an event, and which events have a row there."""
+
+    def __init__(self, name: str, event: Fields) -> None:
+        self.name = name
+        column = event.get(name)
+        self.column: pa.Array = pa.nulls(len(event)) if column is None else column
+        self.is_struct = pa.types.is_struct(self.column.type)
+        self.has_row: pa.Array = self.column.is_valid() if self.is_struct else pa.repeat(pa.scalar(False), len(event))
+
+    def lack(self, operation: str, place: int) -> str:
+        """Why an event of this operation has no row on this side."""
+        if self.column[place].is_valid and not self.is_struct:
+            found = f"'{self.name}' is {self.column.type}, not a row"
+            is_text = pa.types.is_string(self.column.type)
+            return f"{found}: MongoDebeziumTransform has to come first" if is_text else found
+        if operation == "d":
+            return (
+                f"a delete without '{self.name}' does not say which row: the source has to write it (in Postgres with a"
+                " primary key or REPLICA IDENTITY FULL; for MongoDB MongoDebeziumTransform comes first)"
+            )
+        return f"an event of the operation '{operation}' has no row: '{self.name}' is null"
+
+
+def _operation(event: Fields) -> pa.Array:
+    if "op" not in event:
+        raise UnfitTypeError(
+            "there is no field 'op', so this is no change event of Debezium: leave out topics of other records, such as"
+            " transactions and schema changes, or give the transform a predicate (TopicNameMatches)"
+        )
+    return _text(event, "op")
+
+
+def _refuse(lacking: pa.Array, operation: pa.Array, before: _Side, after: _Side) -> None:
+    """:raises RefusedError: these events have no row."""
+    reasons = {}
+    for place in pc.indices_nonzero(lacking).to_pylist():
+        op = operation[place].as_py()
+        reasons[place] = (before if op == "d" else after).lack(op, place)
+    if reasons:
+        raise RefusedError(reasons)
 
 
 def _text(fields: Fields, name: str) -> pa.Array:
@@ -151,10 +197,14 @@ _DMS = ("operation", "schema-name", "table-name")
 
 
 class DmsTransform(Transform):
-    """The ``data`` of an AWS DMS event, with ``_cdc`` from its ``metadata``. An event without both is dropped."""
+    """The ``data`` of an AWS DMS event, with ``_cdc`` from its ``metadata``. An update also has a before image, if the
+    event has ``before-image`` or fields ``BI_...`` in ``data``. Any other event without data or metadata is an error,
+    except what is dropped.
+    """
 
     tombstones = False
     ordered = False
+    drops = "control records"
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, (), "DmsTransform")
@@ -167,19 +217,40 @@ class DmsTransform(Transform):
             return None
         return None if any(pa.types.is_nested(field.type) for field in metadata) else data
 
-    def apply(self, records: Records) -> Records:
+    def apply(self, records: Records) -> list[Records]:
         event = Fields(records.value)
-        data, metadata = event.get("data"), event.get("metadata")
-        if data is None or metadata is None or not all(pa.types.is_struct(c.type) for c in (data, metadata)):
-            return records.slice(0, 0)
-        about = Fields(metadata)
+        data, metadata = (_Side(name, event) for name in ("data", "metadata"))
+        is_control = _is_control(metadata, len(records))
+        has_row = pc.and_(data.has_row, metadata.has_row)
+        lacking = pc.and_(pc.invert(is_control), pc.invert(has_row))
+        if reasons := {
+            place: f"no event of AWS DMS: '{(data if metadata.has_row[place].as_py() else metadata).name}' is no object"
+            for place in pc.indices_nonzero(lacking).to_pylist()
+        }:
+            raise RefusedError(reasons)
+        mask = pc.and_(has_row, pc.invert(is_control))
+        if not pc.any(mask).as_py():
+            return []
+        if not pc.all(mask).as_py():
+            records = records.take(mask)
+            event = Fields(records.value)
+        rows, about = Fields(event.require("data")), Fields(event.require("metadata"))
         if not all(name in about for name in _DMS):
             raise ValueError(f"the event's metadata is without one of {', '.join(_DMS)}")
-        if data.null_count or metadata.null_count:
-            kept = pc.and_(data.is_valid(), metadata.is_valid())
-            records, data, about = records.take(kept), data.filter(kept), Fields(metadata.filter(kept))
+        image = _before_image(event, rows)
+        found = self._rows(records, rows, about)
+        if image is None:
+            return [found]
+        is_update = pc.and_(pc.equal(_text(about, "operation"), "update"), image.is_valid())
+        if not pc.any(is_update).as_py():
+            return [found]
+        of_updates = records.take(is_update)
+        about = Fields(Fields(of_updates.value).require("metadata"))
+        before = self._rows(of_updates, Fields(image.filter(is_update)), about)
+        return [found, replace(before, content="before image")]
+
+    def _rows(self, records: Records, fields: Fields, about: Fields) -> Records:
         count = len(records)
-        fields = Fields(data)
         moment = about.get("timestamp")
         cdc = {
             "op": _kind(_text(about, "operation"), "update", "delete"),
@@ -188,3 +259,25 @@ class DmsTransform(Transform):
         }
         fields.add(CDC, struct_of(cdc, None, count), records.typed)
         return records.with_value(fields.column())
+
+
+def _is_control(metadata: _Side, count: int) -> pa.Array:
+    """Whether each event tells of the replication itself, such as a table that was created."""
+    kind = Fields(metadata.column).get("record-type") if metadata.is_struct else None
+    if kind is None:
+        return pa.repeat(pa.scalar(False), count)
+    return pc.fill_null(pc.equal(as_text(kind), "control"), False)
+
+
+_IMAGE, _PREFIX = "before-image", "BI_"
+"""How DMS writes the values before an update: as an object, or as fields of the data."""
+
+
+def _before_image(event: Fields, rows: Fields) -> pa.Array | None:
+    found = event.get(_IMAGE)
+    if found is not None and not pa.types.is_null(found.type):
+        if not pa.types.is_struct(found.type):
+            raise UnfitTypeError(f"'{_IMAGE}' is {found.type}, not a row")
+        return found
+    named = {name.removeprefix(_PREFIX): rows.require(name) for name in rows if name.startswith(_PREFIX)}
+    return struct_of(named, None, len(rows)) if named else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,9 +25,13 @@ attempts.
 
 @dataclass(slots=True)
 class Transformed:
-    """Records by shape, dropped records by the step that dropped them, and records that a step rejected."""
+    """Records by shape, dropped records by the step that dropped them, and records that a step rejected. ``before``:
+    the before images of some of the records.
+    """
 
     records: list[Records] = field(default_factory=list)
+    before: list[Records] = field(default_factory=list)
+    bad_images: list[RecordError] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     bad: list[RecordError] = field(default_factory=list)
 
@@ -52,8 +56,12 @@ class _Step:
 
 
 class Chain:
-    def __init__(self, specs: Sequence[TransformSpec]) -> None:
-        """:raises ConfigError: a type is not known, or an option is wrong."""
+    def __init__(self, specs: Sequence[TransformSpec], *, images: bool = True) -> None:
+        """``images``: whether before images are needed.
+
+        :raises ConfigError: a type is not known, or an option is wrong.
+        """
+        self._images = images
         self._steps = [
             _Step(
                 spec.name,
@@ -100,7 +108,23 @@ class Chain:
                 else:
                     _run(step, part.take(chosen), result)
                     result.records.append(part.take(pc.invert(chosen)))
-        return result
+            if not self._images:
+                result.records = [part for part in result.records if part.content != "before image"]
+        return _apart(result)
+
+
+def _apart(result: Transformed) -> Transformed:
+    """The before images apart from the rows. A row whose image is bad is bad."""
+    result.before = [part for part in result.records if part.content == "before image"]
+    if result.before:
+        result.records = [part for part in result.records if part.content != "before image"]
+    if result.bad_images:
+        bad = {error.index: error for error in reversed(result.bad_images)}
+        rows = [(part, pc.is_in(part.index, pa.array(bad, pa.int32()))) for part in result.records]
+        result.bad += [bad[place] for part, is_bad in rows for place in part.index.filter(is_bad).to_pylist()]
+        kept = (part.take(pc.invert(is_bad)) for part, is_bad in rows)
+        result.records = [part for part in kept if len(part)]
+    return result
 
 
 def _run(step: _Step, records: Records, result: Transformed) -> None:
@@ -111,7 +135,7 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
     except CalvingError:
         raise
     except Exception as error:  # whatever a transform raises, some record causes it
-        if records.rowless:
+        if records.content == "truncate":
             result.records.append(records)  # without a row, the transform has nothing to do
         elif isinstance(error, RefusedError) and error.reasons:
             _without(step, records, error.reasons, result)
@@ -121,10 +145,22 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
             _search(step, records, result)
         return
     parts = after if isinstance(after, list) else [after]
-    kept = sum(map(len, parts))
-    if kept < len(records):
-        result.dropped[f"transform {step.name}"] += len(records) - kept
+    if records.content != "row":
+        parts = [part if part.content != "row" else replace(part, content=records.content) for part in parts]
+    kept = sum(len(part) for part in parts if part.content != "before image")
+    if kept < len(records) and records.content != "before image":
+        if step.transform.drops:
+            result.dropped[f"transform {step.name}"] += len(records) - kept
+        else:
+            _refuse_missing(step, records, parts, result)
     result.records += [part for part in parts if len(part)]
+
+
+def _refuse_missing(step: _Step, records: Records, parts: Sequence[Records], result: Transformed) -> None:
+    """Reject the records that a transform has left out, although it says that it drops none."""
+    returned = pa.array([place for part in parts for place in part.index.to_pylist()], pa.int32())
+    error = ValueError("it has returned nothing for the record; a transform that drops records says so in 'drops'")
+    _refuse(step, records.take(pc.invert(pc.is_in(records.index, returned))), error, result)
 
 
 def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed) -> None:
@@ -132,7 +168,7 @@ def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: 
     taken = [True] * len(records)
     for place, reason in reasons.items():
         taken[place] = False
-        result.bad.append(_bad(step, records.index[place].as_py(), "ValueError", reason))
+        _bad_of(records, result).append(_bad(step, records.index[place].as_py(), "ValueError", reason))
     _run(step, records.take(pa.array(taken, pa.bool_())), result)
 
 
@@ -146,7 +182,13 @@ def _search(step: _Step, records: Records, result: Transformed) -> None:
 
 def _refuse(step: _Step, records: Records, error: Exception, result: Transformed) -> None:
     reason = str(error) or type(error).__name__
-    result.bad += [_bad(step, place, type(error).__name__, reason) for place in records.index.to_pylist()]
+    bad = [_bad(step, place, type(error).__name__, reason) for place in records.index.to_pylist()]
+    _bad_of(records, result).extend(bad)
+
+
+def _bad_of(records: Records, result: Transformed) -> list[RecordError]:
+    """Where the errors of these records belong."""
+    return result.bad_images if records.content == "before image" else result.bad
 
 
 def _bad(step: _Step, place: int, error: str, reason: str) -> RecordError:

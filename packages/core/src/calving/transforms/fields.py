@@ -66,6 +66,7 @@ class Filter(Transform):
     """Drops every record. Use it with a predicate."""
 
     ordered = False
+    drops = "every record"
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, (), "Filter")

@@ -45,8 +45,8 @@ class Transform(ABC):
     column to Python values, JSON text included; ``build`` makes a column of such values.
 
     ``needs`` names the columns besides topic and value that the transform reads; others may be null. To drop records,
-    return fewer. The results may have another shape, or several shapes: then return several ``Records``. ``index``
-    identifies each record and must be kept.
+    return fewer, and say which in ``drops``. The results may have another shape, or several shapes: then return several
+    ``Records``. ``index`` identifies each record and must be kept.
 
     Tombstones (null values) are passed to ``apply`` if ``tombstones`` is true. Otherwise they skip the transform.
 
@@ -68,6 +68,11 @@ class Transform(ABC):
         transform reads objects only by field name.
         """
         return None
+
+    drops: ClassVar[str] = ""
+    """The records that the transform may drop, in words. They count as filtered. If it is empty, the transform drops
+    none: a record for which it returns nothing is bad.
+    """
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None: ...

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from calving.errors import ConfigError
 from calving.records.arrays import arrow
-from calving.records.values import Records, objects
+from calving.records.values import Content, Records, objects
 from calving.transforms import bson
 from calving.transforms.bson import Typed
 from calving.transforms.columns import Fields, by_type, check_options
@@ -18,6 +18,16 @@ from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
 
 _BEFORE, _AFTER, _CHANGES, _OPERATION, _ID = "before", "after", "updateDescription", "op", "_id"
 _NULL = Typed(pa.null(), None)
+_CONTENTS: tuple[Content, ...] = ("row", "partial row")
+
+
+class _Documents(NamedTuple):
+    """The key, before and after of a record. ``content``: whether ``after`` is a whole document."""
+
+    key: Typed
+    before: Typed
+    after: Typed
+    content: Content
 
 
 class MongoDebeziumTransform(Transform):
@@ -49,7 +59,7 @@ class MongoDebeziumTransform(Transform):
         parts = (_BEFORE, _AFTER, _CHANGES, _OPERATION)
         columns = [Fields(records.key).get("id"), *map(event.get, parts)]
         given = [[None] * count if c is None else objects(c) for c in columns]
-        made: list[tuple[Typed, Typed, Typed]] = []
+        made: list[_Documents] = []
         reasons: dict[int, str] = {}
         for place, found in enumerate(zip(*given, strict=True)):
             try:
@@ -58,13 +68,15 @@ class MongoDebeziumTransform(Transform):
                 reasons[place] = f"{type(error).__name__}: {error}"
         if reasons:
             raise RefusedError(reasons)
-        kinds = [pa.struct([("k", key.type), ("b", before.type), ("a", after.type)]) for key, before, after in made]
-        return [self._part(records, places, [made[i] for i in places]) for _, places in by_type(kinds)]
+        kinds = [pa.struct([("k", d.key.type), ("b", d.before.type), ("a", d.after.type)]) for d in made]
+        groups = [
+            (content, [i for i in places if made[i].content == content])
+            for _, places in by_type(kinds)
+            for content in _CONTENTS
+        ]
+        return [self._part(records, places, [made[i] for i in places], content) for content, places in groups if places]
 
-    def _documents(
-        self, identity: Any, before: Any, after: Any, changes: Any, operation: Any
-    ) -> tuple[Typed, Typed, Typed]:
-        """The key, before and after of a record."""
+    def _documents(self, identity: Any, before: Any, after: Any, changes: Any, operation: Any) -> _Documents:
         key = bson.parse(f'{{"id": {identity}}}')
         old = None if before is None else bson.parse(before)
         new = None if after is None else bson.parse(after)
@@ -72,27 +84,31 @@ class MongoDebeziumTransform(Transform):
             old = {_ID: key["id"]}  # without pre-images only the key of a deleted document is known
         elif before is None and after is None and changes is None:
             raise ValueError("not a MongoDB event: before, after and updateDescription are all null")
+        content: Content = "row"
         if new is None and changes is not None:
-            updated = changes.get("updatedFields")
-            new = {**(old or {}), **(bson.parse(updated) if updated else {})}
-            for name in changes.get("removedFields") or ():
+            text = changes.get("updatedFields")
+            updated, removed = bson.parse(text) if text else {}, changes.get("removedFields") or ()
+            new = {**(old or {}), **updated}
+            for name in removed:
                 new.pop(name, None)
             new.setdefault(_ID, key["id"])
-        return self._typed(key), self._typed(old), self._typed(new)
+            # A dot leads into a part of a field, whose other parts only a whole document has.
+            if old is None or any("." in name for name in (*updated, *removed)):
+                content = "partial row"
+        return _Documents(self._typed(key), self._typed(old), self._typed(new), content)
 
     def _typed(self, fields: Mapping[str, Any] | None) -> Typed:
         return _NULL if fields is None else bson.document(fields, self._as_documents)
 
-    def _part(self, records: Records, places: list[int], made: list[tuple[Typed, Typed, Typed]]) -> Records:
+    def _part(self, records: Records, places: list[int], made: list[_Documents], content: Content) -> Records:
         """Records of one type."""
         if len(places) < len(records):
             records = records.take(pa.array(places, pa.int32()))
         event = Fields(records.value)
-        for number, name in ((1, _BEFORE), (2, _AFTER)):
-            kind = made[0][number].type
-            if pa.types.is_null(kind):
+        for name, sides in ((_BEFORE, [d.before for d in made]), (_AFTER, [d.after for d in made])):
+            if pa.types.is_null(sides[0].type):
                 event.drop(name)
             else:
-                event.put(name, arrow([documents[number].value for documents in made], kind))
-        key = arrow([documents[0].value for documents in made], made[0][0].type)
-        return replace(records, key=key, value=event.column(), typed=True)
+                event.put(name, arrow([side.value for side in sides], sides[0].type))
+        key = arrow([d.key.value for d in made], made[0].key.type)
+        return replace(records, key=key, value=event.column(), typed=True, content=content)

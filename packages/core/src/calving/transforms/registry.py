@@ -115,6 +115,7 @@ class _Function(Transform):
     """A plain function of records and options. It gets all columns, because the columns that it reads are unknown."""
 
     needs = frozenset({"key", "offset", "timestamp", "headers"})
+    drops = "records that the function leaves out"
     function: Callable[[Records, Mapping[str, str]], Records]
 
     def __init__(self, options: Mapping[str, str]) -> None:

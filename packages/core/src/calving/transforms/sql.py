@@ -29,6 +29,7 @@ class Sql(Transform):
     """
 
     tombstones = False
+    drops = "records that WHERE excludes"
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("query",), "Sql")
