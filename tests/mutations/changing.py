@@ -78,7 +78,8 @@ class Changing:
         self._log: dict[int, list[Message]] = {}
         self._done: dict[int, int] = {}
         self._commits = 0
-        self._resolver = Resolver(None if self.mutations is None else self.mutations.order_field)
+        settings = self.mutations or RowMutations()
+        self._resolver = Resolver(settings.order_field, order_type=settings.order_type)
         self.outcome: BatchOutcome | None = None
         self.counts: dict[str, int] = {}
 
@@ -152,7 +153,11 @@ class Changing:
                 self._commits += 1
                 event = DataWritten(UUID(int=self._commits), table, files.data_files, files.delete_files)
                 entries.append(Envelope(0, self._commits, event))
-            target = IcebergTarget(self.catalog, table.identifier, "main", KEY, {}, resolver=self._resolver)
+            is_equality = self.mutations is not None and self.mutations.row_deletes == "equality"
+            resolver = None if is_equality else self._resolver
+            target = IcebergTarget(
+                self.catalog, table.identifier, "main", KEY, {}, resolver=resolver, equality=is_equality
+            )
             CommitLoop(target, KEY, 5, in_order=True).settle(entries, {0: self._commits + 1}, SourceProgress({}, {}))
 
     @property

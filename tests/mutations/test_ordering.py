@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
 
+from calving.model.mutations import OrderType
 from calving.mutations import ordering
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column
@@ -36,6 +37,7 @@ class Commit:
     ids: int = 1
     is_text: bool = False
     """Whether the order values are."""
+    order_type: OrderType = "parsed"
 
     def losers(self) -> list[RowPosition]:
         keys = Keys(
@@ -43,7 +45,7 @@ class Commit:
         )
         found = list(zip(self.files(), keys.found_in_each([self.rows(r)] for _, r in self.each_file()), strict=True))
         live = [(file, matches.living(self.dead_in(file))) for file, matches in found]
-        return list(losers(keys, keys.found_in_each([self.rows(c)] for c in self.changes), live))
+        return list(losers(keys, keys.found_in_each([self.rows(c)] for c in self.changes), live, self.order_type))
 
     def rows(self, rows: Iterable[Row]) -> pa.RecordBatch:
         """As they are in a file: id columns, then the order column."""

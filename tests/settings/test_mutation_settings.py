@@ -170,3 +170,17 @@ def test_dead_letters_are_not_replayed_over_newer_rows() -> None:
 def test_keys_of_tables_of_records_are_refused_for_the_dead_letter_table(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=rf"iceberg\.table\.db\.letters\.{key} has no effect: its columns are fixed"):
         parse({**BASE, **LETTERS, f"iceberg.table.db.letters.{key}": value})
+
+
+def test_an_order_field_and_inserts_that_append_exclude_each_other() -> None:
+    keys = {"iceberg.tables.cdc-field": "op", "iceberg.tables.order-field": "n", "iceberg.tables.inserts": "append"}
+    with pytest.raises(ConfigError, match="order-field and inserts = append exclude each other"):
+        parse({**BASE, **keys})
+
+
+def test_an_order_type_needs_an_order_field() -> None:
+    keys = {"iceberg.tables.cdc-field": "op", "iceberg.table.db.orders.order-type": "text"}
+    with pytest.raises(
+        ConfigError, match=r"iceberg\.table\.db\.orders\.order-type has no effect without an order-field"
+    ):
+        parse({**BASE, **keys})

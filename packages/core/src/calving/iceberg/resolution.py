@@ -23,7 +23,7 @@ from calving.iceberg.key_files import by_id_columns
 from calving.iceberg.lookups import Looking, Lookups
 from calving.iceberg.schemas import as_in, partition_sources
 from calving.model import files
-from calving.model.mutations import MutationCounts
+from calving.model.mutations import MutationCounts, OrderType
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning, new_files
 from calving.mutations.columns import Column, File, Reading, columns_of
@@ -64,16 +64,18 @@ class Resolver:
         clock: Callable[[], float] = time.perf_counter,
         tasks: Callable[[], Tasks | None] = lambda: None,
         *,
+        order_type: OrderType = "parsed",
         appends: bool = True,
         at_once: int = KEYS_AT_ONCE,
     ) -> None:
-        """``order_field``: the dotted path of the column that decides which row of a key wins. ``tasks``: the engine on
+        """``order_field``: the dotted path of the column that decides which row of a key wins. ``order_type``: how its
+        texts compare. ``tasks``: the engine on
         which very large files are searched. ``appends``: whether data files may have rows whose keys are in no key
         file. Then the number of deletes does not follow from the number of rows. ``at_once``: about how many keys are
         held in memory.
         """
         self.order_field, self.lookups, self._clock, self._appends = order_field, Lookups(cache, tasks), clock, appends
-        self.at_once = at_once
+        self.order_type, self.at_once = order_type, at_once
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self.positions = KnownPositions()
         self._steps: tuple[Step, ...] = ()
@@ -178,7 +180,7 @@ class _Resolution:
         if is_ordered:
             changes = keys.found_in_each(reading.all_of(of_step) for of_step in steps)
             live = [(file, matches.living(self._deletions.before(file.path))) for file, matches in found]
-            for path, position in losers(keys, changes, live):
+            for path, position in losers(keys, changes, live, self._resolver.order_type):
                 self._hits[path].add(position)
             return
         for file, matches in found:

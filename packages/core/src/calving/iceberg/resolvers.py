@@ -43,7 +43,13 @@ class Resolvers:
             if table not in self._made:
                 self._cache = self._cache or KeyCache(self._cache_bytes)
                 appends = mutations.cdc_field is not None and mutations.inserts == "append"
-                self._made[table] = Resolver(mutations.order_field, self._cache, tasks=self._tasks, appends=appends)
+                self._made[table] = Resolver(
+                    mutations.order_field,
+                    self._cache,
+                    tasks=self._tasks,
+                    order_type=mutations.order_type,
+                    appends=appends,
+                )
             return self._made[table]
 
     @property

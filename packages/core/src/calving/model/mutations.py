@@ -11,6 +11,7 @@ RowDeletes = Literal["positions", "equality"]
 Inserts = Literal["upsert", "append"]
 DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
+OrderType = Literal["parsed", "text"]
 SOFT_DELETE_FIELD, FORMER_SOFT_DELETE_FIELD = "_cdc_deleted", "_deleted"
 """The default column that marks deleted rows, and the default of version 0.1.0, a name that Iceberg reserves."""
 
@@ -22,7 +23,8 @@ class RowMutations:
     ``cdc_field`` is the dotted path of the field that names a record's operation; without this field every record is an
     update. ``row_deletes``: how rows are deleted. ``inserts``: whether an insert replaces the row of its key.
     ``order_field``: the dotted path of the column that orders the changes of a key; without it, their order in the
-    topic counts. ``delete_mode``: whether a deleted row is removed, or stays with ``soft_delete_field`` true.
+    topic counts. ``order_type``: how texts of that column compare: as numbers and as positions in a log, or letter by
+    letter. ``delete_mode``: whether a deleted row is removed, or stays with ``soft_delete_field`` true.
     ``tombstones``: the operation of a record without a value. ``on_truncate``: the response to a truncate event,
     which says that the source table was emptied.
     """
@@ -32,6 +34,7 @@ class RowMutations:
     row_deletes: RowDeletes = "positions"
     inserts: Inserts = "upsert"
     order_field: str | None = None
+    order_type: OrderType = "parsed"
     delete_mode: DeleteMode = "hard"
     soft_delete_field: str = SOFT_DELETE_FIELD
     tombstones: Tombstones = "skip"

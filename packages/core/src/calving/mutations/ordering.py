@@ -10,15 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calving.model.mutations import OrderType
 from calving.mutations.candidates import Candidate
 from calving.mutations.keys import Keys, Matches
 from calving.records.equal import are_last
+from calving.records.positions import order_keys
 
 Found = tuple[Candidate, Matches]
 RowPosition = tuple[str, int]
 """A data file, and the position of a row in it."""
 
-_KEY, _STEP, _FILE = "key", "step", "file"
+_KEY, _STEP, _FILE, _ORDER = "key", "step", "file", "order"
 _OF_TABLE = -1
 """Stands for a step: the table has the row already."""
 _CHANGE = -1
@@ -32,7 +34,9 @@ position has no meaning.
 """
 
 
-def losers(keys: Keys, changes: Sequence[Matches], found: Sequence[Found]) -> Iterator[RowPosition]:
+def losers(
+    keys: Keys, changes: Sequence[Matches], found: Sequence[Found], order_type: OrderType = "parsed"
+) -> Iterator[RowPosition]:
     """The rows that lose. ``changes``: for each step, the keys that it changes. If a step changes a key several times,
     the last change counts.
 
@@ -40,7 +44,10 @@ def losers(keys: Keys, changes: Sequence[Matches], found: Sequence[Found]) -> It
     """
     if not any(len(matches.rows) for _, matches in found):
         return
-    for _, events in groupby(_each(_contested(keys, _events(changes, found))), key=itemgetter(0)):
+    contested = _contested(keys, _events(changes, found))
+    place = contested.schema.get_field_index(_ORDER)
+    contested = contested.set_column(place, _ORDER, order_keys(contested.column(place), order_type))
+    for _, events in groupby(_each(contested), key=itemgetter(0)):
         for file, row in _of_key(events):
             yield found[file][0].path, row
 
@@ -83,7 +90,7 @@ def _events(changes: Sequence[Matches], found: Sequence[Found]) -> pa.RecordBatc
 def _batch(matches: Matches, step: int, file: int) -> pa.RecordBatch:
     steps, files = (pa.repeat(pa.scalar(number, pa.int32()), len(matches.rows)) for number in (step, file))
     columns = [matches.keys, steps, files, matches.rows, matches.orders]
-    return pa.RecordBatch.from_arrays(columns, [_KEY, _STEP, _FILE, "row", "order"])
+    return pa.RecordBatch.from_arrays(columns, [_KEY, _STEP, _FILE, "row", _ORDER])
 
 
 def _contested(keys: Keys, events: pa.RecordBatch) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from calving.engine.interface import Patience
-from calving.model.mutations import DeleteMode, Inserts, RowDeletes, RowMutations, Tombstones
+from calving.model.mutations import DeleteMode, Inserts, OrderType, RowDeletes, RowMutations, Tombstones
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
 from calving.model.tables import is_table_name
@@ -64,6 +64,7 @@ MUTATIONS = (
     "row_deletes",
     "inserts",
     "order_field",
+    "order_type",
     "delete_mode",
     "soft_delete_field",
     "tombstones",
@@ -119,6 +120,7 @@ class TableKeys(BaseModel):
     order_field: str | None = Field(
         None, alias="order-field", description="As `iceberg.tables.order-field`; empty: none."
     )
+    order_type: OrderType | None = Field(None, alias="order-type", description="As `iceberg.tables.order-type`.")
     delete_mode: DeleteMode | None = Field(None, alias="delete-mode", description="As `iceberg.tables.delete-mode`.")
     soft_delete_field: str | None = Field(
         None, alias="soft-delete-field", description="As `iceberg.tables.soft-delete-field`."
@@ -254,6 +256,12 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.order-field",
         description="The column whose greatest value wins if a key changes more than once, such as a log sequence"
         " number; a dot leads into a nested column. Default: the last record of the topic's partition wins.",
+    )
+    order_type: OrderType = Field(
+        _MUTATIONS.order_type,
+        alias="iceberg.tables.order-type",
+        description="How texts of the order-field compare. `parsed`: as numbers and as positions in a log, such as"
+        " `0/16B3748`; a record with another text is bad. `text`: letter by letter.",
     )
     delete_mode: DeleteMode = Field(
         _MUTATIONS.delete_mode,

@@ -30,6 +30,8 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
         found["inserts"] = "upsert" if found["row_deletes"] == "positions" else "append"
     if found["order_field"] is not None:
         _check_order(found, changed, where)
+    elif "order_type" in changed:
+        raise ConfigError(f"{where}order-type has no effect without an order-field")
     return RowMutations(**found)
 
 
@@ -73,6 +75,11 @@ def _check_order(found: Mapping[str, Any], changed: Collection[str], where: str)
     """:raises ConfigError: another key contradicts the order field."""
     if found["row_deletes"] != "positions":
         raise ConfigError(f"{where}order-field needs row-deletes = positions")
+    if found["inserts"] == "append":
+        raise ConfigError(
+            f"{where}order-field and inserts = append exclude each other: an insert would keep its row whatever its"
+            " order value; leave one of them out"
+        )
     if found["tombstones"] == "delete":
         by_tombstones, by_order = (
             where if name in changed else "iceberg.tables." for name in ("tombstones", "order_field")

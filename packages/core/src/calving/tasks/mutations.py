@@ -14,11 +14,12 @@ from pyiceberg.schema import Schema
 
 from calving.casting.table import Converted, TableConverter
 from calving.model.dead_letters import Stage
-from calving.model.mutations import RowMutations
+from calving.model.mutations import OrderType, RowMutations
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange, TableSpec
 from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
+from calving.records.positions import order_keys
 from calving.records.values import Objects, RecordError, Values, field, texts, texts_of_any_case
 from calving.source.reading import Block
 from calving.tasks.moves import moved
@@ -136,7 +137,8 @@ class Conversion:
         of these columns in the rows.
         """
         incomplete: dict[int, RecordError] = {}
-        for place, lacks, what in () if found.rows is None else _needed(found.rows, identity):
+        order_type = self._mutations.order_type
+        for place, lacks, what in () if found.rows is None else _needed(found.rows, identity, order_type):
             reason = f"table {self._table}: field {place.name} is {what}"
             for row in pc.indices_nonzero(lacks).to_pylist():
                 i = found.index[row]
@@ -154,7 +156,9 @@ class Conversion:
         return replace(found, rows=rows)
 
 
-def _needed(rows: pa.RecordBatch, identity: Identity) -> Iterator[tuple[ColumnPath, pa.Array, str]]:
+def _needed(
+    rows: pa.RecordBatch, identity: Identity, order_type: OrderType
+) -> Iterator[tuple[ColumnPath, pa.Array, str]]:
     """The columns in which every change needs a value: the rows that lack it, and what an error says about them."""
     for column in identity.columns:
         yield column, column.of(rows).is_null(), "null, but identifies the row"
@@ -164,6 +168,9 @@ def _needed(rows: pa.RecordBatch, identity: Identity) -> Iterator[tuple[ColumnPa
         if pa.types.is_floating(values.type):
             is_nan = pc.fill_null(pc.is_nan(values), False)
             yield order, is_nan, "NaN, which is neither before nor after another value, but orders the changes"
+        if (keys := order_keys(values, order_type)) is not values:
+            what = "a text that is neither a number nor a position in a log, but orders the changes: order-type = text"
+            yield order, keys.is_null(), f"{what} compares it letter by letter"
 
 
 def _within(found: Converted, outer: Indices) -> Converted:

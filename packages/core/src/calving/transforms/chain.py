@@ -135,14 +135,7 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
     except CalvingError:
         raise
     except Exception as error:  # whatever a transform raises, some record causes it
-        if records.content == "truncate":
-            result.records.append(records)  # without a row, the transform has nothing to do
-        elif isinstance(error, RefusedError) and error.reasons:
-            _without(step, records, error.reasons, result)
-        elif isinstance(error, UnfitTypeError) or len(records) == 1:
-            _refuse(step, records, error, result)
-        else:
-            _search(step, records, result)
+        _failed(step, records, error, result)
         return
     parts = after if isinstance(after, list) else [after]
     if records.content != "row":
@@ -154,6 +147,18 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
         else:
             _refuse_missing(step, records, parts, result)
     result.records += [part for part in parts if len(part)]
+
+
+def _failed(step: _Step, records: Records, error: Exception, result: Transformed) -> None:
+    """Reject the records that cause the error, and apply the transform to the others."""
+    if records.content == "truncate":
+        result.records.append(records)  # without a row, the transform has nothing to do
+    elif isinstance(error, RefusedError) and error.reasons:
+        _without(step, records, error.reasons, result)
+    elif isinstance(error, UnfitTypeError) or len(records) == 1:
+        _refuse(step, records, error, result)
+    else:
+        _search(step, records, result)
 
 
 def _refuse_missing(step: _Step, records: Records, parts: Sequence[Records], result: Transformed) -> None:

@@ -68,6 +68,10 @@ class MongoDebeziumTransform(Transform):
                 reasons[place] = f"{type(error).__name__}: {error}"
         if reasons:
             raise RefusedError(reasons)
+        return self._parts(records, made)
+
+    def _parts(self, records: Records, made: list[_Documents]) -> list[Records]:
+        """The records by their types and contents."""
         kinds = [pa.struct([("k", d.key.type), ("b", d.before.type), ("a", d.after.type)]) for d in made]
         groups = [
             (content, [i for i in places if made[i].content == content])
@@ -86,15 +90,8 @@ class MongoDebeziumTransform(Transform):
             raise ValueError("not a MongoDB event: before, after and updateDescription are all null")
         content: Content = "row"
         if new is None and changes is not None:
-            text = changes.get("updatedFields")
-            updated, removed = bson.parse(text) if text else {}, changes.get("removedFields") or ()
-            new = {**(old or {}), **updated}
-            for name in removed:
-                new.pop(name, None)
+            new, content = _changed(old, changes)
             new.setdefault(_ID, key["id"])
-            # A dot leads into a part of a field, whose other parts only a whole document has.
-            if old is None or any("." in name for name in (*updated, *removed)):
-                content = "partial row"
         return _Documents(self._typed(key), self._typed(old), self._typed(new), content)
 
     def _typed(self, fields: Mapping[str, Any] | None) -> Typed:
@@ -112,3 +109,13 @@ class MongoDebeziumTransform(Transform):
                 event.put(name, arrow([side.value for side in sides], sides[0].type))
         key = arrow([d.key.value for d in made], made[0].key.type)
         return replace(records, key=key, value=event.column(), typed=True, content=content)
+
+
+def _changed(old: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> tuple[dict[str, Any], Content]:
+    """The document after an update, made from the document before it; without that, only the changed fields."""
+    text = changes.get("updatedFields")
+    updated, removed = bson.parse(text) if text else {}, changes.get("removedFields") or ()
+    new = {name: value for name, value in {**(old or {}), **updated}.items() if name not in removed}
+    # A dot leads into a part of a field, whose other parts only a whole document has.
+    is_partial = old is None or any("." in name for name in (*updated, *removed))
+    return new, "partial row" if is_partial else "row"

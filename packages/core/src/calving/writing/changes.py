@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from calving.model.mutations import RowMutations
 from calving.records.equal import are_last, numbered
+from calving.records.positions import order_keys
 from calving.writing.identity import Identity
 
 INSERT, UPDATE, DELETE = 0, 1, 2
@@ -44,13 +45,15 @@ def rows_of(changes: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Last:
-    """Reduces the changes of a batch to the last one of each key."""
+    """Reduces the changes of a batch to the last one of each key. If inserts append, the inserts of a key stay, except
+    those before a change that replaces rows.
+    """
 
     def __init__(self, identity: Identity, mutations: RowMutations) -> None:
-        self._identity, self._appends = identity, mutations.inserts == "append"
+        self._identity, self._appends, self._order_type = identity, mutations.inserts == "append", mutations.order_type
 
     def of(self, changes: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The last change of each key; and for each of these changes whether it deletes the table's rows of its key."""
+        """The changes that stay; and for each of them whether it deletes the table's rows of its key."""
         parts = self._in_order(changes)
         if parts is None:
             whole = pa.concat_batches(changes)
@@ -64,14 +67,19 @@ class Last:
             yield (part, own) if pc.all(kept, min_count=0).as_py() else (part.filter(kept), own.filter(kept))
 
     def _last(self, parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, pa.Array]:
-        """For each change: whether it is the last change of its key, and whether a change of its key replaces rows."""
+        """For each change: whether it stays, and whether it is the one of its key that deletes rows."""
         columns = [_joined([column.of(part) for part in parts]) for column in self._identity.columns]
         numbers = numbered(columns)
-        is_last = are_last(numbers)
         if not self._appends:
+            is_last = are_last(numbers)
             return is_last, pa.repeat(pa.scalar(True), len(is_last))
-        does = pc.not_equal(_joined([part.column(OPERATION) for part in parts]), INSERT)
-        return is_last, pc.is_in(numbers, value_set=numbers.filter(does))
+        replacing = pc.indices_nonzero(pc.not_equal(_joined([part.column(OPERATION) for part in parts]), INSERT))
+        keys = numbers.take(replacing)
+        is_last = are_last(keys)
+        places = replacing.filter(is_last).cast(pa.int64())
+        last = places.take(pc.index_in(numbers, value_set=keys.filter(is_last)))
+        own = pa.arange(0, len(numbers))
+        return pc.fill_null(pc.greater_equal(own, last), True), pc.fill_null(pc.equal(own, last), False)
 
     def _in_order(self, changes: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
         """The parts in the order of the topic, one after the other; None if single changes have to be sorted."""
@@ -89,7 +97,7 @@ class Last:
         """The order of the changes: by order value if there is one, then by their place in the topic."""
         columns = {"source": changes.column(SOURCE), "offset": changes.column(OFFSET)}
         if self._identity.order is not None:
-            columns = {"value": self._identity.order.of(changes), **columns}
+            columns = {"value": order_keys(self._identity.order.of(changes), self._order_type), **columns}
         keys = [(name, "ascending") for name in columns]
         return pc.sort_indices(pa.table(columns), sort_keys=keys)
 
