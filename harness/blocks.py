@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from calving.model.ranges import Range
 from calving.records.payloads import Payloads
-from calving.records.values import HEADERS
-from calving.source.reading import Block
+from calving.source.reading import Block, Headers, header_column
 
 MILLIS = 1_767_225_600_000
 """The timestamp of every record."""
 
 
+class RecordEnvelope(NamedTuple):
+    """What a record has beside its value. ``headers`` None: they cannot be read."""
+
+    key: bytes | None = b"key"
+    timestamp_ms: int | None = MILLIS
+    headers: Headers | None = ()
+
+
 class Given(Block):
-    """Neighbouring records; each has the same headers."""
+    """Neighbouring records; each has the same headers, if they have no ``envelopes``."""
 
     def __init__(
         self,
@@ -28,10 +36,13 @@ class Given(Block):
         headers: Sequence[tuple[str, bytes | None]] = (),
         *,
         columns: bool = False,
+        envelopes: Sequence[RecordEnvelope] | None = None,
     ) -> None:
         """``columns``: keys and values come in Arrow, and not as objects."""
-        self.source, self._start, self._values, self._keys, self._headers = source, start, values, keys, headers
+        self.source, self._start, self._values = source, start, values
         self._columns = columns
+        given = [b"key"] * len(values) if keys is None else keys
+        self._envelopes = envelopes or [RecordEnvelope(key, headers=headers) for key in given]
 
     def __len__(self) -> int:
         return len(self._values)
@@ -42,7 +53,7 @@ class Given(Block):
 
     @cached_property
     def keys(self) -> Payloads:
-        return self._payloads([b"key"] * len(self) if self._keys is None else self._keys)
+        return self._payloads([each.key for each in self._envelopes])
 
     @cached_property
     def offsets(self) -> pa.Array:
@@ -50,11 +61,11 @@ class Given(Block):
 
     @cached_property
     def timestamps_ms(self) -> pa.Array:
-        return pa.array([MILLIS] * len(self), pa.int64())
+        return pa.array([each.timestamp_ms for each in self._envelopes], pa.int64())
 
     @cached_property
     def headers(self) -> pa.ListArray:
-        return pa.array([[{"key": name, "value": value} for name, value in self._headers]] * len(self), HEADERS)
+        return header_column([each.headers for each in self._envelopes])
 
     def _payloads(self, given: Sequence[bytes | None]) -> Payloads:
         return Payloads(pa.array(given, pa.binary()) if self._columns else given)

@@ -53,8 +53,11 @@ class Records:
     def keys(self) -> Column: ...
     def offsets(self) -> Column: ...
     def timestamps(self) -> Column: ...
-    def headers(self) -> list[list[tuple[str, bytes | None]]]:
-        """:raises RuntimeError: the records were taken without them."""
+    def headers(self) -> list[list[tuple[str, bytes | None]] | None]:
+        """None for a record with a header whose name is not UTF-8.
+
+        :raises RuntimeError: the records were taken without their headers.
+        """
 
 Fault = tuple[int, str]
 """librdkafka's code of an error, and its text."""

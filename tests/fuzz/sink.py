@@ -53,7 +53,7 @@ from calving.source.reading import Block
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json
-from harness.blocks import Given
+from harness.blocks import Given, RecordEnvelope
 from harness.registry import serving
 from tests.fuzz import forms, plain
 from tests.fuzz.encoding import schema_id
@@ -65,8 +65,8 @@ START = 100
 HEADERS: list[tuple[str, bytes | None]] = []
 """Of every record."""
 _KEY = LedgerKey("control", "connect-fuzz", "log")
-_RECORDS: dict[TopicPartition, tuple[int, Sequence[bytes | None]]] = {}
-"""A partition as a broker has it: its first offset, and its records."""
+_RECORDS: dict[TopicPartition, tuple[int, Sequence[bytes | None], Sequence[RecordEnvelope]]] = {}
+"""A partition as a broker has it: its first offset, and its records, which may have envelopes."""
 
 
 class _Source:
@@ -77,11 +77,12 @@ class _Source:
 
     def read(self, sources: Sequence[Range]) -> Iterator[Block]:
         for source in sources:
-            first, raws = _RECORDS[TopicPartition(source.topic, source.partition)]
+            first, raws, envelopes = _RECORDS[TopicPartition(source.topic, source.partition)]
             for start in range(source.start, source.end, self._limits.block_records):
                 end = min(start + self._limits.block_records, source.end)
-                raw = raws[start - first : end - first]
-                yield Given(source, start, raw, headers=HEADERS, columns=sum(map(len, filter(None, raw))) % 2 == 1)
+                raw, around = raws[start - first : end - first], envelopes[start - first : end - first]
+                is_odd = sum(map(len, filter(None, raw))) % 2 == 1
+                yield Given(source, start, raw, headers=HEADERS, columns=is_odd, envelopes=around)
 
 
 class _Engine(LocalEngine):
@@ -161,6 +162,7 @@ class Found:
     files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     written: Written = field(default_factory=dict)
     read: int = 0
+    latest_us: Mapping[TopicPartition, int] = field(default_factory=dict)
     changed: list[int] = field(default_factory=list)
     """Dead letters that are not the records they were, or have no reason."""
 
@@ -203,9 +205,15 @@ class Sink:
         self.catalog.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def take(self, run: Run, targets: Sequence[Target] | None, raws: Sequence[bytes | None]) -> Found:
+    def take(
+        self,
+        run: Run,
+        targets: Sequence[Target] | None,
+        raws: Sequence[bytes | None],
+        envelopes: Sequence[RecordEnvelope] = (),
+    ) -> Found:
         """One batch of all records into new tables, or, without ``targets``, into those of the last batch. Nothing is
-        committed yet.
+        committed yet. ``envelopes``: one for each record, or none.
         """
         self.records += len(raws)
         for name in tables_of(self.catalog, ("db",)) if targets is not None else ():
@@ -235,7 +243,7 @@ class Sink:
         )
         tables = Tables(self.catalog, "iceberg", rules)
         runner = BatchRunner(_Engine(run.slots), tables, path, ErrorLimits(10**9, share=1.0))
-        firsts = self._produce(run, raws)
+        firsts = self._produce(run, raws, envelopes)
         found = Found()
         try:
             with _patched(run.exactly, run.native):
@@ -250,8 +258,10 @@ class Sink:
         for letter in outcome.dead_letters:
             place = firsts[TopicPartition(letter.topic, letter.partition)] + letter.offset - START
             found.dead[place], found.reasons[place] = letter.stage, letter.reason
-            found.changed += [place] if letter.value != raws[place] or letter.key != b"key" or not letter.reason else []
+            key = envelopes[place].key if envelopes else b"key"
+            found.changed += [place] if letter.value != raws[place] or letter.key != key or not letter.reason else []
         found.filtered = Counter(runner.totals.records.filtered)
+        found.latest_us = outcome.timestamps_us
         found.read = outcome.records
         found.files = {".".join(table.identifier): files.data_files for table, (files,) in outcome.written.items()}
         found.written = outcome.written
@@ -267,12 +277,14 @@ class Sink:
             found.rows[name] = Counter(forms.row_text(row, fold) for row in rows)
         return found
 
-    def _produce(self, run: Run, raws: Sequence[bytes | None]) -> dict[TopicPartition, int]:
+    def _produce(
+        self, run: Run, raws: Sequence[bytes | None], envelopes: Sequence[RecordEnvelope]
+    ) -> dict[TopicPartition, int]:
         """Hand out the records; the place of each partition's first."""
         size = -(-len(raws) // len(run.partitions)) or 1
         firsts = {tp: i * size for i, tp in enumerate(run.partitions)}
         for tp, first in firsts.items():
-            _RECORDS[tp] = START, raws[first : first + size]
+            _RECORDS[tp] = START, raws[first : first + size], envelopes[first : first + size]
         return firsts
 
     def commit(self, found: Found) -> None:

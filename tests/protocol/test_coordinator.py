@@ -161,6 +161,13 @@ def test_a_partition_with_nothing_new_leaves_valid_through_open() -> None:
     assert isinstance(effect, Acknowledge) and effect.events == (CommitComplete(C[1], None),)
 
 
+@pytest.mark.parametrize("odd", [1_780_000_000_000_000_000, 2**70, -1])
+def test_a_timestamp_that_is_no_moment_leaves_valid_through_open(odd: int) -> None:
+    _, log = started()
+    effect = only(log.answer(C[1], PartitionProgress(A, 1, 50), PartitionProgress(B, 1, odd)), Acknowledge)
+    assert isinstance(effect, Acknowledge) and effect.events == (CommitComplete(C[1], None),)
+
+
 def test_a_partition_that_changed_hands_counts_with_its_later_timestamp() -> None:
     _, log = started()
     log.answer(C[1], PartitionProgress(A, 1, 50))

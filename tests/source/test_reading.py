@@ -18,6 +18,7 @@ from calving.source.kafka import Topics
 from calving.source.kafka_columns import absence
 from calving.source.opening import open_reader
 from calving.source.reading import Block, headers_of
+from harness.raw import RawProducer
 from harness.topic import Topic
 
 USUAL = Limits()
@@ -262,6 +263,17 @@ def test_headers_are_those_of_their_record(topic: Callable[..., Topic]) -> None:
     t.send(b"c", headers=[("one", None), ("two", b""), ("one", b"\xff")])
     (block,) = read(t, 0, 3)
     assert [headers_of(block, i) for i in range(3)] == [(), (), (("one", None), ("two", b""), ("one", b"\xff"))]
+
+
+def test_only_the_record_with_a_header_name_that_is_no_utf8_has_no_headers_to_read(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    raw = RawProducer(t.servers)
+    for headers in ([(b"a", b"1")], [(b"b", b"2"), (b"\xff\xfe", b"3")], []):
+        raw.send(t.name, b"v", key=b"k", headers=headers)
+    raw.close()
+    found = read(t, 0, 3)
+    assert [headers_of(block, i) for block in found for i in range(len(block))] == [(("a", b"1"),), None, ()]
+    assert values(found) == [b"v"] * 3
 
 
 def test_records_behind_the_end_of_a_range_are_left_out_of_every_column(topic: Callable[..., Topic]) -> None:

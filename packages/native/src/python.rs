@@ -149,6 +149,9 @@ unsafe fn has_nulls(array: &FFI_ArrowArray) -> bool {
     }
 }
 
+/// Of one record.
+type Headers<'py> = Vec<(String, Option<Bound<'py, PyBytes>>)>;
+
 /// Records of one partition, as columns.
 #[pyclass(frozen)]
 struct Records(consumer::Records);
@@ -171,15 +174,14 @@ impl Records {
         Column(self.0.timestamps.clone())
     }
 
-    fn headers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Vec<(String, Option<Bound<'py, PyBytes>>)>>> {
-        let named = |(name, value): consumer::Header| -> PyResult<_> {
-            Ok((String::from_utf8(name)?, value.map(|value| PyBytes::new(py, &value))))
+    /// None for a record with a name that is not UTF-8: confluent-kafka does not give such headers either.
+    fn headers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Option<Headers<'py>>>> {
+        let named = |(name, value): consumer::Header| -> Option<_> {
+            Some((String::from_utf8(name).ok()?, value.map(|value| PyBytes::new(py, &value))))
         };
-        caught("the reader", || self.0.headers())?
-            .ok_or_else(|| PyRuntimeError::new_err("the records were taken without their headers"))?
-            .into_iter()
-            .map(|headers| headers.into_iter().map(named).collect())
-            .collect()
+        let headers = caught("the reader", || self.0.headers())?
+            .ok_or_else(|| PyRuntimeError::new_err("the records were taken without their headers"))?;
+        Ok(headers.into_iter().map(|headers| headers.into_iter().map(named).collect()).collect())
     }
 }
 
@@ -282,7 +284,7 @@ fn unknown(kind: &str) -> PyErr {
 }
 
 /// Changes with every change of a signature, so that calving never calls another build than its own.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 #[pymodule]
 fn calving_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

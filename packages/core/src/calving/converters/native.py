@@ -63,7 +63,7 @@ def _installed() -> Any:
 
 
 _NATIVE = _installed()
-_INTERFACE = 2
+_INTERFACE = 3
 """The interface of calving-native that calving uses. It changes with every change of a signature."""
 
 

@@ -16,6 +16,7 @@ class Stage(StrEnum):
     """
 
     KEY_CONVERTER = "KEY_CONVERTER"
+    HEADER_CONVERTER = "HEADER_CONVERTER"
     VALUE_CONVERTER = "VALUE_CONVERTER"
     TRANSFORMATION = "TRANSFORMATION"
     ROUTING = "ROUTING"
@@ -67,9 +68,12 @@ class DeadLetter:
 
 
 def origin(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:
-    """Topic, partition and offset of the source record from the headers; None if the headers do not have them."""
+    """Topic, partition and offset of the source record from the headers; None if the headers do not have them, or have
+    what no broker has.
+    """
     found = {name.removeprefix(PREFIX): value for name, value in headers if name.startswith(PREFIX) and value}
     try:
-        return found["topic"].decode(), int(found["partition"]), int(found["offset"])
+        topic, partition, offset = found["topic"].decode(), int(found["partition"]), int(found["offset"])
     except (KeyError, ValueError):
         return None
+    return (topic, partition, offset) if 0 <= partition < 2**31 and 0 <= offset < 2**63 else None

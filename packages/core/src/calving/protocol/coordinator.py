@@ -30,6 +30,7 @@ from calving.model.events import (
     TableReference,
 )
 from calving.model.offsets import ControlOffsets, Topic, TopicPartition
+from calving.model.timestamps import is_moment
 from calving.protocol.buffer import Buffer
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
@@ -267,7 +268,7 @@ class Coordinator:
     def _answer(self, progress: PartitionProgress) -> None:
         # A partition that changed workers in this cycle answers twice; its later timestamp counts.
         before = self._answers.get(progress.source)
-        known = [t for t in (before, progress.timestamp_us) if t is not None]
+        known = [t for t in (before, progress.timestamp_us) if t is not None and is_moment(t // 1000)]
         self._answers[progress.source] = max(known) if known else None
 
     def _complete(self) -> bool:

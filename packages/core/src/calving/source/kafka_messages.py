@@ -11,6 +11,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from calving.model.ranges import Range
+from calving.model.timestamps import is_moment
 from calving.records.payloads import Payloads
 from calving.source.client import TIMEOUT
 from calving.source.kafka_reader import Arrived, Client, PartitionKey, Position
@@ -47,7 +48,7 @@ class MessageBlock(Block):
 
     @cached_property
     def headers(self) -> pa.ListArray:
-        return header_column([cast("Headers", message.headers() or ()) for message in self._messages])
+        return header_column(list(map(_headers, self._messages)))
 
     @property
     def size(self) -> int:
@@ -56,7 +57,7 @@ class MessageBlock(Block):
     @property
     def latest_ms(self) -> int | None:
         largest = max(map(itemgetter(1), map(Message.timestamp, self._messages)))
-        return largest if largest >= 0 else None
+        return largest if is_moment(largest) else super().latest_ms
 
 
 class MessageClient(Client):
@@ -92,6 +93,15 @@ class MessageClient(Client):
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _headers(message: Message) -> Headers | None:
+    try:
+        return cast("Headers", message.headers() or ())
+    except (UnicodeDecodeError, SystemError) as error:  # the client does not give the other headers either
+        if isinstance(error, SystemError) and not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
+        return None
 
 
 def _by_partition(found: Sequence[Message]) -> list[Arrived]:

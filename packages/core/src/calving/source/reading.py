@@ -9,11 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.ranges import Range
+from calving.model.timestamps import is_moment
 from calving.records.payloads import Payloads
 from calving.records.values import HEADERS
 
 Headers = Sequence[tuple[str, bytes | None]]
 """The headers of one record."""
+UNREADABLE = "its headers cannot be read: the name of a header is not UTF-8"
+"""The reason why a record has no headers to read. None of its headers can be read then."""
 
 
 class Block(ABC):
@@ -52,8 +55,9 @@ class Block(ABC):
     @property
     @abstractmethod
     def headers(self) -> pa.ListArray:
-        """The headers, of the type ``HEADERS``. Empty, not null, if a record has no headers. Do not ask for them if the
-        reader was opened without headers: the native reader raises RuntimeError then.
+        """The headers, of the type ``HEADERS``. Empty, not null, if a record has no headers; null if they are
+        ``UNREADABLE``. Do not ask for them if the reader was opened without headers: the native reader raises
+        RuntimeError then.
         """
 
     @property
@@ -63,19 +67,22 @@ class Block(ABC):
 
     @property
     def latest_ms(self) -> int | None:
-        """The largest timestamp; None if no record has one."""
+        """The largest timestamp that is a moment; None if no record has one."""
         found: int | None = pc.max(self.timestamps_ms).as_py()
-        return found if found is not None and found >= 0 else None
+        if found is not None and not is_moment(found):
+            found = max(filter(is_moment, self.timestamps_ms.drop_null().to_pylist()), default=None)
+        return found
 
 
-def headers_of(block: Block, index: int) -> tuple[tuple[str, bytes | None], ...]:
-    """The headers of one record."""
-    return tuple((each["key"], each["value"]) for each in block.headers[index].as_py())
+def headers_of(block: Block, index: int) -> tuple[tuple[str, bytes | None], ...] | None:
+    """The headers of one record; None if they are ``UNREADABLE``."""
+    found = block.headers[index].as_py()
+    return None if found is None else tuple((each["key"], each["value"]) for each in found)
 
 
-def header_column(found: Sequence[Headers]) -> pa.ListArray:
+def header_column(found: Sequence[Headers | None]) -> pa.ListArray:
     """A column of the headers of many records."""
-    return pa.array([[{"key": name, "value": value} for name, value in each] for each in found], HEADERS)
+    return pa.array([each if each is None else [{"key": k, "value": v} for k, v in each] for each in found], HEADERS)
 
 
 class Reader(ABC):

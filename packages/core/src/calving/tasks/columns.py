@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from calving.model.dead_letters import origin
+from calving.model.dead_letters import Stage, origin
 from calving.records.arrays import Indices, chosen, compose, numbers, without
 from calving.records.shapes import by_shape
 from calving.records.values import HEADERS, RecordError, Records, Values
-from calving.source.reading import Block, headers_of
+from calving.source.reading import UNREADABLE, Block, headers_of
 from calving.tasks.decoding import Decoders
 from calving.transforms.interface import Column
 
@@ -30,7 +31,7 @@ class Columns:
     def records(
         self, block: Block, topic: str, partition: int, values: Values, bad: list[RecordError]
     ) -> Iterator[Records]:
-        """The values as records. A record whose key cannot be decoded is added to ``bad``."""
+        """The values as records. A record whose key or headers are wanted and cannot be decoded is added to ``bad``."""
         for rows, data in self._shaped(values.data):
             index = compose(values.index, rows)
             records = Records(
@@ -44,7 +45,8 @@ class Columns:
                 self._picked("headers", lambda: block.headers, index, HEADERS),
                 values.typed,
             )
-            yield from self._with_keys(block, topic, records, index, bad) if "key" in self._wanted else [records]
+            records = self._with_headers(records, bad)
+            yield from self._with_keys(block, topic, records, bad) if "key" in self._wanted else [records]
 
     def _shaped(self, data: pa.Array | list[Any]) -> Sequence[tuple[Indices, pa.Array]]:
         """The values as one or several columns, so that no column loses a part of a value."""
@@ -62,10 +64,18 @@ class Columns:
         found = zip(_origins(block), block.offsets.to_pylist(), strict=True)
         return pa.array([offset if place is None else place[2] for place, offset in found], pa.int64())
 
-    def _with_keys(
-        self, block: Block, topic: str, records: Records, index: Indices, bad: list[RecordError]
-    ) -> Iterator[Records]:
-        """The records, which are those at ``index``, with decoded keys: one part for each shape of the keys."""
+    def _with_headers(self, records: Records, bad: list[RecordError]) -> Records:
+        """The records whose headers can be read, if headers are wanted."""
+        if "headers" not in self._wanted or not records.headers.null_count:
+            return records
+        gone = records.headers.is_null()
+        places = records.index.filter(gone).to_pylist()
+        bad += [RecordError(i, Stage.HEADER_CONVERTER, UnicodeDecodeError.__name__, UNREADABLE) for i in places]
+        return records.take(pc.invert(gone))
+
+    def _with_keys(self, block: Block, topic: str, records: Records, bad: list[RecordError]) -> Iterator[Records]:
+        """The records with decoded keys: one part for each shape of the keys."""
+        index: Indices = records.index.to_pylist()
         keys = block.keys.take(index)
         here: Indices = without(len(keys), {*keys.nulls})
         if keys.nulls:
@@ -90,4 +100,4 @@ def origins(block: Block) -> list[tuple[str, int, list[int]]]:
 
 
 def _origins(block: Block) -> Iterator[tuple[str, int, int] | None]:
-    return (origin(headers_of(block, i)) for i in range(len(block)))
+    return (origin(headers_of(block, i) or ()) for i in range(len(block)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from calving.model.dead_letters import DeadLetter
+from calving.model.timestamps import is_moment
 from calving.records.values import HEADERS
 
 LETTERS = pa.struct(
@@ -33,7 +34,7 @@ def rows_of(letters: Sequence[DeadLetter]) -> pa.StructArray:
             "topic": letter.topic,
             "partition": letter.partition,
             "offset": letter.offset,
-            "timestamp": letter.timestamp_ms,
+            "timestamp": _moment(letter.timestamp_ms),
             "key": letter.key,
             "value": letter.value,
             "headers": [{"key": name, "value": value} for name, value in letter.headers],
@@ -44,3 +45,10 @@ def rows_of(letters: Sequence[DeadLetter]) -> pa.StructArray:
         for letter in letters
     ]
     return pa.array(rows, LETTERS)
+
+
+def _moment(timestamp_ms: int | None) -> int | None:
+    """The timestamp, or None if it is no moment: many readers cannot read the years after 9999, and a dead letter is
+    never bad itself.
+    """
+    return timestamp_ms if timestamp_ms is not None and is_moment(timestamp_ms) else None

@@ -20,7 +20,7 @@ from calving.records.arrays import Indices, without
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
 from calving.source.opening import open_reader
-from calving.source.reading import Block, headers_of
+from calving.source.reading import UNREADABLE, Block, headers_of
 from calving.storage_errors import store_error
 from calving.tasks.delivery import Delivery
 from calving.tasks.outcome import Outcome
@@ -226,7 +226,9 @@ class _Task:
     def _letter(self, block: Block, bad: RecordError) -> DeadLetter:
         i = bad.index
         place = (block.source.topic, block.source.partition, block.offsets[i].as_py())
-        headers = headers_of(block, i)
+        headers, reason = headers_of(block, i), bad.reason
+        if headers is None:
+            headers, reason = (), reason if reason == UNREADABLE else f"{reason}; {UNREADABLE}"
         if self._spec.path.tolerance.replayed:
             place = origin(headers) or place
         return DeadLetter(
@@ -237,7 +239,7 @@ class _Task:
             headers,
             bad.stage,
             bad.error,
-            bad.reason,
+            reason,
         )
 
 
