@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from calving.model.dead_letters import Headers
 from calving.model.ranges import Range
 from calving.records.payloads import Payloads
-from calving.source.reading import Block, Headers, header_column
+from calving.source.reading import Block, header_column
 
 MILLIS = 1_767_225_600_000
 """The timestamp of every record."""

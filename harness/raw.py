@@ -22,7 +22,8 @@ class RawProducer:
         for name in ("rd_kafka_conf_new", "rd_kafka_new"):
             getattr(api, name).restype = ctypes.c_void_p
         conf, said = ctypes.c_void_p(api.rd_kafka_conf_new()), ctypes.create_string_buffer(512)
-        assert api.rd_kafka_conf_set(conf, b"bootstrap.servers", servers.encode(), said, 512) == 0, said.value
+        for key, given in ((b"bootstrap.servers", servers.encode()), (b"log_level", b"0")):
+            assert api.rd_kafka_conf_set(conf, key, given, said, 512) == 0, said.value
         self._client = ctypes.c_void_p(api.rd_kafka_new(_PRODUCER, conf, said, 512))
         assert self._client, said.value
 

@@ -106,6 +106,13 @@ def test_records_behind_an_open_transaction_are_part_of_the_lag() -> None:
     assert "hidden" in " ".join(shown(replace(seen(), positions=(position,))))
 
 
+@pytest.mark.parametrize("said", ["+58375-12-15T20:28:43.456Z", "-", "", "0001-01-01T00:00Z"])
+def test_a_valid_through_time_that_is_no_moment_hides_no_table(said: str) -> None:
+    odd = seen((replace(TABLES[0], valid_through=said), TABLES[1]))
+    assert [table["table"] for table in as_json(odd, 100.0)["tables"]] == ["db.t00", "db.t01"]
+    assert any("db.t01" in line for line in shown(odd))
+
+
 def test_the_broken_one_of_twenty_tables_is_named_with_its_reason() -> None:
     found = seen(BROKEN)
     assert found.health == "DEGRADED"

@@ -26,7 +26,7 @@ from calving.backend import (
 )
 from calving.errors import DataLossError, ProtocolError, UnavailableError
 from calving.model.offsets import Span
-from calving.source.client import TIMEOUT, client_config, patiently, reaching
+from calving.source.client import TIMEOUT, client_config, headers_of, patiently, reaching
 from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import BESIDE_HEADER, SPANS_HEADER, records_of
@@ -203,7 +203,7 @@ class KafkaCursor(EntryCursor):
                 raise UnavailableError(f"{self.log_name}: {error.str()}")
             log.warning("%s: %s", self.log_name, error.str())
             return None
-        headers = cast("dict[str, bytes | None]", dict(message.headers() or ()))
+        headers = dict(headers_of(message) or ())
         partition, offset = message.partition(), message.offset()
         assert partition is not None and offset is not None  # noqa: S101 - it was consumed
         return self.entries.envelope(

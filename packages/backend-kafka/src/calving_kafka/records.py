@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from calving.backend import Encoded
-from calving.source.dead_letters import OutRecord
+from calving.source.producing import OutRecord
 
 SPANS_HEADER = "calving-spans"
 BESIDE_HEADER = "calving-beside"

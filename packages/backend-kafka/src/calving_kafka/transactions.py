@@ -12,9 +12,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend import SinkIdentity, TopicPartition
 from calving.deadline import LateError, within
-from calving.errors import CalvingError, FencedError, OutcomeUnknownError, UnavailableError
-from calving.source.client import TIMEOUT, client_config
-from calving.source.dead_letters import MAX_MESSAGE_BYTES, OutRecord
+from calving.errors import CalvingError, ConfigError, FencedError, OutcomeUnknownError
+from calving.source.client import REFUSED, TIMEOUT, unavailable
+from calving.source.producing import Deliveries, OutRecord, producer_config
 from calving_kafka.options import KafkaOptions
 
 _FENCED = frozenset(
@@ -28,6 +28,13 @@ _FENCED = frozenset(
     )
 )
 _REPLACED = frozenset((KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError._FENCED))
+
+_REMEDIES = dict.fromkeys(REFUSED, "check the kafka.* settings and the privileges") | {
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "lower iceberg.control.transaction-timeout-ms, or raise the brokers'"
+    " transaction.max.timeout.ms",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "raise the brokers' offset.metadata.max.bytes",
+}
+"""Answers of a broker that no further try changes, and what an operator can do."""
 
 _GRACE = 0.5
 _ABORT_SECONDS = 2.0
@@ -66,13 +73,11 @@ class Transactions:
         self._patience = timeout_ms / 2000
         try:
             self._producer = Producer(
-                client_config(
+                producer_config(
                     sink.kafka,
                     transactional_id=transactional_id,
                     transaction_timeout_ms=timeout_ms,
                     message_timeout_ms=timeout_ms,
-                    linger_ms=0,
-                    message_max_bytes=MAX_MESSAGE_BYTES,
                 )
                 | {"error_cb": self._on_error}
             )
@@ -85,23 +90,28 @@ class Transactions:
     def write(self, records: Sequence[OutRecord], *groups: GroupOffsets) -> None:
         """Append ``records`` to their topics and store the offsets of ``groups``, all or nothing.
 
+        :raises ConfigError: a topic will never take one of the records. Nothing was written.
         :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
         """
-        producer = self._producer
+        producer, deliveries = self._producer, Deliveries()
         try:
             producer.begin_transaction()
             for r in records:
                 producer.produce(
-                    r.topic, r.value, r.key, r.partition, timestamp=r.timestamp_ms, headers=list(r.headers)
+                    r.topic,
+                    r.value,
+                    r.key,
+                    r.partition,
+                    timestamp=r.timestamp_ms,
+                    headers=list(r.headers),
+                    on_delivery=deliveries.of(r),
                 )
             for group in groups:
                 if group.offsets:
                     self._store(group)
-        except (KafkaException, BufferError) as error:
-            cause = error.args[0] if isinstance(error, KafkaException) else str(error)
-            self._abort()
-            raise _verdict(cause, self._where) from error
-        self._commit()
+        except KafkaException as error:
+            raise self._failed(error.args[0], deliveries) from error
+        self._commit(deliveries)
 
     def _store(self, group: GroupOffsets) -> None:
         positions = [
@@ -111,16 +121,25 @@ class Transactions:
         seconds = self._patience
         self._call(partial(self._producer.send_offsets_to_transaction, positions, group.metadata, seconds), seconds)
 
-    def _commit(self) -> None:
+    def _commit(self, deliveries: Deliveries) -> None:
         try:
             self._call(lambda: self._producer.commit_transaction(self._patience), self._patience)
         except KafkaException as error:
             cause = error.args[0]
             if cause.txn_requires_abort():
-                self._abort()
-                raise _verdict(cause, self._where) from error
+                raise self._failed(cause, deliveries) from error
             # Even a fatal error may come after the broker has committed: only the stored positions show it.
             raise OutcomeUnknownError(f"{self._where}: {cause.str()}") from error
+
+    def _failed(self, cause: KafkaError, deliveries: Deliveries) -> CalvingError:
+        """Abort the transaction. Returns the error to raise, which is that of the record that made it fail, if one did:
+        after it, all that follows fails with an erroneous state.
+        """
+        self._producer.poll(0)  # brings the answers that have come
+        self._abort()
+        if deliveries.refusal is not None:
+            return deliveries.refusal
+        return _verdict(deliveries.error or cause, self._where)
 
     def close(self) -> None:
         # An open transaction hides all later entries from read_committed readers until it times out.
@@ -153,11 +172,11 @@ class Transactions:
             self._call(lambda: self._producer.abort_transaction(_ABORT_SECONDS), _ABORT_SECONDS)
 
 
-def _verdict(cause: KafkaError | str, where: str) -> CalvingError:
-    if isinstance(cause, KafkaError):
-        if cause.code() in _REPLACED:
-            return ProducerFencedError(f"{where}: {cause.str()}")
-        if cause.code() in _FENCED:
-            return FencedError(f"{where}: {cause.str()}")
-        return UnavailableError(f"{where}: {cause.str()}")
-    return UnavailableError(f"{where}: {cause}")
+def _verdict(cause: KafkaError, where: str) -> CalvingError:
+    if cause.code() in _REPLACED:
+        return ProducerFencedError(f"{where}: {cause.str()}")
+    if cause.code() in _FENCED:
+        return FencedError(f"{where}: {cause.str()}")
+    if (remedy := _REMEDIES.get(cause.code())) is not None:
+        return ConfigError(f"{where}: {cause.str()}; {remedy}")
+    return unavailable(cause, where)

@@ -21,6 +21,12 @@ class UnavailableError(CalvingError):
     """Nothing was written. The same call may be tried again."""
 
 
+class UnexpectedError(UnavailableError):
+    """A service answered with an error of no known class. Nothing was written. Another try may not differ: try again,
+    but not for ever (``errors.retry.timeout``).
+    """
+
+
 class AccessDeniedError(UnavailableError):
     """A store denies the sink's credentials an access that the sink needs. Nothing was written. Try again a few times,
     with new credentials if they are lent. A denial that returns every time needs an operator.

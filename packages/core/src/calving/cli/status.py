@@ -194,8 +194,10 @@ def _table_json(t: TableHealth, now: float, changes: Mapping[str, int | None]) -
 
 
 def _valid_through(table: TableHealth) -> float | None:
-    said = table.valid_through
-    return None if said in ("", "-") else datetime.fromisoformat(said).timestamp()
+    try:
+        return datetime.fromisoformat(table.valid_through).timestamp()
+    except (ValueError, OverflowError):  # not said, or a year that the Java sink has from a record's odd timestamp
+        return None
 
 
 def _workers(status: Status) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+Headers = Sequence[tuple[str, bytes | None]]
+"""The headers of one record."""
 PREFIX = "__connect.errors."
 """The prefix of Kafka Connect's error headers."""
 

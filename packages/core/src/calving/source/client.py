@@ -6,14 +6,15 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from calving.errors import ConfigError, UnavailableError
+from calving.errors import ConfigError, UnavailableError, UnexpectedError
+from calving.model.dead_letters import Headers
 
 log = logging.getLogger("calving.librdkafka")
 
@@ -30,6 +31,42 @@ REFUSED = (
     KafkaError._AUTHENTICATION,
 )
 """Errors that only an operator can fix."""
+_PASSING = frozenset(
+    (
+        None,  # the client says no more than a text
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._RESOLVE,
+        KafkaError._SSL,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    )
+)
+"""Errors of a cluster that is away, starts, or moves its leaders."""
 _UNTRUSTED = "certificate verify failed"
 """OpenSSL's words for a broker whose certificate the client does not trust. Other errors of TLS may pass."""
 
@@ -96,4 +133,19 @@ def reaching(what: str) -> Iterator[None]:
         untrusted = code == KafkaError._SSL and _UNTRUSTED in text
         if code in _SETTINGS or code in REFUSED or untrusted:
             raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error
-        raise UnavailableError(f"{what}: {text}") from error
+        raise (UnavailableError if code in _PASSING else UnexpectedError)(f"{what}: {text}") from error
+
+
+def unavailable(error: KafkaError, what: str) -> UnavailableError:
+    """The error to raise for a request that wrote nothing, if the error does not say that an operator has to act."""
+    return (UnavailableError if error.code() in _PASSING else UnexpectedError)(f"{what}: {error.str()}")
+
+
+def headers_of(message: Message) -> Headers | None:
+    """The headers of a message; None if they cannot be read, because the name of one is not UTF-8."""
+    try:
+        return cast("Headers", message.headers() or ())
+    except (UnicodeDecodeError, SystemError) as error:  # the client does not give the other headers either
+        if isinstance(error, SystemError) and not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
+        return None

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from calving.errors import UnavailableError
 from calving.model.dead_letters import DeadLetter
 from calving.model.sink import DeadLetterTopic, SinkIdentity
-from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
+from calving.source.client import TIMEOUT, admin_client, patiently, reaching, unavailable
+from calving.source.producing import Deliveries, OutRecord, producer_config
 
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""The size limit of the topic's messages. Dead letters are larger than their source records, because of the headers."""
-
-
-class OutRecord(NamedTuple):
-    """A record to produce. ``timestamp_ms`` 0 means now; with ``partition`` -1 the client chooses."""
-
-    topic: str
-    key: bytes | str | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-    timestamp_ms: int = 0
-    partition: int = -1
+_SIZE = {"max.message.bytes": str(64 * 1024 * 1024)}
+"""Dead letters are larger than their source records, because of the headers."""
+_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""A dead letter has the timestamp of its record, whatever that is. Brokers before 3.6 take any without this setting."""
 
 
 def records(letters: Sequence[DeadLetter], topic: DeadLetterTopic, sink: str) -> list[OutRecord]:
@@ -37,6 +28,7 @@ def records(letters: Sequence[DeadLetter], topic: DeadLetterTopic, sink: str) ->
             letter.value,
             letter.error_headers(sink) if topic.context_headers else letter.headers,
             letter.timestamp_ms or 0,
+            what=f"the dead letter of topic '{letter.topic}', partition {letter.partition}, offset {letter.offset}",
         )
         for letter in letters
     ]
@@ -49,12 +41,21 @@ def provision(kafka: Mapping[str, str], topic: DeadLetterTopic) -> None:
         admin = admin_client(kafka)
         if topic.name in admin.list_topics(timeout=TIMEOUT).topics:
             return
-        new = NewTopic(topic.name, 1, topic.replication or -1, config={"max.message.bytes": str(MAX_MESSAGE_BYTES)})
         try:
-            admin.create_topics([new], request_timeout=TIMEOUT)[topic.name].result()
+            _create(admin, topic, {**_SIZE, **_ANY_TIME})
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            if error.args[0].code() != KafkaError.INVALID_CONFIG:
                 raise
+            _create(admin, topic, _SIZE)
+
+
+def _create(admin: AdminClient, topic: DeadLetterTopic, config: dict[str, str]) -> None:
+    new = NewTopic(topic.name, 1, topic.replication or -1, config=config)
+    try:
+        admin.create_topics([new], request_timeout=TIMEOUT)[topic.name].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 class DeadLetterWriter:
@@ -71,18 +72,15 @@ class DeadLetterWriter:
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Write these dead letters.
 
-        :raises UnavailableError: not all of them are in the topic; some may be.
+        :raises ConfigError: the topic will never take one of them. :raises UnavailableError: not all of them are in the
+            topic; some may be.
         """
         topic = self._sink.dead_letters
         if not letters or topic is None:
             return
         if self._producer is None:
-            self._producer = Producer(
-                client_config(
-                    self._sink.kafka, enable_idempotence=True, linger_ms=0, message_max_bytes=MAX_MESSAGE_BYTES
-                )
-            )
-        failed: list[KafkaError] = []
+            self._producer = Producer(producer_config(self._sink.kafka, enable_idempotence=True))
+        deliveries = Deliveries()
         for r in records(letters, topic, self._sink.name):
             self._producer.produce(
                 r.topic,
@@ -90,7 +88,12 @@ class DeadLetterWriter:
                 value=r.value,
                 headers=list(r.headers),
                 timestamp=r.timestamp_ms,
-                on_delivery=lambda error, _: failed.append(error) if error is not None else None,
+                on_delivery=deliveries.of(r),
             )
-        if self._producer.flush(TIMEOUT) or failed:
-            raise UnavailableError(f"dead-letter topic '{topic.name}': {failed[0].str() if failed else 'no answer'}")
+        waiting = self._producer.flush(TIMEOUT)
+        if deliveries.refusal is not None:
+            raise deliveries.refusal
+        if deliveries.error is not None:
+            raise unavailable(deliveries.error, f"dead-letter topic '{topic.name}'")
+        if waiting:
+            raise UnavailableError(f"dead-letter topic '{topic.name}': no answer")

@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from calving.model.ranges import Range
 from calving.model.timestamps import is_moment
 from calving.records.payloads import Payloads
-from calving.source.client import TIMEOUT
+from calving.source.client import TIMEOUT, headers_of
 from calving.source.kafka_reader import Arrived, Client, PartitionKey, Position
-from calving.source.reading import Block, Headers, header_column
+from calving.source.reading import Block, header_column
 
 
 class MessageBlock(Block):
@@ -48,7 +48,7 @@ class MessageBlock(Block):
 
     @cached_property
     def headers(self) -> pa.ListArray:
-        return header_column(list(map(_headers, self._messages)))
+        return header_column(list(map(headers_of, self._messages)))
 
     @property
     def size(self) -> int:
@@ -93,15 +93,6 @@ class MessageClient(Client):
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _headers(message: Message) -> Headers | None:
-    try:
-        return cast("Headers", message.headers() or ())
-    except (UnicodeDecodeError, SystemError) as error:  # the client does not give the other headers either
-        if isinstance(error, SystemError) and not isinstance(error.__cause__, UnicodeDecodeError):
-            raise
-        return None
 
 
 def _by_partition(found: Sequence[Message]) -> list[Arrived]:

@@ -1,0 +1,87 @@
+"""Records with odd envelopes, and dead letters that their topic refuses, on every backend."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from calving.errors import ConfigError
+from calving.iceberg.catalog import open_catalog
+from calving.model.offsets import TopicPartition
+from calving.model.ranges import Range
+from calving.model.record_path import Limits
+from calving.protocol.ledger import VALID_THROUGH
+from calving.source.kafka import Topics
+from calving.source.opening import open_reader
+from calving.source.reading import headers_of
+from harness.raw import RawProducer
+from harness.topic import Topic
+from tests.cli.commands import Cli
+
+pytestmark = pytest.mark.services
+
+LONG = str(2**63 - 1)
+ANY_TIME = {"message.timestamp.after.max.ms": LONG, "message.timestamp.before.max.ms": LONG, "retention.ms": "-1"}
+LARGE = {"max.message.bytes": "8000000"}
+DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.replication.factor": "1"}
+
+
+@pytest.fixture
+def sink(topic: Callable[..., Topic], keys: dict[str, str], tmp_path: Path, unique: str) -> Cli:
+    made = Cli(tmp_path, topic(config={**ANY_TIME, **LARGE}), unique)
+    made.keys |= keys | DEAD | {"errors.deadletterqueue.topic.name": f"dead-{unique}"}
+    return made
+
+
+@pytest.fixture
+def raw(servers: str) -> Iterator[RawProducer]:
+    made = RawProducer(servers)
+    yield made
+    made.close()
+
+
+def test_odd_timestamps_and_header_names_spoil_no_commit_and_no_other_record(sink: Cli, raw: RawProducer) -> None:
+    micros, source = time.time_ns() // 1_000, sink.topic.name
+    raw.send(source, b'{"id": 0}', timestamp=micros)
+    raw.send(source, b'{"id": 1}', timestamp=micros * 1_000)
+    sink.run_here()
+    assert VALID_THROUGH not in summary(sink)
+    raw.send(source, b'{"id": 2}', headers=[(b"\xff", b"1")])
+    raw.send(source, b"no JSON", timestamp=micros * 1_000, headers=[(b"\xff", b"1")], key=b"\xff")
+    sink.run_here()
+    assert "2000" < summary(sink)[VALID_THROUGH] < "2100"
+    sink.assert_exactly_once(3)
+    dead = TopicPartition(f"dead-{sink.name}", 0)
+    kafka = {"bootstrap.servers": sink.topic.servers}
+    end = Topics(kafka, [dead.topic], None).highs([dead])[dead]
+    (letter,) = open_reader(kafka, Limits()).read([Range(*dead[:2], 0, end)])
+    assert (list(letter.values), list(letter.keys)) == ([b"no JSON"], [b"\xff"])
+    assert letter.timestamps_ms.to_pylist() == [micros * 1_000]
+    said = dict(headers_of(letter, 0) or ())
+    assert b"the name of a header is not UTF-8" in (said["__connect.errors.exception.message"] or b"")
+
+
+def summary(sink: Cli) -> dict[str, str]:
+    snapshot = open_catalog("iceberg", sink.catalog_keys).load_table("db.t").current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    return snapshot.summary.additional_properties
+
+
+@pytest.mark.parametrize("odd", ["max.message.bytes", "message.timestamp.after.max.ms"])
+def test_a_dead_letter_that_its_topic_refuses_stops_the_sink_with_what_to_do(
+    sink: Cli, raw: RawProducer, topic: Callable[..., Topic], odd: str
+) -> None:
+    dead = topic(config={"message.timestamp.after.max.ms": "3600000", "max.message.bytes": "500000"})
+    sink.keys["errors.deadletterqueue.topic.name"] = dead.name
+    if odd == "max.message.bytes":
+        raw.send(sink.topic.name, b"no JSON" * 100_000)
+    else:
+        raw.send(sink.topic.name, b"no JSON", timestamp=time.time_ns() // 1_000)
+    with pytest.raises(ConfigError) as stopped:
+        sink.run_here()
+    record = f"the dead letter of topic '{sink.topic.name}', partition 0, offset 0"
+    assert str(stopped.value).startswith(f"topic '{dead.name}' refuses {record}")
+    assert f"raise its {odd}" in str(stopped.value)
