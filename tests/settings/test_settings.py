@@ -81,6 +81,22 @@ def test_a_kafka_connect_file_is_taken_as_it_is() -> None:
         ({"iceberg.control.commit.interval-ms": "soon"}, "iceberg.control.commit.interval-ms: .*'soon'"),
         ({"topics.regex": "x.*"}, "set one of topics and topics.regex"),
         ({"iceberg.tables.dynamic-enabled": "true"}, "exclude each other"),
+        (
+            {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "b"},
+            r"topics: the sink would read topic 'b', into which it writes \(errors.deadletterqueue.topic.name\), for ever",
+        ),
+        (
+            {
+                "topics": "",
+                "topics.regex": "a.*",
+                "errors.tolerance": "all",
+                "errors.deadletterqueue.topic.name": "a-x",
+            },
+            "topics.regex = a.*: the sink would read topic 'a-x'",
+        ),
+        ({"topics": "", "topics.regex": ".*"}, "would read topic 'control-iceberg', into which it writes"),
+        ({"topics": "control-iceberg"}, "would read topic 'control-iceberg', into which it writes"),
+        ({"topics": "", "topics.regex": "a("}, r"topics.regex = a\(: it is no regular expression: "),
         ({"iceberg.tables": ""}, "set iceberg.tables"),
         ({"iceberg.tables": "lake.{topic}"}, r"iceberg.tables: 'lake.\{topic\}' is no table's name"),
         ({"iceberg.tables": "clicks"}, "iceberg.tables: 'clicks' is no table's name with its namespace"),

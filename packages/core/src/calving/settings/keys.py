@@ -571,6 +571,7 @@ class SinkKeys(BaseModel):
     def _consistent(self) -> SinkKeys:
         if bool(self.topics) == bool(self.topics_regex):
             raise ValueError("set one of topics and topics.regex")
+        self._check_topics()
         ways = {
             "iceberg.tables": bool(self.tables),
             "iceberg.tables.dynamic-enabled": self.dynamic,
@@ -636,6 +637,23 @@ class SinkKeys(BaseModel):
             raise ValueError("iceberg.http.tls-certificate-file and iceberg.http.tls-key-file go together")
         if self.http_advertised is not None and self.http_port is None:
             raise ValueError("iceberg.http.advertised-url needs iceberg.http.port")
+
+    def _check_topics(self) -> None:
+        """The sink must not read what it writes itself: each record would make another one, for ever."""
+        key = "topics" if self.topics else f"topics.regex = {self.topics_regex}"
+        try:
+            regex = re.compile(self.topics_regex) if self.topics_regex is not None else None
+        except re.error as error:
+            raise ValueError(f"{key}: it is no regular expression: {error}") from error
+        written = {"errors.deadletterqueue.topic.name": self.dead_letter_topic, "iceberg.control.topic": None}
+        if self.backend == "kafka":
+            written["iceberg.control.topic"] = self.control_topic
+        for other, name in written.items():
+            if name is not None and (name in self.topics if regex is None else regex.fullmatch(name)):
+                raise ValueError(
+                    f"{key}: the sink would read topic '{name}', into which it writes ({other}), for ever: take the"
+                    f" topic out of {key.partition(' ')[0]}, or give {other} another name"
+                )
 
     def _check_dead_letters(self) -> None:
         places = [self.dead_letter_topic, self.dead_letter_table]
