@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from calving.runtime.failures import Retries
 from calving.runtime.leading import Leadership, cycle_text, is_full
 from calving.status.values import CoordinatorStatus, Cycle
 
@@ -59,7 +60,7 @@ class Led:
 
     def __init__(self, *works: bool) -> None:
         self.now, self.works = 0.0, list(works)
-        self.leadership = Leadership(self._start, 30.0, lambda: self.now, lambda: 0.0)  # type: ignore[arg-type]
+        self.leadership = Leadership(self._start, 30.0, Retries(60.0), lambda: self.now, lambda: 0.0)  # type: ignore[arg-type]
 
     def _start(self) -> Hanging:
         return Hanging(self.now, has_moved=self.works.pop(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -12,12 +13,23 @@ from uuid import uuid4
 import pytest
 
 from calving.deadline import LateError, within
-from calving.errors import CalvingError, JobFailedError, ResignedError, UnavailableError
+from calving.errors import (
+    CalvingError,
+    EngineLostError,
+    FencedError,
+    GaveUpError,
+    JobFailedError,
+    OutcomeUnknownError,
+    ResignedError,
+    UnavailableError,
+    UnexpectedError,
+    UnreachableError,
+)
 from calving.iceberg.attempts import Attempts, Late, Raised
 from calving.model.events import Attachment, CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.waiting import DEGRADED, Waiting
-from calving.runtime.failures import SAME, Failures
+from calving.runtime.failures import Failures, Retries
 from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.senses import HIDDEN_SECONDS, Ear, Hidden
 from calving.runtime.serial import Serial
@@ -94,22 +106,68 @@ def test_a_call_that_hangs_is_given_up_and_one_that_answers_is_not(never: thread
 # Failures
 
 
-def test_the_same_failure_again_and_again_stops_the_sink_with_its_reason() -> None:
-    failures = Failures()
-    with pytest.raises(CalvingError, match=r"retries do not help: .*no module named 'x'"):
-        for task in range(SAME):
-            failures.add(JobFailedError(f"task {task} of stage 1{task}: no module named 'x'"), 0)
+def test_an_error_that_nobody_knows_stops_the_sink_once_it_has_lasted_too_long() -> None:
+    failures = Failures(Retries(600.0))
+    for second in range(0, 600, 10):
+        assert failures.add(UnexpectedError(f"{second} teapots"), 0, float(second)) <= 10.0
+    with pytest.raises(GaveUpError, match=r"retried for 600 s, as errors\.retry\.timeout allows.*: 600 teapots"):
+        failures.add(UnexpectedError("600 teapots"), 0, 600.0)
 
 
-def test_what_passes_by_itself_is_tried_for_ever() -> None:
-    failures = Failures()
-    assert [failures.add(UnavailableError("away"), 0) for _ in range(100)][-1] == 2.0
+def test_a_job_that_fails_is_bounded_in_the_same_way() -> None:
+    failures = Failures(Retries(1.0))
+    failures.add(JobFailedError("task 1: no module named 'x'"), 0, 0.0)
+    with pytest.raises(GaveUpError, match="no module named 'x'"):
+        failures.add(JobFailedError("task 2: no module named 'x'"), 0, 2.0)
 
 
-def test_a_failure_that_a_batch_came_through_after_counts_anew() -> None:
-    failures = Failures()
-    for batches in range(100):
-        failures.add(JobFailedError("the disk is full"), batches)
+def test_without_a_timeout_the_first_unknown_error_is_the_last() -> None:
+    with pytest.raises(GaveUpError):
+        Failures(Retries(0.0)).add(UnexpectedError("teapot"), 0, 5.0)
+
+
+def test_with_an_endless_timeout_unknown_errors_are_retried_for_ever() -> None:
+    failures = Failures(Retries(float("inf")))
+    assert [failures.add(UnexpectedError("teapot"), 0, float(day * 86_400)) for day in range(100)][-1] == 10.0
+
+
+@pytest.mark.parametrize(
+    "kind", [UnavailableError, UnreachableError, OutcomeUnknownError, FencedError, EngineLostError]
+)
+def test_what_passes_by_itself_is_tried_for_ever(kind: type[CalvingError]) -> None:
+    failures = Failures(Retries(0.0))
+    assert [failures.add(kind("away"), 0, float(day * 86_400)) for day in range(100)][-1] == 2.0
+
+
+def test_unknown_errors_before_and_after_a_publication_do_not_add_up() -> None:
+    failures = Failures(Retries(600.0))
+    for publications in range(100):
+        failures.add(JobFailedError("the disk is full"), publications, publications * 1_000.0)
+
+
+def test_unknown_errors_before_and_after_an_outage_do_not_add_up() -> None:
+    failures = Failures(Retries(600.0))
+    for hour in range(10):
+        failures.add(UnexpectedError("odd answer"), 0, hour * 3_600.0)
+        failures.add(UnavailableError("away"), 0, hour * 3_600.0 + 1)
+
+
+def test_a_coordinator_that_ends_with_an_unknown_error_again_and_again_stops_the_sink() -> None:
+    clock = [0.0]
+    leads, made = leadership(lambda: clock[0], 60.0)
+
+    def fail_until(end: float, error: BaseException) -> None:
+        while clock[0] < end:
+            with contextlib.suppress(ResignedError):
+                leads.mind(True)
+            made[-1].ended, made[-1].error = True, error
+            clock[0] += 1.0
+
+    fail_until(300.0, UnavailableError("the store is away"))
+    fail_until(350.0, TypeError("no table is None"))
+    with pytest.raises(GaveUpError, match="TypeError: no table is None"):
+        fail_until(400.0, TypeError("no table is None"))
+    assert clock[0] < 370.0
 
 
 # The control log
@@ -238,7 +296,7 @@ class FakeCoordinator:
         self.stopped = True
 
 
-def leadership(now: Callable[[], float]) -> tuple[Leadership, list[FakeCoordinator]]:
+def leadership(now: Callable[[], float], retry_seconds: float = 0.0) -> tuple[Leadership, list[FakeCoordinator]]:
     made: list[FakeCoordinator] = []
 
     def start() -> FakeCoordinator:
@@ -246,7 +304,8 @@ def leadership(now: Callable[[], float]) -> tuple[Leadership, list[FakeCoordinat
         made[-1].moved = now()
         return made[-1]
 
-    return Leadership(cast("Callable[[], CoordinatorThread]", start), 10.0, now, lambda: 0.0), made
+    made_by = cast("Callable[[], CoordinatorThread]", start)
+    return Leadership(made_by, 10.0, Retries(retry_seconds), now, lambda: 0.0), made
 
 
 def test_a_coordinator_that_hangs_is_replaced_and_nobody_waits_for_it() -> None:

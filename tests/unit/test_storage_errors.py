@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calving.errors import AccessDeniedError, CredentialsExpiredError, GaveUpError, JobFailedError, UnavailableError
-from calving.runtime.failures import SAME, Failures
+from calving.runtime.failures import SAME, Failures, Retries
 from calving.storage_errors import store_error
 
 HEAD = "When getting information for key 'x/y.parquet' in bucket 'lake': "
@@ -159,11 +159,11 @@ def test_a_missing_file_or_a_wrong_request_says_nothing() -> None:
 
 
 def test_a_denial_that_returns_every_time_stops_the_sink() -> None:
-    failures = Failures()
+    failures = Failures(Retries(600.0))
     for _ in range(SAME - 1):
-        failures.add(AccessDeniedError("denied"), 0)
+        failures.add(AccessDeniedError("denied"), 0, 0.0)
     with pytest.raises(GaveUpError, match="denied"):
-        failures.add(AccessDeniedError("denied"), 0)
+        failures.add(AccessDeniedError("denied"), 0, 0.0)
 
 
 def test_the_same_in_a_spark_job_is_the_same_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from calving.errors import ConfigError, OutcomeUnknownError, SilentError, UnavailableError
+from calving.errors import ConfigError, OutcomeUnknownError, SilentError, UnavailableError, UnexpectedError
 from calving_redis.options import RedisOptions
 
 
@@ -42,6 +43,18 @@ Entry = tuple[bytes, dict[bytes, bytes]]
 """An entry of a stream: its id and its fields."""
 ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
 _REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError, redis.exceptions.AuthorizationError)
+_PASSING = (
+    redis.exceptions.BusyLoadingError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.MasterDownError,
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.TryAgainError,
+)
+_CODES = re.compile(
+    r"\b(LOADING|CLUSTERDOWN|MASTERDOWN|OOM|READONLY|TRYAGAIN|MOVED|ASK|NOREPLICAS|MISCONF|BUSY|UNBLOCKED)\b"
+)
+"""Answers of a server that cannot serve the request now. The client has no class for some, and scripts wrap them."""
 
 
 def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> Client:
@@ -137,4 +150,6 @@ def refused(options: RedisOptions, error: Exception) -> ConfigError | Unavailabl
     if isinstance(error, _REFUSED):
         return ConfigError(f"{where(options)}: {error}; check iceberg.control.redis.username and .password")
     kind = SilentError if isinstance(error, redis.TimeoutError) else UnavailableError
+    if isinstance(error, redis.ResponseError) and not (isinstance(error, _PASSING) or _CODES.search(str(error))):
+        kind = UnexpectedError
     return kind(f"{where(options)}: {type(error).__name__}: {error}")

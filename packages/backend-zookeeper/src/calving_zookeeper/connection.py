@@ -9,17 +9,43 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, ConnectionClosedError, KazooException, NoAuthError
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NotReadOnlyCallError,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+    ThrottledOpError,
+    ZookeeperStoppedError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
 from calving.backend import closing_on_error
-from calving.errors import ConfigError, SilentError, UnavailableError
+from calving.errors import ConfigError, SilentError, UnavailableError, UnexpectedError
 from calving_zookeeper.options import ZooKeeperOptions
 
 _STOP_SECONDS = 2.0
+_PASSING = (
+    ConnectionClosedError,
+    ConnectionLoss,
+    NotReadOnlyCallError,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+    ThrottledOpError,
+    ZookeeperStoppedError,
+    OSError,
+)
+"""Errors of an ensemble that is away or elects a leader, or of a session that has ended."""
 
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
@@ -169,7 +195,7 @@ def reaching() -> Iterator[None]:
     """Translate the errors of a request that writes nothing, or may be repeated.
 
     :raises ConfigError: the user is refused. :raises SilentError: no answer in time.
-    :raises UnavailableError: try again.
+    :raises UnavailableError: try again. :raises UnexpectedError: try again, but not for ever.
     """
     try:
         yield
@@ -181,4 +207,5 @@ def reaching() -> Iterator[None]:
     except KazooTimeoutError as error:
         raise SilentError(f"ZooKeeper: {error}") from error
     except (KazooException, OSError) as error:
-        raise UnavailableError(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error
+        kind = UnavailableError if isinstance(error, _PASSING) else UnexpectedError
+        raise kind(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error

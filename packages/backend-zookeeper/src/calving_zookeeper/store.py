@@ -178,7 +178,8 @@ class Store:
             if any(isinstance(r, BadVersionError | NodeExistsError) for r in failed):
                 continue
             worst = next((r for r in failed if not isinstance(r, RolledBackError | RuntimeInconsistency)), failed[0])
-            raise UnavailableError(f"ZooKeeper: {type(worst).__name__} {worst}: nothing was written")
+            with reaching():
+                raise worst
         raise UnavailableError(f"ZooKeeper: other writers were faster {_TRIES} times: nothing was written")
 
     def names(self, on_change: Callable[[object], None] | None = None) -> list[str]:

@@ -14,7 +14,7 @@ from calving.converters.building import bad, collect
 from calving.converters.interface import Decoded
 from calving.converters.native import Decoder
 from calving.converters.options import CLIENT, REGISTRY
-from calving.errors import ConfigError, UnavailableError
+from calving.errors import ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Stage
 from calving.secrets import masked, without_logins
 
@@ -34,6 +34,7 @@ _NUMBERS = (
 _NOT_FOUND = (40401, 40402, 40403)
 _REFUSED = (401, 403)
 _NO_SUCH_PATH = 404
+_BUSY = (408, 429)
 
 _CLIENTS: dict[str, Any] = {}
 
@@ -144,7 +145,8 @@ class Registry:
         """A schema by its id.
 
         :raises UnknownSchemaError: there is no such schema.
-        :raises UnavailableError: the registry does not answer; try again.
+        :raises UnavailableError: the registry does not answer; try again. :raises UnexpectedError: its answer is not
+            known; try again, but not for ever.
         :raises ConfigError: the registry refuses the request.
         """
         return self._ask(f"schema {number}", lambda: self._client.get_schema(number, fmt=form))
@@ -172,10 +174,16 @@ class Registry:
                 raise ConfigError(f"{reason}; set a login that may read it") from error
             if error.http_status_code == _NO_SUCH_PATH:
                 reason += "; it does not say that the schema is missing: is the URL right?"
-            raise UnavailableError(reason) from error
+            is_away = error.http_status_code >= 500 or error.http_status_code in _BUSY
+            raise (UnavailableError if is_away else UnexpectedError)(reason) from error
         except Exception as error:  # the client does not catch errors of its HTTP library
-            reason = f"{type(error).__name__}: {masked(str(error))}"
-            raise UnavailableError(f"schema registry {self.url}: {what}: {reason}") from error
+            reason = f"schema registry {self.url}: {what}: {type(error).__name__}: {masked(str(error))}"
+            raise (UnavailableError if _is_transport(error) else UnexpectedError)(reason) from error
+
+
+def _is_transport(error: Exception) -> bool:
+    """Whether no answer came. The client's HTTP library has errors of its own."""
+    return isinstance(error, OSError) or any(kind.__qualname__ == "TransportError" for kind in type(error).__mro__)
 
 
 def _take_login(conf: dict[str, str], prefix: str) -> str:

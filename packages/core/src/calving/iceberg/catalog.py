@@ -10,13 +10,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchTableError, ServerError, ServiceUnavailableError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    NoSuchTableError,
+    ServerError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+    ValidationError,
+    ValidationException,
+)
 from pyiceberg.table import Table
 
 from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties
 from calving.deadline import LateError, within
-from calving.errors import AccessDeniedError, CalvingError, ConfigError, UnavailableError
+from calving.errors import AccessDeniedError, CalvingError, ConfigError, UnavailableError, UnexpectedError
 from calving.model.events import TableId
 from calving.optional import reason
 from calving.secrets import masked, without_secrets
@@ -36,6 +44,15 @@ _TOGETHER = 16
 _OPEN_TRIES = 3
 _MISSING = ("NoSuchTable", "NoSuchIcebergTable", "NoSuchNamespace", "TableNotFound")
 """Error types of REST catalogs for a missing table."""
+
+_AWAY = {
+    "sqlalchemy.exc.InterfaceError",
+    "sqlalchemy.exc.OperationalError",
+    "sqlalchemy.exc.TimeoutError",
+    "thrift.transport.TTransport.TTransportException",
+}
+"""Errors of a database or a metastore that is away, by name: nobody has to install their libraries."""
+_FINAL = (BadRequestError, ValidationError, ValidationException, NotImplementedError, TypeError, ValueError)
 
 _JAVA_TYPES = {
     "org.apache.iceberg.rest.RESTCatalog": "rest",
@@ -94,6 +111,19 @@ def _is_away(error: Exception) -> bool:
     return requests is not None and isinstance(error, requests.ConnectionError | requests.Timeout)
 
 
+def _passes(error: Exception) -> bool:
+    """Whether the error says that the catalog's server or database is away, or has too much to do."""
+    if _is_away(error) or isinstance(error, ConnectionError | TimeoutError | TooManyRequestsError):
+        return True
+    return any(f"{kind.__module__}.{kind.__qualname__}" in _AWAY for kind in type(error).__mro__)
+
+
+def is_final(error: Exception) -> bool:
+    """Whether the catalog, or its client, refuses a request because of what is in it: no later answer differs."""
+    # Some libraries have answers that are no JSON as ValueError and OSError at once.
+    return isinstance(error, _FINAL) and not isinstance(error, OSError)
+
+
 def _brief(error: Exception) -> str:
     """The error's innermost cause. Connection errors wrap other errors, and their texts repeat the address."""
     found = re.search(r"\[Errno [-\d]+\] [^\"')]+", str(error))
@@ -147,7 +177,7 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
         except NoSuchTableError as error:
             if _is_missing(catalog, table, error):
                 return None
-            raise UnavailableError(
+            raise UnexpectedError(
                 f"table {'.'.join(table)}: the catalog answers 404 without saying that there is no such table; a proxy"
                 f" in between, or iceberg.catalog.uri or .prefix, may be wrong: {masked(str(error))}"
             ) from error
@@ -159,7 +189,8 @@ def reaching(catalog: Catalog, what: str) -> Iterator[None]:
     exceptions is common to all. ``what`` says what did not happen. calving's own errors stay as they are.
 
     :raises AccessDeniedError: access is denied; an operator has to act.
-    :raises UnavailableError: any other error, or no answer in time; try again.
+    :raises UnavailableError: the catalog or its store is away, or does not answer in time; try again.
+    :raises UnexpectedError: any other error; try again, but not for ever.
     """
     try:
         yield
@@ -174,7 +205,8 @@ def reaching(catalog: Catalog, what: str) -> Iterator[None]:
         if denied is not None:
             raise AccessDeniedError(f"{what}: {denied}") from error
         text = without_secrets(str(error), catalog.properties)
-        raise UnavailableError(f"{what}: {type(error).__name__}: {text}") from error
+        kind = UnavailableError if of_store is not None or _passes(error) else UnexpectedError
+        raise kind(f"{what}: {type(error).__name__}: {text}") from error
 
 
 def look_for(catalog: Catalog, names: Iterable[str]) -> dict[str, Table | UnavailableError | None]:

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 
 from calving.casting.schema_changes import SchemaChanges
 from calving.errors import ConfigError, UnavailableError
-from calving.iceberg.catalog import find_table, find_tables, is_rest, reaching, table_id
+from calving.iceberg.catalog import find_table, find_tables, is_final, is_rest, reaching, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.file_access import carried
 from calving.iceberg.lineage import VERSION
@@ -33,6 +33,7 @@ from calving.model.coverage import encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.tables import Distribution, SchemaChange, TableSpec
+from calving.secrets import without_secrets
 from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
@@ -255,8 +256,9 @@ class Tables:
                 log.info("table %s was created", name)
             except TableAlreadyExistsError:
                 log.info("table %s was created by someone else", name)
-            except Exception:  # some catalogs have no exception for what others were faster with
+            except Exception as error:  # some catalogs have no exception for what others were faster with
                 if find_table(self._catalog, identifier) is None:
+                    self._refuse(error, f"table {name} cannot be created")
                     raise
                 log.info("table %s was created by someone else", name)
 
@@ -269,9 +271,15 @@ class Tables:
                     continue
                 except NoSuchNamespaceError as error:
                     raise ConfigError(f"namespace {'.'.join(namespace)} cannot be created: {error}") from error
-                except Exception:  # some catalogs have no exception for what others were faster with
+                except Exception as error:  # some catalogs have no exception for what others were faster with
                     if not self._has_namespace(namespace[:depth]):
+                        self._refuse(error, f"namespace {'.'.join(namespace[:depth])} cannot be created")
                         raise
+
+    def _refuse(self, error: Exception, what: str) -> None:
+        """:raises ConfigError: no later answer of the catalog would differ."""
+        if is_final(error):
+            raise ConfigError(f"{what}: {without_secrets(str(error), self._catalog.properties)}") from error
 
     def _has_namespace(self, namespace: Sequence[str]) -> bool:
         with reaching(self._catalog, f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists"):

@@ -23,7 +23,7 @@ from calving.model.text import counted
 from calving.runtime import components
 from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
 from calving.runtime.batch import BatchRunner
-from calving.runtime.failures import Failures
+from calving.runtime.failures import Failures, Retries
 from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.progress import Progress
 from calving.runtime.reporting import Reporter
@@ -69,7 +69,13 @@ class App:
         self._member = str(uuid4())
         self._topics = components.source(sink)
         self._membership = Membership(sink, self._topics)
-        self._leadership = Leadership(self._coordinator, keys.table_timeout_ms / 1000, time.monotonic, random.random)
+        self._leadership = Leadership(
+            self._coordinator,
+            keys.table_timeout_ms / 1000,
+            Retries(keys.retry_seconds),
+            time.monotonic,
+            random.random,
+        )
         self._well = time.monotonic()
         """When a step last succeeded."""
         self._round = time.monotonic()
@@ -137,7 +143,7 @@ class App:
         """
         keys = self._sink.keys
         steps = Steps("the worker", keys.stalled_ms / 1000)
-        failures = Failures()
+        failures = Failures(Retries(keys.retry_seconds))
         watchdog = Watchdog(lambda: steps.stalled() or self._stalled_batch() or self._stale())
         try:
             self._serve()
@@ -195,7 +201,7 @@ class App:
                 self._reporter.failed(error, done)
                 if isinstance(error, ResignedError) or self._is_apart(error):
                     self._membership.leave()
-                pause = failures.add(error, done.count)
+                pause = failures.add(error, self._reporter.publications.outcomes["done"], time.monotonic())
                 self._stop.wait(_RESIGNED_SECONDS if isinstance(error, ResignedError) else pause)
                 self._round = time.monotonic()
                 steps.done()

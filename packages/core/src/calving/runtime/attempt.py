@@ -10,7 +10,7 @@ from functools import partial
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.deadline import LateError, beside, within
-from calving.errors import CalvingError, UnavailableError, UnreachableError
+from calving.errors import CalvingError, UnavailableError, UnexpectedError, UnreachableError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.text import counted
 from calving.protocol.worker import BatchLimits, Worker
@@ -103,7 +103,7 @@ class Attempt:
                 # Open the cursor before joining: this member's join makes the coordinator send StartCommit, which the
                 # cursor must read.
                 cursor = session.follow(replay=False)
-            except UnreachableError:
+            except (UnreachableError, UnexpectedError):
                 raise
             except UnavailableError as error:
                 raise UnreachableError(str(error)) from error

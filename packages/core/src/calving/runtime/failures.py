@@ -1,4 +1,4 @@
-"""Decides when to retry, and when to stop retrying. Pure: failures are arguments."""
+"""Decides when to retry, and when to stop retrying. Pure: failures and times are arguments."""
 
 from __future__ import annotations
 
@@ -11,42 +11,81 @@ from calving.errors import (
     GaveUpError,
     OutcomeUnknownError,
     UnavailableError,
+    UnexpectedError,
 )
 
 _PASSES = (UnavailableError, OutcomeUnknownError, FencedError)
+_STAYS = (AccessDeniedError, UnexpectedError)
 _SECONDS, _FAILING_SECONDS = (0.2, 2.0), (0.2, 10.0)
-"""The first pause and the longest. Short pauses let the sink continue soon after a short outage."""
+"""The first pause and the longest. Short pauses let the sink continue soon after a short outage. During a pause nobody
+polls the group, and a rebalance waits.
+"""
 SAME = 8
-"""After this many equal failures in a row, over more than half a minute, a failure counts as permanent."""
+"""After this many equal denials in a row, over more than half a minute, a denial counts as permanent."""
 _CHANGING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
-"""The parts of a failure's text that differ each time, such as task numbers and file names."""
+"""The parts of a denial's text that differ each time, such as task numbers and file names."""
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether the error passes by itself, because a service is away or another process was faster. Otherwise another
+    try may not differ.
+    """
+    return isinstance(error, _PASSES) and not isinstance(error, _STAYS)
+
+
+class Retries:
+    """Bounds how long errors are retried that do not pass by themselves."""
+
+    def __init__(self, seconds: float) -> None:
+        """``seconds``: how long; infinite means for ever (``errors.retry.timeout``)."""
+        self._seconds = seconds
+        self._since: float | None = None
+
+    def succeeded(self) -> None:
+        """What failed has succeeded."""
+        self._since = None
+
+    def failed(self, error: BaseException | None, now: float) -> None:
+        """:raises GaveUpError: errors that do not pass have been retried for too long, without a success in between."""
+        if passes(error):
+            self._since = None
+            return
+        self._since = now if self._since is None else self._since
+        if now - self._since >= self._seconds:
+            lasted = f"retried for {now - self._since:.0f} s, as errors.retry.timeout allows, without success"
+            raise GaveUpError(f"{lasted}: {type(error).__name__}: {error}") from error
 
 
 class Failures:
     """The failures of one process, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, retries: Retries) -> None:
+        self._retries = retries
         self._done = 0
         self._in_a_row = 0
         self._same = 0
         self._last = ""
 
-    def add(self, error: CalvingError, done: int) -> float:
-        """Seconds to wait before the next try. ``done``: batches that have succeeded by now.
+    def add(self, error: CalvingError, done: int, now: float) -> float:
+        """Seconds to wait before the next try. ``done``: publications that have succeeded by now.
 
-        :raises GaveUpError: the same failure came too often in a row without a success: a retry does not help.
+        :raises GaveUpError: another try does not help.
         """
         if done != self._done:
             self._done, self._in_a_row, self._same = done, 0, 0
+            self._retries.succeeded()
         self._in_a_row += 1
-        first, longest = _SECONDS
-        if isinstance(error, _PASSES) and not isinstance(error, AccessDeniedError):
-            self._same = 0
+        if isinstance(error, AccessDeniedError):
+            self._deny(error)
         else:
-            first, longest = _FAILING_SECONDS
-            text = _CHANGING.sub("#", str(error))
-            self._same = self._same + 1 if text == self._last else 1
-            self._last = text
-            if self._same >= SAME:
-                raise GaveUpError(f"the same failure {SAME} times in a row, retries do not help: {error}") from error
+            self._same = 0
+            self._retries.failed(error, now)
+        first, longest = _SECONDS if passes(error) else _FAILING_SECONDS
         return min(longest, first * 2.0 ** min(self._in_a_row, 10))
+
+    def _deny(self, error: CalvingError) -> None:
+        text = _CHANGING.sub("#", str(error))
+        self._same = self._same + 1 if text == self._last else 1
+        self._last = text
+        if self._same >= SAME:
+            raise GaveUpError(f"the same denial {SAME} times in a row, retries do not help: {error}") from error

@@ -19,6 +19,7 @@ from calving.model.events import Leader
 from calving.model.text import counted
 from calving.protocol.coordinator import Coordinator, Intervals
 from calving.runtime.coordinator import CoordinatorLoop
+from calving.runtime.failures import Retries
 from calving.runtime.watch import where
 from calving.settings.load import Sink
 from calving.source.interface import Source
@@ -202,11 +203,14 @@ class Leadership:
         self,
         start: Callable[[], CoordinatorThread],
         table_seconds: float,
+        retries: Retries,
         clock: Callable[[], float],
         jitter: Callable[[], float],
     ) -> None:
-        """``table_seconds``: the longest commit of a table. ``jitter``: random numbers from 0 to 1."""
-        self._start, self._clock, self._jitter = start, clock, jitter
+        """``table_seconds``: the longest commit of a table. ``retries``: of coordinators that end with an error.
+        ``jitter``: random numbers from 0 to 1.
+        """
+        self._start, self._retries, self._clock, self._jitter = start, retries, clock, jitter
         self._hung_seconds = _HUNG_SECONDS + _HUNG_TABLES * table_seconds
         self.step_seconds = self._hung_seconds / 2
         """Seconds within which a coordinator should commit a table or read the log."""
@@ -234,6 +238,7 @@ class Leadership:
                 self._hung_since = None
             if running.complete_cycles:
                 self._failures, self._failing_since = 0, float("inf")
+                self._retries.succeeded()
             if running.ended:
                 self._ended(running)
             elif self._clock() - running.moved > self._hung_seconds:
@@ -272,6 +277,8 @@ class Leadership:
         error = coordinator.error
         if isinstance(error, FATAL):
             raise error
+        if error is not None:
+            self._retries.failed(error, self._clock())
         if isinstance(error, FencedError):
             self._give_up(_REELECTION_SECONDS * min(_LONGER, 2.0**self._failures) * (1 + self._jitter()))
         else:

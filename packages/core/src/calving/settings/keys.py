@@ -471,6 +471,15 @@ class SinkKeys(BaseModel):
         " 100 bad records.",
     )
 
+    retry_timeout_ms: int = Field(
+        600_000,
+        ge=-1,
+        alias="errors.retry.timeout",
+        description="How long the sink retries what fails with an error that it does not know, in milliseconds, until"
+        " it stops; -1 means for ever. It waits for a service that is away as long as it takes, and a table whose"
+        " commits fail keeps its files while the others go on.",
+    )
+
     http_port: int | None = Field(
         None,
         ge=0,
@@ -600,6 +609,11 @@ class SinkKeys(BaseModel):
         return self
 
     @property
+    def retry_seconds(self) -> float:
+        """How long errors are retried that do not pass by themselves."""
+        return float("inf") if self.retry_timeout_ms < 0 else self.retry_timeout_ms / 1000
+
+    @property
     def routes_freely(self) -> bool:
         """Whether routing is dynamic: records may go to tables that are not in the settings."""
         return self.dynamic or self.topic_pattern is not None
@@ -674,8 +688,7 @@ TAKEN_OVER: Mapping[str, str] = {
     "config.action.reload": "the sink reads its configuration when it starts",
     "errors.log.enable": "the sink always logs the first bad record of a batch",
     "errors.log.include.messages": "the sink logs no records; dead letters hold them",
-    "errors.retry.delay.max.ms": "the sink retries temporary failures until they pass",
-    "errors.retry.timeout": "the sink retries temporary failures until they pass",
+    "errors.retry.delay.max.ms": "the sink never pauses for more than 10 s between retries",
     "header.converter": "the sink leaves headers as bytes",
     "iceberg.control.group-id-prefix": "the sink reads the control log without a group",
     "iceberg.coordinator-executor-keep-alive-timeout-ms": "the sink has no such threads",

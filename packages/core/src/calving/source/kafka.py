@@ -24,7 +24,7 @@ from calving.errors import ConfigError, UnavailableError
 from calving.model.membership import WORKER, Claim
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.records.regex import Regex
-from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
+from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching, unavailable
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times
 from calving.source.members import members
@@ -220,7 +220,7 @@ class KafkaGroup(Group):
             message = self._consumer.poll(timeout)
         except KafkaException as error:
             self.broken = True
-            raise UnavailableError(f"the consumer group: {error}") from error
+            raise unavailable(error.args[0], "the consumer group") from error
         finally:
             self._listener = None
         if message is not None and (fault := message.error()) is not None and fault.fatal():

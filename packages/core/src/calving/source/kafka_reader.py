@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.model.ranges import Range
 from calving.model.record_path import Limits
-from calving.source.client import REFUSED, client_config, reaching
+from calving.source.client import REFUSED, client_config, reaching, unavailable
 from calving.source.reading import Block, Reader
 
 PartitionKey = tuple[str | None, int | None]
@@ -179,7 +179,7 @@ class KafkaReader(Reader):
             most = min(self._limits.block_records, self._left)
             found = self._client.take(most, _WAIT_SECONDS, headers=self._headers)
         except KafkaException as error:
-            raise UnavailableError(f"reading from Kafka: {error}") from error
+            raise unavailable(error.args[0], "reading from Kafka") from error
         self._waited += time.monotonic() - started
         if not found:
             self._check_progress()
