@@ -9,6 +9,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.timestamps import is_moment
 from calving.source.client import client_config, reaching
 
 _SECONDS = 3.0
@@ -18,7 +19,7 @@ _FETCH_BYTES = 16 * 1024
 
 def first_times(kafka: Mapping[str, str], positions: SourceOffsets) -> dict[TopicPartition, int]:
     """The timestamps, in ms, of the first records at or above these offsets, of those partitions that answer within
-    three seconds and have such a record that can be read.
+    three seconds and have such a record that can be read, and has a timestamp that is a moment.
     """
     found: dict[TopicPartition, int] = {}
     if not positions:
@@ -47,7 +48,7 @@ def first_times(kafka: Mapping[str, str], positions: SourceOffsets) -> dict[Topi
                     if tp not in waiting:
                         continue
                     kind, at = message.timestamp()
-                    if message.error() is None and kind != TIMESTAMP_NOT_AVAILABLE:
+                    if message.error() is None and kind != TIMESTAMP_NOT_AVAILABLE and is_moment(at):
                         found[tp] = at
                     waiting.discard(tp)
                     consumer.pause([KafkaPartition(tp.topic, tp.partition)])
