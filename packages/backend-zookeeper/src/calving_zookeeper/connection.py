@@ -199,13 +199,18 @@ def reaching() -> Iterator[None]:
     """
     try:
         yield
-    except (AuthFailedError, NoAuthError) as error:
-        raise ConfigError(
+    except (KazooTimeoutError, KazooException, OSError) as error:
+        raise refused(error) from error
+
+
+def refused(error: Exception) -> ConfigError | UnavailableError:
+    """The error to raise for a failed request that wrote nothing."""
+    if isinstance(error, AuthFailedError | NoAuthError):
+        return ConfigError(
             f"ZooKeeper: {type(error).__name__} {error}; check iceberg.control.zookeeper.username, .password and"
             " .authentication, and whose the nodes are"
-        ) from error
-    except KazooTimeoutError as error:
-        raise SilentError(f"ZooKeeper: {error}") from error
-    except (KazooException, OSError) as error:
-        kind = UnavailableError if isinstance(error, _PASSING) else UnexpectedError
-        raise kind(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error
+        )
+    if isinstance(error, KazooTimeoutError):
+        return SilentError(f"ZooKeeper: {error}")
+    kind = UnavailableError if isinstance(error, _PASSING) else UnexpectedError
+    return kind(f"ZooKeeper: {type(error).__name__} {error}".rstrip())

@@ -36,7 +36,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from calving.backend import Encoded, Topic, stored_in
 from calving.errors import FencedError, OutcomeUnknownError, UnavailableError
-from calving_zookeeper.connection import Connection, reaching
+from calving_zookeeper.connection import Connection, reaching, refused
 
 _REQUEST_BYTES = 900_000
 """Largest request, bytes; ZooKeeper's own limit (jute.maxbuffer) is 1 MiB."""
@@ -178,8 +178,7 @@ class Store:
             if any(isinstance(r, BadVersionError | NodeExistsError) for r in failed):
                 continue
             worst = next((r for r in failed if not isinstance(r, RolledBackError | RuntimeInconsistency)), failed[0])
-            with reaching():
-                raise worst
+            raise refused(worst)
         raise UnavailableError(f"ZooKeeper: other writers were faster {_TRIES} times: nothing was written")
 
     def names(self, on_change: Callable[[object], None] | None = None) -> list[str]:
