@@ -11,6 +11,17 @@ import numpy.typing as npt
 from harness.sent import value
 
 _EVERY = 40
+_MICROS, _NANOS = 1_000, 1_000_000
+_YEAR_10000 = 253_402_300_800_000
+_POISON = (
+    b"this is no JSON",
+    b"[" * 5_000,
+    b'{"id": ' * 40 + b"1" + b"}" * 40,
+    b'{"id": 1, "route": "\xff"}',
+    b'{"id": 1, "route": "no table"}',
+    b"x" * 100_000,
+    b"",
+)
 BAD, FILTERED = "dead letters", "nowhere"
 """Where records go that no table takes."""
 _APART = {13: BAD, 14: FILTERED}
@@ -29,7 +40,19 @@ def payload(number: int, tables: Sequence[str]) -> bytes | None:
     apart = _APART.get(number % _EVERY)
     if apart is None:
         return value(number, tables)
-    return b"this is no JSON" if apart == BAD else None
+    return _POISON[number // _EVERY % len(_POISON)] if apart == BAD else None
+
+
+def timestamp(number: int, now_ms: int) -> int:
+    """The timestamp of a record, milliseconds: that of a few is microseconds, nanoseconds or beyond every calendar."""
+    if number % _EVERY not in (3, 13):
+        return now_ms
+    return (now_ms * _MICROS, now_ms * _NANOS, _YEAR_10000)[number // _EVERY % 3]
+
+
+def headers(number: int) -> list[tuple[bytes, bytes | None]]:
+    """The headers of a record: most have none, and the names of a few are no text."""
+    return [(b"a", None), (b"\xff\xfe", b"1"), (b"", b"")] if number % _EVERY in (13, 23) else []
 
 
 def end_in_tables(sent: int, last: int) -> bool:

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
@@ -43,6 +44,7 @@ from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
 from harness.producing import Producing
 from harness.proxy import Proxy
+from harness.raw import RawProducer
 from harness.run import Run, Store, settings_of, through
 
 BACKENDS = ("kafka", "redis", "zookeeper")
@@ -56,9 +58,28 @@ _FORMATS = ("parquet", "orc", "avro")
 
 
 class Sink(Run):
-    """With records among the others that no table takes."""
+    """With records among the others that no table takes, and with records that have odd timestamps and headers."""
 
     workload: Workload = "append"
+
+    @cached_property
+    def _raw(self) -> RawProducer:
+        return RawProducer(self.servers)
+
+    def send(self, number: int, partition: int) -> None:
+        now = time.time_ns() // 1_000_000
+        stamped, headers = records.timestamp(number, now), records.headers(number)
+        if stamped == now and not headers:
+            super().send(number, partition)
+            return
+        assert self._producer.flush(60) == 0  # records stay in order
+        key, value = str(number).encode(), self.payload(number)
+        self._raw.send(self.topic, value, key=key, partition=partition, timestamp=stamped, headers=headers)
+
+    def stop(self) -> None:
+        super().stop()
+        if (raw := self.__dict__.pop("_raw", None)) is not None:
+            raw.close()
 
     def payload(self, number: int) -> bytes | None:
         return changes.payload(number, self.tables, self.workload)

@@ -22,7 +22,11 @@ class RawProducer:
         for name in ("rd_kafka_conf_new", "rd_kafka_new"):
             getattr(api, name).restype = ctypes.c_void_p
         conf, said = ctypes.c_void_p(api.rd_kafka_conf_new()), ctypes.create_string_buffer(512)
-        for key, given in ((b"bootstrap.servers", servers.encode()), (b"log_level", b"0")):
+        for key, given in (
+            (b"bootstrap.servers", servers.encode()),
+            (b"log_level", b"0"),
+            (b"enable.idempotence", b"true"),
+        ):
             assert api.rd_kafka_conf_set(conf, key, given, said, 512) == 0, said.value
         self._client = ctypes.c_void_p(api.rd_kafka_new(_PRODUCER, conf, said, 512))
         assert self._client, said.value
@@ -52,7 +56,7 @@ class RawProducer:
         for name, content in headers:
             parts += [word(_HEADER), name, content, ctypes.c_ssize_t(len(content or b""))]
         assert self._api.rd_kafka_producev(self._client, *parts, word(_END)) == 0
-        assert self._api.rd_kafka_flush(self._client, 20_000) == 0
+        assert self._api.rd_kafka_flush(self._client, 60_000) == 0
 
     def close(self) -> None:
         self._api.rd_kafka_destroy(self._client)

@@ -28,6 +28,8 @@ from harness.nursery import Forked
 from harness.sent import TABLES, value
 
 Store = KafkaServer | RedisServer | ZooKeeperServer
+_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""The source topic takes records with any timestamp, as topics of older brokers do."""
 
 
 def settings_of(store: Store) -> dict[str, str]:
@@ -77,7 +79,7 @@ class Run:
         self.tables = tables
         self.topic = f"source-{name}"
         admin = AdminClient(client_config({"bootstrap.servers": servers}))
-        admin.create_topics([NewTopic(self.topic, partitions, 1)])[self.topic].result()
+        admin.create_topics([NewTopic(self.topic, partitions, 1, config=_ANY_TIME)])[self.topic].result()
         self._producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
         self.sent = 0
         self.force = folder / "force-lead"
@@ -190,7 +192,9 @@ class Run:
         while True:
             try:
                 if not created:
-                    admin.create_topics([NewTopic(self.topic, self.partitions, 1)])[self.topic].result()
+                    admin.create_topics([NewTopic(self.topic, self.partitions, 1, config=_ANY_TIME)])[
+                        self.topic
+                    ].result()
                     created = True
                 return str(admin.describe_topics(TopicCollection([self.topic]))[self.topic].result().topic_id)
             except KafkaException as error:  # brokers take a moment for both
@@ -204,14 +208,16 @@ class Run:
 
     def produce(self, count: int, per_second: int = 1000) -> None:
         for _ in range(count):
-            self._producer.produce(
-                self.topic, self.payload(self.sent), str(self.sent), partition=self.sent * 7 % self.partitions
-            )
+            self.send(self.sent, self.sent * 7 % self.partitions)
             self.sent += 1
             if self.sent % 50 == 0:
                 self._producer.poll(0)
                 time.sleep(50 / per_second)
         assert self._producer.flush(60) == 0
+
+    def send(self, number: int, partition: int) -> None:
+        """Send the record of this number, soon."""
+        self._producer.produce(self.topic, self.payload(number), str(number), partition=partition)
 
     def produce_until_it_dies(self, worker: Process, seconds: float = 60) -> bool:
         """Records go on, so that each cycle has something to commit; whether the worker has killed itself by then."""
