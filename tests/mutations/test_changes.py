@@ -30,7 +30,7 @@ from calving.iceberg.rules import TableSettings
 from calving.model.files import FileContent
 from calving.model.mutations import RowMutations
 from calving.model.ranges import Range
-from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance
+from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance, TransformSpec
 from calving.runtime.batch import BatchRunner
 from calving.tasks.spec import TaskSpec
 from tests.iceberg.reader import rows_of
@@ -211,6 +211,15 @@ def test_a_tombstone_deletes_the_row_of_its_key_if_it_is_told_to(tmp_path: Path,
     other.take((key, None))
     assert other.rows("id") == [(2,)]
     assert other.reasons(other.take((None, None))) == [(4, "a record with neither a value nor a key identifies no row")]
+
+
+def test_a_value_that_is_null_as_json_is_a_tombstone(tmp_path: Path) -> None:
+    """As in Connect, and whether or not the value passes transforms."""
+    for chain in ((), (TransformSpec("route", "RegexRouter", {"regex": "x", "replacement": "y"}),)):
+        sink = Changing(tmp_path / f"{len(chain)}", RowMutations("op", tombstones="delete"), transforms=chain)
+        sink.take(change("c", 1, "a"), change("c", 2, "a"))
+        sink.take(({"id": 1}, b"null"), ({"id": 2}, b"null"), change("c", 2, "b"))
+        assert (sink.rows("id", "v"), sink.counts) == ([(2, "b")], {"deleted": 1, "superseded": 1})
 
 
 def test_a_deleted_row_stays_and_is_marked_if_it_is_told_to(tmp_path: Path) -> None:

@@ -184,3 +184,21 @@ def test_an_order_type_needs_an_order_field() -> None:
         ConfigError, match=r"iceberg\.table\.db\.orders\.order-type has no effect without an order-field"
     ):
         parse({**BASE, **keys})
+
+
+@pytest.mark.parametrize("kind", ["DebeziumTransform", "org.apache.iceberg.connect.transforms.DmsTransform"])
+@pytest.mark.parametrize(
+    ("more", "warns"),
+    [
+        ({}, True),
+        ({"iceberg.tables.cdc-field": "_cdc.op"}, False),
+        ({"iceberg.tables.tombstones": "delete"}, False),
+        ({"iceberg.tables.upsert-mode-enabled": "false"}, False),
+    ],
+)
+def test_upserts_without_the_operation_that_a_transform_makes_are_warned_about(
+    caplog: pytest.LogCaptureFixture, kind: str, more: dict[str, str], warns: bool
+) -> None:
+    chain = {"transforms": "unwrap", "transforms.unwrap.type": kind, "iceberg.tables.upsert-mode-enabled": "true"}
+    parse({**BASE, **chain, **more})
+    assert ("transform 'unwrap' puts the operation into _cdc.op: set iceberg.tables.cdc-field" in caplog.text) is warns

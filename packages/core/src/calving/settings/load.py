@@ -27,7 +27,12 @@ from calving.secrets import shown, shown_text
 from calving.settings.connect_worker import with_worker
 from calving.settings.java_client import translate
 from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
-from calving.settings.mutations import check_dead_letter_table, check_routed_tables, row_mutations
+from calving.settings.mutations import (
+    check_dead_letter_table,
+    check_routed_tables,
+    row_mutations,
+    unread_operations,
+)
 from calving.settings.properties import read_properties
 from calving.settings.records import converters, transforms
 from calving.settings.tabular import connector_group, from_tabular
@@ -209,8 +214,9 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         given=given,
         connector_group=connector,
     )
-    for table in ("", *sink.tables):
-        sink.mutations(table)
+    mutations = {table: sink.mutations(table) for table in ("", *sink.tables)}
+    if (warning := unread_operations(mutations, sink.transforms)) is not None:
+        log.warning(warning)
     check_routed_tables(keys, sink.tables, sink.create_properties)
     check_dead_letter_table(keys, sink.tables)
     return sink

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
+from calving.model.record_path import TransformSpec
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 
 
@@ -57,6 +58,24 @@ def check_routed_tables(keys: SinkKeys, tables: Mapping[str, TableKeys], create_
             f"iceberg.tables.auto-create-props.format-version = {version}: the tables that records are routed to would"
             f" be created with it; {why}: set it to 2, or set iceberg.tables.auto-create-enabled = false"
         )
+
+
+def unread_operations(mutations: Mapping[str, RowMutations | None], chain: Sequence[TransformSpec]) -> str | None:
+    """The warning about tables in which deletes of a source are updates, because no cdc-field says where the transforms
+    put the operation; None if there are no such tables. ``mutations``: by table, with an empty name for the defaults.
+    """
+    made = next((step for step in chain if step.type.rpartition(".")[2] in _MAKES_CDC), None)
+    wrong = next((name for name, m in mutations.items() if m and m.cdc_field is None and m.tombstones == "skip"), None)
+    if made is None or wrong is None:
+        return None
+    where = f"iceberg.table.{wrong}." if wrong else "iceberg.tables."
+    return (
+        f"{where}upsert-mode-enabled = true without a cdc-field: every event is an update, also a delete, whose row"
+        f" stays; transform '{made.name}' puts the operation into _cdc.op: set {where}cdc-field = _cdc.op"
+    )
+
+
+_MAKES_CDC = ("DebeziumTransform", "DmsTransform")
 
 
 def check_dead_letter_table(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> None:

@@ -104,7 +104,10 @@ class Pipeline:
             self._unrouted(run, topic, index)
             return
         for part in self._decode(run, topic, ",".join(tables), present, self._projections.of(tables), index):
-            self._deliver(run, tables, part)
+            values, nulls = _apart(part)
+            if nulls:
+                self._deliver_tombstones(run, topic, self._deleting_tables(run, topic), nulls)
+            self._deliver(run, tables, values)
 
     def _deleting_tables(self, run: BlockRun, topic: str) -> list[str]:
         """The tables in which tombstones of this topic delete the rows of their keys."""
@@ -221,15 +224,24 @@ def _values_of(records: Records) -> Values:
     return Values(records.value, records.typed, records.index.to_pylist(), content=records.content)
 
 
-def _without_nulls(values: Values, outcome: Outcome) -> Values:
-    """The values that are not null. A value that is null after decoding or transforming counts as a tombstone."""
+def _apart(values: Values) -> tuple[Values, Indices]:
+    """The values that are not null, and the places of the others in the block. A value that is null after decoding or
+    transforming is a tombstone.
+    """
     if isinstance(values.data, list):
         if None not in values.data:
-            return values
+            return values, ()
         kept = [i for i, value in enumerate(values.data) if value is not None]
     elif values.data.null_count:
         kept = pc.indices_nonzero(values.data.is_valid()).to_pylist()
     else:
-        return values
-    outcome.filtered["tombstone"] += len(values) - len(kept)
-    return values.choose(kept)
+        return values, ()
+    return values.choose(kept), compose(values.index, without(len(values), dict.fromkeys(kept)))
+
+
+def _without_nulls(values: Values, outcome: Outcome) -> Values:
+    """The values that are not null. The others are filtered: a route field sends a tombstone to no table."""
+    present, nulls = _apart(values)
+    if nulls:
+        outcome.filtered["tombstone"] += len(nulls)
+    return present
