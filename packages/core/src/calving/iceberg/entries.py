@@ -7,6 +7,7 @@ row ids.
 from __future__ import annotations
 
 import json
+import struct
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.reader import DoubleReader, OptionReader, StructReader
 from pyiceberg.avro.reader import Reader as AvroReader
 from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.io import FileIO, InputFile
@@ -59,6 +61,7 @@ _READ_AS: dict[type, tuple[Schema, dict[int, Callable[..., StructProtocol]], dic
 }
 """The schema by which records are read, and the classes and enums of its fields, by field id."""
 _SCHEMA = "avro.schema"
+_DOUBLE = struct.Struct("<d")
 _MOST_KNOWN = 200_000
 
 FileKey = tuple[str, int | None]
@@ -97,7 +100,30 @@ class _SharedReader(AvroFile[Any]):
 
 @lru_cache(maxsize=256)
 def _reader(schema_json: str, kind: type) -> AvroReader:
-    return resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(schema_json)), *_READ_AS[kind])
+    return _exact(resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(schema_json)), *_READ_AS[kind]))
+
+
+class _ExactDoubleReader(DoubleReader):
+    """pyiceberg's compiled decoder takes denormal numbers, such as 1e-310, for 0.0."""
+
+    def read(self, decoder: BinaryDecoder) -> float:
+        return float(_DOUBLE.unpack(decoder.read(_DOUBLE.size))[0])
+
+
+_EXACT_DOUBLE: AvroReader = _ExactDoubleReader()  # type: ignore[no-untyped-call]
+
+
+def _exact(reader: AvroReader) -> AvroReader:
+    """The reader, with another reader of doubles. Only partition values and optional fields of records are doubles."""
+    match reader:
+        case StructReader():
+            fields = tuple((place, _exact(field)) for place, field in reader.field_readers)
+            return StructReader(fields, reader.create_struct, reader.struct)
+        case OptionReader():
+            return OptionReader(_exact(reader.option))
+        case DoubleReader():
+            return _EXACT_DOUBLE
+    return reader
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
@@ -106,12 +132,19 @@ def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
         return list(reader)
 
 
+def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """The entries of a manifest, also the deleted ones. They have the sequence numbers and the spec that they inherit
+    from the manifest.
+    """
+    with _SharedReader(io.new_input(manifest.manifest_path), ManifestEntry) as reader:
+        return [_inherit_from_manifest(entry, manifest) for entry in reader]
+
+
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """The live entries of a manifest. They have the sequence numbers, spec and row ids that they inherit from the
     manifest.
     """
-    with _SharedReader(io.new_input(manifest.manifest_path), ManifestEntry) as reader:
-        found = [_inherit_from_manifest(entry, manifest) for entry in reader]
+    found = read_all_entries(io, manifest)
     live = [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
     next_row_id = manifest._data[LIST_FIRST_ROW_ID] if len(manifest._data) > LIST_FIRST_ROW_ID else None
     if manifest.content == ManifestContent.DATA and next_row_id is not None:

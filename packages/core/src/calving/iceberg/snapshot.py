@@ -35,7 +35,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.types import IntegerType, ListType, NestedField, StringType, StructType
 
-from calving.iceberg.entries import FileKey, key_of, read_entries
+from calving.iceberg.entries import FileKey, key_of, read_all_entries, read_entries
 from calving.iceberg.orphans import delete_orphans
 from calving.iceberg.schemas import partition_sources
 from calving.iceberg.summary import SummaryCollector
@@ -177,6 +177,10 @@ class SinkSnapshot(_MergeAppendFiles):
             self._written_manifests.remove(path)
         delete_orphans(self._io, merged)
         return found
+
+    def fetch_manifest_entry(self, manifest: ManifestFile, discard_deleted: bool = True) -> list[ManifestEntry]:
+        """The entries of a manifest that is merged with others."""
+        return read_all_entries(self._io, manifest)
 
     def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
         """A copy of a manifest of data files in which the removed files are marked as deleted."""
