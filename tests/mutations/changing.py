@@ -154,7 +154,7 @@ class Changing:
                 event = DataWritten(UUID(int=self._commits), table, files.data_files, files.delete_files)
                 entries.append(Envelope(0, self._commits, event))
             is_equality = self.mutations is not None and self.mutations.row_deletes == "equality"
-            resolver = None if is_equality else self._resolver
+            resolver = None if self.mutations is None or is_equality else self._resolver
             target = IcebergTarget(
                 self.catalog, table.identifier, "main", KEY, {}, resolver=resolver, equality=is_equality
             )

@@ -11,6 +11,7 @@ from pyiceberg.types import NestedField, StructType
 from calving.casting.seen import seen_of
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RESERVED_COLUMNS, SchemaChange
+from calving.records.foreign import takes_values
 from calving.records.inferred import InferredType, folded
 
 Path = tuple[str, ...]
@@ -66,6 +67,14 @@ class Growth:
 
         :raises UnfitError: the column must stay required.
         """
+        if not takes_values(column.field_type):
+            raise UnfitError(path, f"the column is required, but columns of type {column.field_type} cannot be written")
+        if column.write_default is not None:
+            raise UnfitError(
+                path,
+                "the column is required, but the record has no value for it, and calving does not write the column's"
+                " default value",
+            )
         if not self.evolves or column.field_id in self._identifying:
             raise UnfitError(path, "the column is required, but the record has no value for it")
         return SchemaChange(self._table, "optional", path)

@@ -13,6 +13,7 @@ from calving.iceberg.ancestry import ancestors
 from calving.iceberg.catalog import look_for, table_id
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import LoadedTable
+from calving.iceberg.writable import refusal
 from calving.model.coverage import Coverage
 from calving.model.events import DataWritten, Envelope
 from calving.protocol.ledger import COMMIT_ID, VALID_THROUGH, LedgerKey
@@ -73,9 +74,10 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
     cycles, missing = heard.cycles(waiting), heard.passed_over(key, table)
     head = next(iter(loaded.ancestry), {})
     changed = next((summary for summary in loaded.ancestry if mutations_in(summary)), {})
+    refused = refusal(table.metadata, rewrites=sink.mutations(name) is not None)
     return TableHealth(
         name,
-        "DEGRADED" if cycles >= DEGRADED or missing or parked else "waiting" if waiting else "ok",
+        "DEGRADED" if cycles >= DEGRADED or missing or parked or refused else "waiting" if waiting else "ok",
         head.get("total-records", "0"),
         _last_commit(table, key),
         cycles,
@@ -85,6 +87,7 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         parked,
         mutations_in(changed),
         changed.get(COMMIT_ID, ""),
+        "" if refused is None else f"table {name} takes no rows: {refused}",
     )
 
 

@@ -14,6 +14,7 @@ from calving.errors import CalvingError, CommandFailedError, CommitRefusedError,
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.entries import Manifests
 from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.writable import refusal
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
@@ -37,7 +38,9 @@ def maintain(sink: Sink, names: Collection[str], *, dry_run: bool) -> Iterator[s
     cache = KeyCache(sink.keys.key_cache_bytes)
     with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine:
         for name in _tables(catalog, sink, names):
-            if dry_run:
+            if (why := _refusal(catalog, name)) is not None:
+                yield f"table {name} was left alone: {why}"
+            elif dry_run:
                 yield f"table {name}: {_seen(catalog, sink, name)}"
             else:
                 yield from _converted(catalog, sink, name, cache, engine)
@@ -56,6 +59,12 @@ def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
         log.warning("%s; the other tables are maintained", error)
     found = [*own_tables(sink), *routed.names]
     return [name for name in dict.fromkeys(found) if sink.mutations(name) is not None]
+
+
+def _refusal(catalog: Catalog, name: str) -> str | None:
+    """Why a table cannot be maintained."""
+    table = find_table(catalog, table_id(name))
+    return None if table is None else refusal(table.metadata, rewrites=True)
 
 
 def _tasks(engine: Engine) -> Tasks | None:

@@ -21,6 +21,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
+from calving.catalogs import foreign
 from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties
 from calving.deadline import LateError, within
@@ -85,6 +86,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
                 if why is None:
                     why = masked(reason(error, "glue" if translated.get("type") == "glue" else None))
                 raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {why}") from error
+    foreign.install()
     session = getattr(catalog, "_session", None)
     if session is not None:
         # Imported here, because other catalogs make no requests.

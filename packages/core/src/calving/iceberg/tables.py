@@ -29,6 +29,7 @@ from calving.iceberg.partition_terms import partition_names
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import as_in, change_schema, is_open, spec_names
 from calving.iceberg.tries import tries
+from calving.iceberg.writable import check_takes_rows, known_order
 from calving.model.coverage import encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
@@ -183,6 +184,7 @@ class Tables:
         else:
             self._uncreatable.discard(name)
             self._check_version(found.metadata.format_version, f"table {name}")
+            check_takes_rows(name, found.metadata, rewrites=self._rules.of(name).mutations is not None)
             self._specs[name] = self._spec(name, found)
             self._known[name] = found
 
@@ -197,7 +199,8 @@ class Tables:
         metadata = table.metadata
         properties = {**metadata.properties, **self._rules.write_properties}
         distribution: Distribution = WriteProperties.of(properties, name).distribution
-        if distribution == "range" and table.sort_order().is_unsorted:
+        order = known_order(table.sort_order())
+        if distribution == "range" and order.is_unsorted:
             distribution = "hash"
         if distribution == "hash" and metadata.spec().is_unpartitioned():
             distribution = "none"
@@ -219,7 +222,7 @@ class Tables:
             metadata.location,
             properties,
             carried(table.io),
-            table.sort_order().model_dump_json(),
+            order.model_dump_json(),
             distribution,
             encode_coverage(self._rules.left_out(name, properties)),
             id_columns,

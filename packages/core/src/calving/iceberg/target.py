@@ -30,6 +30,7 @@ from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.stopwatch import Stopwatch
 from calving.iceberg.summary import mutation_summary
 from calving.iceberg.tries import tries
+from calving.iceberg.writable import refusal
 from calving.model.coverage import text_of
 from calving.model.events import TableId, TableMark
 from calving.model.mutations import MutationCounts
@@ -119,6 +120,9 @@ class IcebergTarget:
                 ".".join(self._table),
             )
         self._see(table)
+        why = refusal(table.metadata, rewrites=self._resolver is not None or self._equality)
+        if why is not None:
+            raise TableTroubleError(f"table {'.'.join(self._table)} takes no rows: {why}")
         self.io = table.io
         uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
         if uuids:

@@ -14,6 +14,7 @@ from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from calving.records.arrays import children_of, entries, items_of
+from calving.records.foreign import schema_of_json, without_foreign
 
 NAME_MAPPING = "schema.name-mapping.default"
 
@@ -21,12 +22,13 @@ NAME_MAPPING = "schema.name-mapping.default"
 @lru_cache(maxsize=1024)
 def table_schema(text: str) -> Schema:
     """The schema of a JSON text; each text is parsed once per process."""
-    return Schema.model_validate_json(text)
+    return schema_of_json(text)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a table's data files, field ids in the metadata."""
-    return pa.schema([_small_field(field) for field in schema_to_pyarrow(schema, include_field_ids=True)])
+    """The Arrow schema of a table's rows, field ids in the metadata. Columns that take no values have the type null."""
+    known = Schema(*without_foreign(schema.as_struct()).fields)
+    return pa.schema([_small_field(field) for field in schema_to_pyarrow(known, include_field_ids=True)])
 
 
 def arrow_type(kind: IcebergType) -> pa.DataType:

@@ -20,6 +20,7 @@ from calving.iceberg.mutable import (
 from calving.iceberg.new_tables import check_declared, new_version
 from calving.iceberg.partition_terms import check_names, parse_term, takes
 from calving.iceberg.schemas import as_in, spec_names
+from calving.iceberg.writable import check_takes_rows
 from calving.model.mutations import RowMutations
 from calving.records.declared import declaration
 from calving.records.inferred import find, of_type
@@ -43,6 +44,8 @@ def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, b
             raise ConfigError(
                 f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
             )
+        if table is not None:
+            check_takes_rows(name, table.metadata, rewrites=sink.mutations(name) is not None)
         _check_creation(sink, name)
         if not exists and sink.keys.auto_create:
             own = sink.tables.get(name)

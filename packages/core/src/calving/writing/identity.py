@@ -14,6 +14,7 @@ from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
 from calving.model.tables import TableSpec
 from calving.records.fields import table_schema
+from calving.records.foreign import takes_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def optional(schema: Schema, wanted: Set[int]) -> Schema:
             if isinstance(kind, StructType) and any(_find(kind.fields, each) for each in wanted):
                 kind = StructType(*relaxed(kind.fields))
             changed = kind is not field.field_type or field.field_id in wanted
-            found.append(NestedField(field.field_id, field.name, kind, not changed and field.required, field.doc))
+            found.append(field.model_copy(update={"field_type": kind, "required": False}) if changed else field)
         return found
 
     return Schema(*relaxed(schema.fields), schema_id=schema.schema_id)
@@ -130,6 +131,8 @@ def _column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath
         ) from None
     if not isinstance(field.field_type, PrimitiveType):
         raise ConfigError(f"table {table}: {what} {name} is {field.field_type}: only a single value can be compared")
+    if not takes_values(field.field_type):
+        raise ConfigError(f"table {table}: {what} {name} is {field.field_type}, which cannot be written")
     path = _find(schema.fields, field.field_id)
     if path is None:
         raise ConfigError(f"table {table}: {what} {name} is inside of a list or map, where a row has many values")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from calving.errors import BadRecordError, ConfigError
 from calving.model.tables import TableSpec
 from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema, table_schema
+from calving.records.foreign import takes_values, writable
+from calving.writing.changes import pruned
 from calving.writing.formats.metrics import Metrics, measured
 from calving.writing.formats.registry import file_format
 from calving.writing.partitioning import Numbers, partitioner
@@ -29,9 +34,13 @@ class Layout:
     """
 
     def __init__(self, table: TableSpec) -> None:
-        schema = table_schema(table.schema_json)
+        whole = table_schema(table.schema_json)
+        schema = writable(whole)
         if not schema.fields:
             raise ConfigError(f"table {table.name} has no columns: add one to it")
+        self._whole = None if schema is whole else whole
+        if self._whole is not None:
+            table = replace(table, schema_json=schema.model_dump_json())
         self.properties = WriteProperties.of(table.properties, table.name)
         try:
             self.partitioner = partitioner(table)
@@ -48,6 +57,8 @@ class Layout:
 
         :raises BadRecordError: a row has no partition, no place in the sort order, or a value that files cannot hold.
         """
+        if self._whole is not None:
+            rows = _of_files(rows, self._whole, self._schema)
         rows = _checked(rows, self._schema)
         self.format.check(rows)
         if self.order is not None:
@@ -86,6 +97,30 @@ class Layout:
         finally:
             metrics.end(writer.close())
         metrics.lower_bounds(), metrics.upper_bounds()
+
+
+def _of_files(rows: pa.RecordBatch, whole: Schema, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows without columns that take no values, which files do not have.
+
+    :raises BadRecordError: one of these columns has a value, such as an empty list.
+    """
+    for column, field in zip(rows.columns, whole.fields, strict=True):
+        _check_empty(column, field, field.name)
+    return pa.RecordBatch.from_arrays([pruned(rows.column(each.name), each.type) for each in schema], schema=schema)
+
+
+def _check_empty(column: pa.Array, field: NestedField, path: str) -> None:
+    kind = field.field_type
+    if not takes_values(kind):
+        if column.null_count < len(column):
+            raise BadRecordError(f"column '{path}': columns of type {kind} cannot be written")
+    elif isinstance(column, pa.StructArray) and isinstance(kind, StructType):
+        for child, inner in zip(children_of(column), kind.fields, strict=True):
+            _check_empty(child, inner, f"{path}.{inner.name}")
+    elif isinstance(column, pa.MapArray) and isinstance(kind, MapType):
+        _check_empty(entries(column)[1], kind.value_field, f"{path}.value")
+    elif isinstance(column, pa.ListArray) and isinstance(kind, ListType):
+        _check_empty(items_of(column), kind.element_field, f"{path}.element")
 
 
 def _checked(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

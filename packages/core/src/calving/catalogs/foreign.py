@@ -1,0 +1,100 @@
+"""Loads tables with types, transforms and keys that pyiceberg does not know: its parsers are replaced by some that do.
+What pyiceberg accepts is parsed as before.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar
+
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.transforms import UnknownTransform, parse_transform
+from pyiceberg.types import IcebergType
+
+from calving.records.foreign import Json, parsed, with_foreign
+
+ENCRYPTION = "encryption.key-id"
+"""Iceberg's property of a table that is encrypted."""
+_KEYS = "encryption-keys"
+_parse_file = TableMetadataUtil.parse_raw
+
+
+def metadata_of(text: str) -> TableMetadata:
+    """The metadata in a metadata file.
+
+    :raises Exception: pyiceberg's error, if it is no table's metadata.
+    """
+    if f'"{_KEYS}"' in text:
+        return TableMetadataUtil.parse_obj(_with_foreign(json.loads(text)))
+    return parsed(text, _parse_file, lambda found: TableMetadataUtil.parse_obj(_with_foreign(found)))
+
+
+def install() -> None:
+    """Let pyiceberg's catalogs load such tables. Call it once a catalog is open, because the module of REST catalogs is
+    imported only then.
+    """
+    TableMetadataUtil.parse_raw = staticmethod(metadata_of)  # type: ignore[assignment, method-assign]
+    # Otherwise pyiceberg would write "unknown" in place of the transform's name, and refuse to write the metadata.
+    UnknownTransform.__str__ = _name_of  # type: ignore[method-assign, assignment]
+    UnknownTransform.can_transform = _can_transform  # type: ignore[method-assign, assignment]
+    rest: Any = sys.modules.get("pyiceberg.catalog.rest")
+    if rest is not None:
+        for name in ("TableResponse", "CommitTableResponse"):
+            setattr(rest, name, _lenient(getattr(rest, name)))
+
+
+def _name_of(transform: UnknownTransform[Any, Any]) -> str:
+    return transform._transform
+
+
+def _can_transform(transform: UnknownTransform[Any, Any], source: IcebergType) -> bool:
+    return True  # as in Java: nobody knows which types it takes
+
+
+def _lenient(response: Any) -> Any:
+    """A class of responses with a table's metadata that parses also what pyiceberg does not know."""
+    if hasattr(response, "is_lenient"):
+        return response
+
+    class Response(response):  # type: ignore[misc, no-any-unimported]
+        is_lenient: ClassVar[bool] = True
+
+        @classmethod
+        def model_validate_json(cls, text: str, **how: Any) -> Any:
+            def build(found: Json) -> Any:
+                return response.model_validate({**found, "metadata": metadata_of(json.dumps(found["metadata"]))})
+
+            if f'"{_KEYS}"' in text:
+                return build(json.loads(text))
+            return parsed(text, partial(response.model_validate_json, **how), build)
+
+    return Response
+
+
+def _with_foreign(metadata: Mapping[str, Json]) -> dict[str, Json]:
+    found = dict(metadata)
+    found["schemas"] = [with_foreign(schema) for schema in found.get("schemas", ())]
+    if "schema" in found:
+        found["schema"] = with_foreign(found["schema"])
+    for name in ("partition-specs", "sort-orders"):
+        if name in found:
+            found[name] = [{**each, "fields": [*map(_field, each["fields"])]} for each in found[name]]
+    keys = found.get(_KEYS)
+    if keys:
+        found["properties"] = {ENCRYPTION: str(keys[0].get("key-id")), **found.get("properties", {})}
+    return found
+
+
+def _field(field: Mapping[str, Json]) -> dict[str, Json]:
+    """A partition or sort field. One of several columns, or of a transform with a name like a known one, is unknown."""
+    sources: list[int] = field.get("source-ids") or []
+    if len(sources) > 1 and "source-id" not in field:
+        return {**field, "source-id": sources[0], "transform": UnknownTransform(f"{field['transform']} of {sources}")}
+    with suppress(Exception):  # pyiceberg's validators raise errors of many classes
+        parse_transform(field["transform"])
+        return dict(field)
+    return {**field, "transform": UnknownTransform(field["transform"])}

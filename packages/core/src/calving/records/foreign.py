@@ -1,0 +1,177 @@
+"""Types that calving cannot write, such as ``variant`` and ``geometry(EPSG:4326)``; pyiceberg does not know some of
+them. Schemas keep them as they are, and the columns take no values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from pydantic import Field, model_serializer
+from pyiceberg.conversions import from_json, to_json
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UnknownType,
+)
+
+Json = Any
+_Parsed = TypeVar("_Parsed")
+
+
+class ForeignType(PrimitiveType):
+    """A type that pyiceberg does not know, by its name in the schema, such as ``geometry(EPSG:4326)``."""
+
+    root: tuple[str] = Field()  # not text, which pyiceberg would parse
+
+    def __init__(self, name: str) -> None:
+        super().__init__(root=(name,))
+
+    @model_serializer
+    def ser_model(self) -> str:
+        """The name, as it was read."""
+        return self.root[0]
+
+    def __str__(self) -> str:
+        return self.root[0]
+
+    def __repr__(self) -> str:
+        return f"ForeignType({self.root[0]!r})"
+
+    def __getnewargs__(self) -> tuple[str]:
+        return self.root
+
+
+def takes_values(kind: IcebergType) -> bool:
+    """Whether calving can write a value of this type. A list or map of other types takes none either, nor does a struct
+    that has only such fields.
+    """
+    match kind:
+        case StructType():
+            return not kind.fields or any(takes_values(field.field_type) for field in kind.fields)
+        case ListType():
+            return takes_values(kind.element_type)
+        case MapType():
+            return takes_values(kind.key_type) and takes_values(kind.value_type)
+    return not isinstance(kind, ForeignType | GeometryType | GeographyType | UnknownType)
+
+
+def writable(schema: Schema) -> Schema:
+    """The schema without columns that take no values: files do not have them. The schema itself if it has none."""
+    fields = _writable(schema.as_struct()).fields
+    if fields == schema.fields:
+        return schema
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def _writable(kind: Any) -> Any:
+    match kind:
+        case StructType():
+            return StructType(*(_with(f, _writable(f.field_type)) for f in kind.fields if takes_values(f.field_type)))
+        case ListType():
+            return kind.model_copy(update={"element_type": _writable(kind.element_type)})
+        case MapType():
+            changed = {"key_type": _writable(kind.key_type), "value_type": _writable(kind.value_type)}
+            return kind.model_copy(update=changed)
+    return kind
+
+
+def without_foreign(kind: Any) -> Any:
+    """The type with pyiceberg's ``unknown`` in place of the types that take no values."""
+    match kind:
+        case StructType():
+            return StructType(*map(_known, kind.fields))
+        case ListType():
+            return kind.model_copy(update={"element_type": without_foreign(kind.element_type)})
+        case MapType():
+            changed = {"key_type": without_foreign(kind.key_type), "value_type": without_foreign(kind.value_type)}
+            return kind.model_copy(update=changed)
+    return kind if takes_values(kind) else UnknownType()
+
+
+def _known(field: NestedField) -> NestedField:
+    kind = without_foreign(field.field_type)
+    return _with(field, kind) if takes_values(field.field_type) else NestedField(field.field_id, field.name, kind)
+
+
+def _with(field: NestedField, kind: IcebergType) -> NestedField:
+    return field if kind is field.field_type else field.model_copy(update={"field_type": kind})
+
+
+def schema_of_json(text: str) -> Schema:
+    """The schema of a JSON text, which may have types that pyiceberg does not know."""
+    return parsed(text, Schema.model_validate_json, lambda json: Schema.model_validate(with_foreign(json)))
+
+
+def parsed(text: str, parse: Callable[[str], _Parsed], build: Callable[[Json], _Parsed]) -> _Parsed:
+    """What ``parse`` makes of the text; if it refuses the text, what ``build`` makes of its JSON.
+
+    :raises Exception: the error of ``parse``, if ``build`` fails, too.
+    """
+    try:
+        return parse(text)
+    except Exception as error:  # pyiceberg's validators raise errors of many classes
+        try:
+            return build(json.loads(text))
+        except Exception:  # the error of the text itself says more
+            raise error from None
+
+
+def with_foreign(schema: Json) -> Json:
+    """The JSON of a schema or type, with a ``ForeignType`` in place of each type that pyiceberg does not know."""
+    if isinstance(schema, str):
+        return _kind(schema)
+    if not isinstance(schema, Mapping):
+        return schema
+    match schema.get("type"):
+        case "struct":
+            fields = [{**field, "type": with_foreign(field["type"])} for field in schema["fields"]]
+            return {**schema, "fields": fields}
+        case "list":
+            return {**schema, "element": with_foreign(schema["element"])}
+        case "map":
+            return {**schema, "key": with_foreign(schema["key"]), "value": with_foreign(schema["value"])}
+    return schema
+
+
+def _kind(name: str) -> IcebergType:
+    with suppress(Exception):  # a type that it does not know makes pyiceberg raise errors of several classes
+        kind = NestedField(1, "x", name).field_type
+        if not isinstance(kind, GeometryType | GeographyType):  # pyiceberg writes their parameters in a form of its own
+            return kind
+    return ForeignType(name)
+
+
+@from_json.register(TimestampNanoType)
+@from_json.register(TimestamptzNanoType)
+def _(_: IcebergType, value: str) -> str:
+    """A default value, which pyiceberg cannot read, as it stands in the schema."""
+    return value
+
+
+@to_json.register(TimestampNanoType)
+@to_json.register(TimestamptzNanoType)
+def _(_: IcebergType, value: str) -> str:
+    return value
+
+
+@from_json.register(StructType)
+def _(_: StructType, value: Json) -> str:  # type: ignore[misc]
+    """The default value of a struct, which pyiceberg cannot read, as JSON text."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@to_json.register(StructType)
+def _(_: StructType, value: str) -> Json:  # type: ignore[misc]
+    return json.loads(value)
