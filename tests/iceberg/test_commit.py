@@ -210,12 +210,11 @@ def test_a_competitor_that_commits_the_same_entries_first_leaves_nothing_to_do(
     assert paths(catalog) == ["a"]
 
 
-def test_files_of_two_specs_and_delete_files_share_one_snapshot(catalog: Catalog) -> None:
+def test_files_of_two_specs_share_one_snapshot(catalog: Catalog) -> None:
     with catalog.load_table("db.t").update_spec() as update:
         update.add_field("kind", IdentityTransform(), "kind")
     partition = PartitionTuple((PartitionField("kind", 1000, '"string"'),), ("x",))
-    deletes = file("d", content=FileContent.EQUALITY_DELETES, equality_ids=(1,), spec_id=1, partition=partition)
-    settle(catalog, entry(0, file("old"), file("new", spec_id=1, partition=partition), deletes))
+    settle(catalog, entry(0, file("old"), file("new", spec_id=1, partition=partition)))
     table = catalog.load_table("db.t")
     snapshot = table.current_snapshot()
     assert snapshot is not None
@@ -223,10 +222,7 @@ def test_files_of_two_specs_and_delete_files_share_one_snapshot(catalog: Catalog
     assert sorted((m.partition_spec_id, m.content) for m in manifests) == [
         (0, ManifestContent.DATA),
         (1, ManifestContent.DATA),
-        (1, ManifestContent.DELETES),
     ]
-    assert head(catalog)["added-equality-deletes"] == "3"
-    assert snapshot.summary is not None and snapshot.summary.operation.value == "overwrite"
 
 
 def test_a_missing_branch_is_made_from_main(catalog: Catalog) -> None:

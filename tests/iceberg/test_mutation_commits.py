@@ -6,6 +6,7 @@ import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 import pytest
@@ -22,6 +23,7 @@ from calving.iceberg.stopwatch import Stopwatch
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, Parked, TableReference
+from calving.model.files import FileContent
 from calving.model.mutations import RowMutations
 from calving.model.offsets import Span, TopicPartition
 from calving.mutations.cache import KeyCache
@@ -103,6 +105,51 @@ def test_key_files_are_deleted_once_the_next_commit_is_there(catalog: Catalog, t
 def data_files(table: MutationTable) -> set[str]:
     folder = Path(table.table.location().removeprefix("file://")) / "data"
     return {path.name for path in folder.rglob("*.parquet") if not path.name.endswith("-keys.parquet")}
+
+
+def test_files_of_workers_with_other_settings_stay_buffered_until_a_leader_has_their_settings(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    """As of a second sink with the same group, or of a rolling change from appends to upserts."""
+    waiting = [entry(table, i, table.step([row(1, name)])) for i, name in enumerate("ab")]
+    request = CommitTables(
+        uuid4(),
+        {table_id(table.name): tuple(waiting)},
+        {0: 2},
+        SourceProgress({TP: (Span(0, 20),)}, {}),
+        None,
+        park=frozenset([table_id(table.name)]),
+    )
+    (failed,) = dict(committer(catalog, mutations=None).commit(request)).values()
+    assert isinstance(failed, Failed) and failed.parked is None
+    assert failed.reason.startswith(
+        f"table {table.name}: 2 files for it delete rows by key, but this worker's settings append to the table: the"
+        " files were written with other settings. If two sinks have the group connect-x,"
+    )
+    assert table.table.current_snapshot() is None
+    (done,) = dict(committer(catalog).commit(request)).values()
+    assert isinstance(done, Committed)
+    assert pyiceberg_rows(table.table) == [(1, "b", 0)]
+    (again,) = dict(committer(catalog, mutations=None).commit(request)).values()
+    assert isinstance(again, Committed), "the table holds the files, whatever the settings are now"
+
+
+@pytest.mark.parametrize("row_deletes", ["positions", "equality"])
+def test_position_deletes_of_another_sink_are_not_taken_for_keys(
+    catalog: Catalog, table: MutationTable, row_deletes: Literal["positions", "equality"]
+) -> None:
+    step = table.step([row(1, "a")])
+    foreign = tuple(
+        replace(file, content=FileContent.POSITION_DELETES, equality_ids=None) for file in step.delete_files
+    )
+    made = committer(catalog, mutations=RowMutations(upsert=True, row_deletes=row_deletes))
+    entries = (entry(table, 0, replace(step, delete_files=foreign)),)
+    progress = SourceProgress({TP: (Span(0, 10),)}, {})
+    request = CommitTables(uuid4(), {table_id(table.name): entries}, {0: 1}, progress, None)
+    (failed,) = dict(made.commit(request)).values()
+    assert isinstance(failed, Failed)
+    assert "1 file for it deletes rows by position, but this worker's settings delete rows by key" in failed.reason
+    assert f"`calving release FILE --table {table.name}`" in failed.reason
 
 
 def test_data_files_without_a_row_that_stays_are_deleted_once_the_next_commit_is_there(
@@ -230,7 +277,9 @@ def test_a_report_has_the_time_of_each_step_and_of_the_commit_that_made_it(
     catalog: Catalog, table: MutationTable
 ) -> None:
     for mutations in (UPSERT, None):
-        made, sent = committer(catalog, mutations=mutations), entry(table, 0, table.step([row(1, "a")]))
+        step = table.step([row(1, "a")])
+        sent = entry(table, 0, step if mutations is not None else replace(step, delete_files=()))
+        made = committer(catalog, mutations=mutations)
         request = CommitTables(uuid4(), {table_id(table.name): (sent,)}, {0: 1}, SourceProgress({}, {}), None)
         list(made.commit(request))
         (report,) = made.reports()

@@ -11,7 +11,7 @@ import pytest
 from calving.backend import SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
 from calving.errors import UnavailableError
-from calving.model.events import Envelope, TableId, TableMark
+from calving.model.events import DataComplete, Envelope, PartitionProgress, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import CommitTables
@@ -25,6 +25,20 @@ class NoTables:
 
     def commit(self, request: CommitTables) -> list[tuple[TableId, Committed | Failed]]:
         return []
+
+
+class Answers:
+    """A log in which each answer names a topic of this sink and one of another."""
+
+    offset = 0
+
+    def read(self, timeout: float) -> list[Envelope]:
+        self.offset += 1
+        progress = tuple(PartitionProgress(TopicPartition(topic, 0)) for topic in "sb")
+        return [Envelope(0, self.offset, DataComplete(uuid4(), progress))]
+
+    def acknowledge(self, *_: object) -> None:
+        pass
 
 
 class Clock:
@@ -57,6 +71,15 @@ def test_a_coordinator_that_does_not_hear_itself_steps_down(monkeypatch: pytest.
     with pytest.raises(UnavailableError, match="has not heard its own StartCommit"):
         for _ in range(200):
             running.step(0)
+
+
+def test_topics_that_only_other_members_read_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    running = loop()
+    running._cursor = Answers()  # type: ignore[assignment]
+    for _ in range(200):
+        running.step(0)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("workers of this group read topic 'b', which the settings of this worker do not:")
 
 
 def test_a_coordinator_does_not_listen_beyond_the_time_of_its_next_cycle(monkeypatch: pytest.MonkeyPatch) -> None:

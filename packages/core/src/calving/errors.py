@@ -127,6 +127,10 @@ class TableTroubleError(CalvingError):
     """
 
 
+class OtherSettingsError(TableTroubleError):
+    """Workers with other settings wrote the files. A coordinator with their settings can commit them."""
+
+
 class UnreachableError(UnavailableError):
     """This process cannot reach the store now. Leave the group if this lasts: other workers may reach it."""
 

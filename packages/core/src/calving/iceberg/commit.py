@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from pyiceberg.catalog import Catalog
 
-from calving.errors import SupersededError, WentBackError
+from calving.errors import OtherSettingsError, SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Late, Raised
 from calving.iceberg.catalog import find_table
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
@@ -143,6 +143,10 @@ class IcebergCommitter:
             return Failed(str(error), lost=True)
         except SupersededError as error:
             return Failed(f"table {'.'.join(table)}: {error}", lost=True)
+        except OtherSettingsError as error:
+            # Do not park these entries: only a coordinator with their settings knows their order.
+            log.warning("%s; they stay buffered", error)
+            return Failed(str(error))
         except Exception as error:  # one table's failure must not affect the others
             log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
             parked, held_back = self._park(table, latest, request)

@@ -19,7 +19,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from calving.catalogs.denials import denial
-from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError, WentBackError
+from calving.errors import (
+    CommitRefusedError,
+    CommitUncertainError,
+    OtherSettingsError,
+    TableTroubleError,
+    WentBackError,
+)
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.key_files import unpartitioned
@@ -33,7 +39,9 @@ from calving.iceberg.tries import tries
 from calving.iceberg.writable import refusal
 from calving.model.coverage import text_of
 from calving.model.events import TableId, TableMark
+from calving.model.files import FileContent
 from calving.model.mutations import MutationCounts
+from calving.model.text import counted
 from calving.protocol.admission import Admitted
 from calving.protocol.ledger import LedgerKey
 from calving.protocol.marks import is_older
@@ -139,6 +147,7 @@ class IcebergTarget:
 
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
         table = state.table
+        self._refuse_other_settings(admitted)
         newly = self._key.newly_gone(admitted.gone, state.properties)
         if newly:
             log.error(
@@ -157,6 +166,23 @@ class IcebergTarget:
         made = self.commit(state, prepared, changes)
         remove_files(table.io, gone)
         return made
+
+    def _refuse_other_settings(self, admitted: Admitted) -> None:
+        """:raises OtherSettingsError: files delete rows in a way that these settings do not commit."""
+        name, deletes = ".".join(self._table), admitted.delete_files
+        files = f"{counted(len(deletes), 'file')} for it {'deletes' if len(deletes) == 1 else 'delete'} rows"
+        if deletes and self._resolver is None and not self._equality:
+            raise OtherSettingsError(
+                f"table {name}: {files} by key, but this worker's settings append to the table: the files were written"
+                f" with other settings. If two sinks have the group {self._key.group}, give each a name of its own. If"
+                " the settings were changed, let a worker with the former ones lead until it has committed the files"
+            )
+        if not all(file.content is FileContent.EQUALITY_DELETES for file in deletes):
+            raise OtherSettingsError(
+                f"table {name}: {files} by position, but this worker's settings delete rows by key: another sink wrote"
+                " the files. Let that sink commit them, or discard them: `calving release FILE --table"
+                f" {name}`"
+            )
 
     def commit(self, state: LoadedTable, prepared: Prepared, changes: tuple[TableUpdate, ...] = ()) -> int:
         """Commit once, on exactly ``state``. Returns the id of the last snapshot.

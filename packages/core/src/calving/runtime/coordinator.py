@@ -10,12 +10,13 @@ from uuid import UUID
 
 from calving.backend.interface import Cursor
 from calving.errors import UnavailableError
-from calving.model.events import Attachment, CommitComplete, Event, Leader, TableId, TableMark
+from calving.model.events import Attachment, CommitComplete, DataComplete, Event, Leader, TableId, TableMark
 from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.phases import Commit
+from calving.runtime.senses import OtherTopics
 from calving.runtime.worker import Clock
 from calving.status.values import Cycle
 
@@ -67,6 +68,7 @@ class CoordinatorLoop:
         """When the running commit of the tables began."""
         self._unheard_since: float | None = None
         self._silent_reads = 0
+        self._others = OtherTopics()
 
     def trigger(self) -> None:
         """Start the next cycle now instead of after the interval."""
@@ -85,6 +87,8 @@ class CoordinatorLoop:
         heard = self._cursor.read(timeout)
         for envelope in heard:
             self._act(self.machine.heard(envelope))
+            if isinstance(envelope.event, DataComplete):
+                self._look_for_other_settings(envelope.event)
         if heard:
             self._unheard_since, self._silent_reads = None, 0
         elif self._unheard_since is not None:
@@ -92,6 +96,16 @@ class CoordinatorLoop:
             silent = self._clock() - self._unheard_since
             if silent > _DEAF_SECONDS and self._silent_reads > _DEAF_READS:
                 raise UnavailableError(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
+
+    def _look_for_other_settings(self, answer: DataComplete) -> None:
+        reported, own = {a.source.topic for a in answer.assignments}, {tp.topic for tp in self._partitions()}
+        if topics := self._others.heard(self._clock(), reported, own):
+            log.warning(
+                "workers of this group read %s, which the settings of this worker do not: if two sinks have this group,"
+                " give each a name of its own; if the settings were changed, restart the workers that have the former"
+                " ones",
+                listed([f"topic '{topic}'" for topic in topics]),
+            )
 
     def _look_for_topics(self) -> None:
         now = self._clock()
