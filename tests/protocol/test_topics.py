@@ -39,6 +39,10 @@ def test_a_publication_covers_its_topic_from_the_beginning_on(
     assert found.identities == {TP: "new"}
 
 
+def test_a_publication_from_a_position_of_somebody_else_does_not_cover_what_nobody_has_read() -> None:
+    assert within_topics(moving(5, 9), {"orders": "new"}, {}, {TP}).spans == {NEW: (Span(5, 9),)}
+
+
 @pytest.mark.parametrize("stored_within", [{TP: "new"}, {TP: ""}, {}])
 def test_offsets_that_restart_within_a_topic_are_covered_from_0_to_where_they_are(
     stored_within: dict[TopicPartition, str],

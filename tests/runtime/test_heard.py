@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from calving.backend.interface import ControlLog, Cursor
+from calving.backend.reading import read_to_end
 from calving.errors import UnavailableError
 from calving.model.events import CommitComplete, Envelope
-from calving.runtime.heard import read_to_end
 
 ENTRIES = [Envelope(0, offset, CommitComplete(UUID(int=offset))) for offset in range(4)]
 

@@ -62,6 +62,9 @@ class KafkaSession(GroupSession):
     def log_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         return {tp: note.log_id for tp, note in self._notes(partitions)}
 
+    def moved_by_others(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        return {tp for tp, note in self._notes(partitions) if note == Note()}
+
     def _notes(self, partitions: Collection[TopicPartition]) -> Iterator[tuple[TopicPartition, Note]]:
         for p in self._stored(partitions):
             yield TopicPartition(p.topic, p.partition), read_note(p.metadata)

@@ -145,6 +145,14 @@ class Session(ABC):
         """
         return {}
 
+    def moved_by_others(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        """Those of these partitions whose position was stored by somebody else: neither by a publication nor by a
+        rewind. Always empty for a backend whose store only sinks write.
+
+        :raises UnavailableError: try again.
+        """
+        return ()
+
     def take_over(self, partitions: Collection[TopicPartition]) -> None:
         """These partitions are now assigned to this member. If a dead owner may have left an undecided write, the
         backend decides it here, before ``committed`` is called for them.

@@ -196,11 +196,22 @@ def status(
 
 
 @app.command()
-def offsets(file: File, worker: Worker = None) -> None:
+def offsets(
+    file: File,
+    worker: Worker = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Go on without the records that somebody has moved the positions past.")
+    ] = False,
+) -> None:
     """Show the stored source positions."""
     from calving.cli.inspect import positions, positions_table
 
     sink = load(file, worker)
+    if accept:
+        from calving.cli.accept import accept as go_on
+
+        for line in go_on(sink):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print(positions_table(sink, positions(sink)))
 
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
+from calving.backend.reading import read_to_end
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.target import IcebergTarget, mark_of
@@ -22,7 +23,6 @@ from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery, recovery
 from calving.runtime import components
-from calving.runtime.heard import read_to_end
 from calving.runtime.preflight import (
     Held,
     former_names,

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Cursor, Session
+from calving.backend.reading import read_to_end
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.parking import CatalogStorage, Parking
@@ -20,7 +21,6 @@ from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.marks import Marks
 from calving.runtime import components
-from calving.runtime.heard import read_to_end
 from calving.settings.load import Sink
 
 _TRIES = 8

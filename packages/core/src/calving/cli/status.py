@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -11,15 +11,18 @@ from uuid import uuid4
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from calving.backend.interface import Session
 from calving.cli.health import TableHealth, health
 from calving.cli.inspect import Position, positions_of, positions_table
 from calving.cli.leader import commit_seconds_of, reasons_of
 from calving.model.coverage import text_of
 from calving.model.events import Leader
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import TopicPartition, named
 from calving.model.text import counted, listed
+from calving.protocol.moved import text_of as moved_text
 from calving.runtime import components
-from calving.runtime.heard import hear
+from calving.runtime.heard import Heard, hear
+from calving.runtime.moved import moved
 from calving.settings.load import Sink
 from calving.terminal.texts import ago
 
@@ -50,6 +53,8 @@ class Status:
     """The timestamp of the oldest record that is not visible, in seconds since the epoch; None if it is unknown, or if
     there is none.
     """
+    moved: tuple[str, ...] = ()
+    """Sentences on records that nobody has read, because somebody else has moved a position."""
 
     @property
     def health(self) -> str:
@@ -74,7 +79,8 @@ class Status:
         tables = [_trouble(t) for t in self.tables if t.state == "DEGRADED" and t.name not in known]
         silent = [p.partition for p in self.positions if p.answered is False]
         last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
-        return list(dict.fromkeys([*self._nobody(), *self.unreadable, *(text for _, text in told), *tables, *last]))
+        control = [*self._nobody(), *self.unreadable, *self.moved]
+        return list(dict.fromkeys([*control, *(text for _, text in told), *tables, *last]))
 
     def _nobody(self) -> list[str]:
         tables = sum(bool(t.files or t.parked) for t in self.tables)
@@ -86,18 +92,19 @@ class Status:
 
 def status(sink: Sink) -> Status:
     """The status of a sink, whether the sink runs or not."""
-    catalog = components.catalog(sink)
+    catalog, source = components.catalog(sink), components.source(sink)
     session = components.backend(sink).open(str(uuid4()))
     try:
         heard = hear(session)
         found = positions_of(sink, session)
-        tables = health(sink, catalog, heard, {p.partition.topic for p in found})
+        topics = {p.partition.topic for p in found}
+        tables = health(sink, catalog, heard, topics)
+        sentences = tuple(_moved(session, heard, found, source.identities(topics)))
     finally:
         session.close()
     positions = [
         replace(p, committed=heard.committed.get(p.partition), answered=heard.answered(p.partition)) for p in found
     ]
-    source = components.source(sink)
     workers = len(source.members(sink.group))
     leader = heard.leader if workers else None
     reasons = reasons_of(leader, sink.keys.name)
@@ -107,7 +114,19 @@ def status(sink: Sink) -> Status:
     times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
     oldest = min(times.values(), default=None)
     at = None if oldest is None else oldest / 1000
-    return Status(sink, tuple(positions), tuple(tables), workers, leader, told, seconds, heard.unreadable, at)
+    facts = workers, leader, told, seconds, heard.unreadable, at, sentences
+    return Status(sink, tuple(positions), tuple(tables), *facts)
+
+
+def _moved(
+    session: Session, heard: Heard, positions: Iterable[Position], topic_ids: Mapping[str, str]
+) -> Iterator[str]:
+    """Sentences on records that nobody has read, with those at positions from which the sink has not read on yet."""
+    stored = {p.partition: p.stored for p in positions if p.stored is not None}
+    for tp, spans in sorted(heard.unread.items()):
+        yield from (moved_text(named(tp), span) for span in spans)
+    for tp, span in moved(session, stored, topic_ids).items():
+        yield moved_text(tp, span)
 
 
 def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:

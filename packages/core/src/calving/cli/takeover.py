@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
+from calving.backend.reading import read_to_end
 from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
@@ -23,7 +24,6 @@ from calving.model.text import listed
 from calving.protocol.ledger import OFFSETS, SOURCE_OFFSETS
 from calving.protocol.takeover import Place, TablePlace, Verdict, verdict
 from calving.runtime import components
-from calving.runtime.heard import read_to_end
 from calving.runtime.parts import check_record_path
 from calving.runtime.preflight import (
     held,

@@ -207,9 +207,10 @@ class IcebergCommitter:
         if (table, text_of(now)) not in self._told:
             self._told.add((table, text_of(now)))
             log.error(
-                "table %s does not hold %s, though it holds later offsets: the control log has lost entries, or the"
-                " table was rolled back; stop all workers and run `calving recover FILE`, for a table that was rolled"
-                " back with --table %s",
+                "table %s does not hold %s, though it holds later offsets: the control log has lost entries, the table"
+                " was rolled back, or somebody moved the positions of the sink's group; stop all workers and run"
+                " `calving recover FILE`, for a table that was rolled back with --table %s; after a move that you"
+                " meant, `calving offsets FILE --accept`",
                 ".".join(table),
                 text_of(now),
                 ".".join(table),

@@ -258,6 +258,11 @@ class Buffer:
             self._heard[table] = left
             self._counted[table] = self._count
 
+    def accept(self, coverage: Coverage) -> None:
+        """An operator has accepted that no table gets the records of these offsets."""
+        self._cover(coverage)
+        _add(self._told, coverage)
+
     def release(self, places: Collection[Place]) -> None:
         """An operator has released these entries, some perhaps not read yet: no table gets their files."""
         if not places:

@@ -53,15 +53,21 @@ def first_start(ends: SourceOffsets) -> Publication:
 
 
 def within_topics(
-    publication: Publication, topic_ids: Mapping[str, str], stored_within: Mapping[TopicPartition, str]
+    publication: Publication,
+    topic_ids: Mapping[str, str],
+    stored_within: Mapping[TopicPartition, str],
+    unread: Collection[TopicPartition] = (),
 ) -> Publication:
-    """``publication`` with topic ids. ``stored_within``: the topic ids that were stored with the positions (B10)."""
+    """``publication`` with topic ids. ``stored_within``: the topic ids that were stored with the positions (B10).
+    ``unread``: partitions whose stored position has offsets below it that nobody has read.
+    """
     spans: dict[TopicPartition, tuple[Span, ...]] = {}
     restarted: set[TopicPartition] = set()
     for tp, (span,) in publication.spans.items():
         identity, before = topic_ids.get(tp.topic, ""), stored_within.get(tp)
         restarts = tp in publication.restarted
-        if publication.advances[tp].start is None or before == identity or (restarts and not before):
+        first = publication.advances[tp].start is None
+        if first or before == identity or (restarts and not before) or (tp in unread and not before):
             found: tuple[Span, ...] = (span,)
         elif before:
             found, restarts = (Span(0, span.end),), False  # the position belonged to a topic that no longer exists

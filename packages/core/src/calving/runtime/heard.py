@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import dropwhile, islice
 from uuid import UUID
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calving.backend.interface import Cursor, Session
-from calving.errors import UnavailableError
+from calving.backend.interface import Session
+from calving.backend.reading import read_to_end
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
-from calving.model.coverage import Coverage, common
+from calving.model.coverage import Coverage, common, without
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, Leader, StartCommit, TableId
 from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.protocol import moved
 from calving.protocol.admission import passed_over
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import LedgerKey
@@ -24,23 +24,6 @@ from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
 from calving.status.listening import Listening
 from calving.status.partitions import committed_up_to
-
-_END_SECONDS = 60.0
-
-
-def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> Iterator[Envelope]:
-    """The entries of the control log from the cursor's start at least to the end that the log had when it was opened.
-
-    :raises UnavailableError: the end was not reached within 60 s.
-    """
-    until = clock() + _END_SECONDS
-    while not cursor.has_ended:
-        if clock() > until:
-            raise UnavailableError(
-                f"the control log was not read to its end within {_END_SECONDS:.0f} s: the backend is slow or away. Try"
-                " again"
-            )
-        yield from cursor.read(0.2)
 
 
 class Heard:
@@ -84,6 +67,11 @@ class Heard:
         return [".".join(table) for table in self._buffer.tables()]
 
     @property
+    def unread(self) -> Coverage:
+        """Offsets that the sink has not read, though it has read later ones of the same partition."""
+        return moved.passed_over(self._buffer.progress().covered)
+
+    @property
     def leader(self) -> Leader | None:
         """The coordinator of the last cycle; None if the log does not name it."""
         return self._listening.leader
@@ -109,12 +97,17 @@ class Heard:
     def passed_over(self, key: LedgerKey, table: Table) -> Coverage:
         """Offsets that were missing in the last two commits of a table: no later commit will add them."""
         loaded = LoadedTable(table, key.branch)
-        now = passed_over(key.read(loaded.ancestry, loaded.properties), self._buffer.progress())
+        ledger, progress = key.read(loaded.ancestry, loaded.properties), self._buffer.progress()
+        now = passed_over(ledger, progress)
         # Compare the missing offsets with and without the last commit of the sink.
         earlier = islice(dropwhile(lambda summary: key.offsets not in summary, loaded.ancestry), 1, None)
         before = key.read(earlier, {}).missing
         both = {tp: common(spans, before.get(tp, ())) for tp, spans in now.items()}
-        return {tp: spans for tp, spans in both.items() if spans}
+        # The next commit takes settled offsets for held, such as those that an operator has accepted; but not offsets
+        # that a rollback has taken from the table.
+        settled = {tp: without(progress.settled.get(tp, ()), ledger.gone.get(tp, ())) for tp in both}
+        left = {tp: without(spans, settled[tp]) for tp, spans in both.items()}
+        return {tp: spans for tp, spans in left.items() if spans}
 
 
 def hear(session: Session) -> Heard:

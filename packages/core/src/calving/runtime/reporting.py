@@ -31,6 +31,7 @@ class Reporter:
         self.restarts = 0
         self._error: str | None = None
         self._lost: Counter[str] = Counter()
+        self._passed_over: Counter[str] = Counter()
         self._undecodable = 0
         self._seen: Hashable = None
         self._told = Told()
@@ -48,6 +49,7 @@ class Reporter:
             caught_up,
             loop.paused,
             len(loop.skipped),
+            len(loop.passed_over),
             loop.undecodable,
         )
         now = time.time()
@@ -71,6 +73,7 @@ class Reporter:
             hidden=loop.hidden.records,
             batches=runner.totals,
             lost=dict(self._lost + _by_topic(loop.skipped)),
+            passed_over=dict(self._passed_over + _by_topic(loop.passed_over)),
             undecodable=self._undecodable + loop.undecodable,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
@@ -83,6 +86,7 @@ class Reporter:
     def ended(self, loop: WorkerLoop) -> None:
         """Keep the totals of a loop that has ended."""
         self._lost += _by_topic(loop.skipped)
+        self._passed_over += _by_topic(loop.passed_over)
         self._undecodable += loop.undecodable
 
     def failed(self, error: Exception, batches: Batches) -> None:
@@ -95,6 +99,7 @@ class Reporter:
             caught_up=status.worker.caught_up,
             batches=batches,
             lost=dict(self._lost),
+            passed_over=dict(self._passed_over),
             undecodable=self._undecodable,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,

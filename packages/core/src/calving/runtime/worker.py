@@ -14,11 +14,13 @@ from typing import Literal, Protocol
 from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
 from calving.model.events import Publication
-from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Spans, TopicPartition
+from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Span, Spans, TopicPartition
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.moved import text_of as moved_text
 from calving.protocol.positions import Reset, first_start, starting, within_topics
 from calving.protocol.worker import BatchOutcome, Worker
+from calving.runtime.moved import moved
 from calving.runtime.senses import Ear, Hidden
 from calving.source.interface import Bounds, Group
 from calving.status.arrivals import Arrivals, seen
@@ -109,6 +111,8 @@ class WorkerLoop:
         """The largest timestamps of read records."""
         self.skipped: dict[TopicPartition, int] = {}
         """Records that were skipped because the broker no longer has them."""
+        self.passed_over: dict[TopicPartition, int] = {}
+        """Offsets that were passed over because somebody else has moved the position."""
         self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
         self._policy, self._clock = policy, clock
         self._ends: SourceOffsets = {}
@@ -116,6 +120,8 @@ class WorkerLoop:
         """The topic ids of the topics that are read. A topic may be recreated at any time."""
         self._stored_within: dict[TopicPartition, str] = {}
         """The topic id of each stored position."""
+        self._unread: dict[TopicPartition, Span] = {}
+        """The offsets below stored positions that nobody has read."""
         self._truncated: set[TopicPartition] = set()
         self._mirrors_again = False
         """Copies of positions may fail, during a rebalance for example: the next publication copies them again."""
@@ -181,9 +187,18 @@ class WorkerLoop:
         for tp, identity in self._session.topic_ids(partitions).items():
             self._stored_within[tp] = identity.removesuffix(TRUNCATED)
             self._truncated |= {tp} if identity.endswith(TRUNCATED) else set()
+        self._look_for_moves({tp: stored[tp] for tp in partitions if tp in stored and tp not in self._stored_within})
         for tp in self._recreated(stored.keys() & set(partitions)):
             self._skip(tp, Gap(stored[tp], bounds.begins[tp]), recreated_text(tp, stored[tp]))
         self._looked, self._mirrors_again = float("-inf"), True
+
+    def _look_for_moves(self, stored: SourceOffsets) -> None:
+        """``stored``: positions without a topic id."""
+        for tp in stored:
+            self._unread.pop(tp, None)
+        for tp, span in moved(self._session, stored, self._topic_ids).items() if stored else ():
+            log.warning("%s", moved_text(tp, span))
+            self._unread[tp] = span
 
     def _begin(self, every: Collection[TopicPartition]) -> None:
         self._recognise({tp.topic for tp in every})
@@ -283,10 +298,13 @@ class WorkerLoop:
                 case Publish(publication):
                     # The topic ids are checked before and after reading, so that all records belong to this topic.
                     self._recognise({tp.topic for tp in publication.advances})
-                    publication = within_topics(publication, self._topic_ids, self._stored_within)
+                    publication = within_topics(publication, self._topic_ids, self._stored_within, self._unread)
                     publication = replace(publication, truncated=frozenset(self._truncated))
                     self._publish(publication)
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
+                    for tp in self._unread.keys() & publication.advances.keys():
+                        unread = self._unread.pop(tp)
+                        self.passed_over[tp] = self.passed_over.get(tp, 0) + unread.end - unread.start
                     self.machine.published()
                     self._ear.spoke(self._clock())
                     if self._policy.mirror and (publication.advances or self._mirrors_again):

@@ -43,6 +43,7 @@ def overview(status: Status, now: float) -> Json:
         "dead_letters": dict(records.dead_lettered),
         "filtered": dict(records.filtered),
         "lost": dict(worker.lost),
+        "passed_over": dict(worker.passed_over),
         "undecodable": worker.undecodable,
         "dead_letter_samples": list(worker.batches.dead_letters),
         "publications": dict(worker.publications),

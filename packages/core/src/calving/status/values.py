@@ -155,6 +155,8 @@ class WorkerStatus:
     """How often the worker has started over after an error."""
     error: str | None = None
     """The last error after which the worker started over."""
+    passed_over: Counts = field(default_factory=dict)
+    """Records that nobody has read because somebody else has moved a position, by topic."""
 
     @property
     def not_visible(self) -> int:
