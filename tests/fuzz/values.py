@@ -44,6 +44,13 @@ class TooLarge(Unfit):
 def convert(value: Any, kind: IcebergType) -> Any:
     """:raises Unfit: it does not fit."""
     name = str(kind).partition("(")[0].partition("[")[0]
+    found: Any = _moment(value, name) if isinstance(value, Day | Clock | Instant) else _CONVERTERS[name](value, kind)
+    if name in _RANGES and not _RANGES[name][0] <= found <= _RANGES[name][1]:
+        raise Unfit("outside the years 1 to 9999")
+    return found
+
+
+def _moment(value: Day | Clock | Instant, name: str) -> int:
     match value:
         case Day() if name == "date":
             return value.days
@@ -53,9 +60,14 @@ def convert(value: Any, kind: IcebergType) -> Any:
             return value.micros
         case Instant() if name == "date":
             return value.micros // DAY
-        case Day() | Clock() | Instant():
-            raise Unfit(name)
-    return _CONVERTERS[name](value, kind)
+    raise Unfit(name)
+
+
+_YEARS = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal())
+_RANGES = {
+    "date": _YEARS,
+    **dict.fromkeys(("timestamp", "timestamptz"), (_YEARS[0] * DAY, (_YEARS[1] + 1) * DAY - 1)),
+}
 
 
 def _boolean(value: Any, _: IcebergType) -> bool:
@@ -107,7 +119,7 @@ def _double(value: Any, _: IcebergType) -> float:
             return _NAMED[text]
         if not _FLOAT.fullmatch(text):
             raise Unfit("number")
-        return _finite(float(text.rstrip("dDfF")))
+        return _finite(float(text[:-1] if text[-1] in "dDfF" else text))
     if isinstance(value, float):
         return value
     if isinstance(value, bool) or not isinstance(value, int | Decimal):

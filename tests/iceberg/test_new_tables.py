@@ -45,6 +45,14 @@ def test_a_column_that_is_partitioned_by_time_is_created_as_a_moment(sink: Make,
     assert made.rows("ts", "n") == [(NOON, 1)]
 
 
+def test_a_column_that_is_partitioned_by_time_counts_in_its_declared_unit(sink: Make) -> None:
+    made = sink(partition_by=("day(ts)",), units={"ts": "us"})
+    made.take((None, {"ts": MILLIS * 1000, "n": 1}))
+    made.take((None, {"ts": MILLIS * 1000, "n": 2}))  # the table exists
+    assert types(made) == {"ts": "timestamptz", "n": "long"}
+    assert made.rows("ts", "n") == [(NOON, 1), (NOON, 2)]
+
+
 def test_a_column_inside_of_a_struct_is_partitioned_by_time(sink: Make) -> None:
     made = sink(partition_by=("day(meta.at)",))
     made.take((None, {"meta": {"at": ISO, "who": "x"}}))

@@ -61,6 +61,7 @@ class Changing:
     partition_by: tuple[str, ...] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
     types: Mapping[str, Any] = field(default_factory=dict)
+    units: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     evolution: Evolution = field(default_factory=lambda: Evolution(create=True))
     converters: TopicConverters = JSON_KEYS
@@ -97,7 +98,12 @@ class Changing:
         for partition, found in messages.items():
             self._log.setdefault(partition, []).extend(found)
         settings = TableSettings(
-            self.partition_by, self.id_columns, mutations=self.mutations, columns=self.columns, types=self.types
+            self.partition_by,
+            self.id_columns,
+            mutations=self.mutations,
+            columns=self.columns,
+            types=self.types,
+            units=self.units,
         )
         rules = TableRules(
             create_properties=self.properties, tables=self.tables, defaults=settings, evolution=self.evolution

@@ -33,3 +33,16 @@ def test_the_dead_letter_table_has_partitions_and_a_location_of_its_own() -> Non
     own = {"iceberg.table.db.dead.partition-by": "day(timestamp)", "iceberg.table.db.dead.location": "file:///x"}
     found = table_rules(parse({**SETTINGS, **own}), NO_TOPICS).of("db.dead")
     assert found == TableSettings(("day(timestamp)",), location="file:///x")
+
+
+def test_a_table_s_own_unit_takes_precedence() -> None:
+    keys = {
+        "iceberg.tables.default-columns": "a timestamp from ns, b time from s, c timestamp from s",
+        "iceberg.table.db.t.columns": "a timestamp from us, c timestamp",
+        "iceberg.tables.timestamp-range": "any",
+    }
+    rules = table_rules(parse({**SETTINGS, **keys}), NO_TOPICS)
+    assert rules.of("db.t").units == {"a": "us", "b": "s"}
+    assert rules.of("db.other").units == {"a": "ns", "b": "s", "c": "s"}
+    assert rules.of("db.t").declared["a"] == "timestamp" and rules.any_year
+    assert not table_rules(parse(SETTINGS), NO_TOPICS).any_year

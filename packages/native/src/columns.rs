@@ -53,15 +53,18 @@ pub enum Kind {
     },
     Fixed(usize),
     Uuid,
-    /// Microseconds or nanoseconds since 1970, in UTC or of no zone.
+    /// Microseconds or nanoseconds since 1970, in UTC or of no zone. Numbers count so many units a second.
     Instant {
         nanos: bool,
         utc: bool,
+        per_second: i64,
     },
     /// Days since 1970.
     Date,
-    /// Microseconds of a day.
-    Time,
+    /// Microseconds of a day. Numbers count so many units a second.
+    Time {
+        per_second: i64,
+    },
     /// Rounded to its scale.
     Decimal {
         precision: u8,
@@ -93,9 +96,9 @@ pub enum Values {
     Binary { ends: Vec<i32>, bytes: Vec<u8>, padded: bool },
     Fixed { bytes: Vec<u8>, size: usize },
     Uuid(Vec<u8>),
-    Instant { numbers: Vec<i64>, nanos: bool, utc: bool },
+    Instant { numbers: Vec<i64>, nanos: bool, utc: bool, per_second: i64 },
     Date(Vec<i32>),
-    Time(Vec<i64>),
+    Time { micros: Vec<i64>, per_second: i64 },
     Decimal { unscaled: Vec<i128>, precision: u8, scale: u8 },
     Unscaled { unscaled: Vec<i128>, precision: u8, scale: u8, bytes: Option<usize> },
     Other,
@@ -121,9 +124,9 @@ impl Values {
             Kind::Binary { padded } => Values::Binary { ends: vec![0], bytes: vec![], padded },
             Kind::Fixed(size) => Values::Fixed { bytes: vec![], size },
             Kind::Uuid => Values::Uuid(vec![]),
-            Kind::Instant { nanos, utc } => Values::Instant { numbers: vec![], nanos, utc },
+            Kind::Instant { nanos, utc, per_second } => Values::Instant { numbers: vec![], nanos, utc, per_second },
             Kind::Date => Values::Date(vec![]),
-            Kind::Time => Values::Time(vec![]),
+            Kind::Time { per_second } => Values::Time { micros: vec![], per_second },
             Kind::Decimal { precision, scale } => Values::Decimal { unscaled: vec![], precision, scale },
             Kind::Unscaled { precision, scale, bytes } => {
                 Values::Unscaled { unscaled: vec![], precision, scale, bytes }
@@ -138,7 +141,7 @@ impl Values {
     fn reserve(&mut self, rows: usize) {
         match self {
             Values::Boolean(flags) => flags.reserve(rows),
-            Values::Long(numbers) | Values::Time(numbers) => numbers.reserve(rows),
+            Values::Long(numbers) | Values::Time { micros: numbers, .. } => numbers.reserve(rows),
             Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.reserve(rows),
             Values::Float(numbers) => numbers.reserve(rows),
             Values::Double(numbers) | Values::Fraction { numbers, .. } => numbers.reserve(rows),
@@ -176,7 +179,7 @@ impl Values {
     fn blank(&mut self) {
         match self {
             Values::Boolean(flags) => flags.push(false),
-            Values::Long(numbers) | Values::Time(numbers) => numbers.push(0),
+            Values::Long(numbers) | Values::Time { micros: numbers, .. } => numbers.push(0),
             Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.push(0),
             Values::Float(numbers) => numbers.push(0.0),
             Values::Double(numbers) | Values::Fraction { numbers, .. } => numbers.push(0.0),
@@ -194,7 +197,7 @@ impl Values {
     fn truncate(&mut self, len: usize) {
         match self {
             Values::Boolean(flags) => flags.truncate(len),
-            Values::Long(numbers) | Values::Time(numbers) => numbers.truncate(len),
+            Values::Long(numbers) | Values::Time { micros: numbers, .. } => numbers.truncate(len),
             Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.truncate(len),
             Values::Float(numbers) => numbers.truncate(len),
             Values::Double(numbers) | Values::Fraction { numbers, .. } => numbers.truncate(len),
@@ -231,8 +234,8 @@ impl Values {
                 (DataType::Float64, vec![Buffer::from_vec(numbers)])
             }
             Values::Date(days) => (DataType::Date32, vec![Buffer::from_vec(days)]),
-            Values::Time(micros) => (DataType::Time64(TimeUnit::Microsecond), vec![Buffer::from_vec(micros)]),
-            Values::Instant { numbers, nanos, utc } => {
+            Values::Time { micros, .. } => (DataType::Time64(TimeUnit::Microsecond), vec![Buffer::from_vec(micros)]),
+            Values::Instant { numbers, nanos, utc, .. } => {
                 let unit = if nanos { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
                 (moment(unit, utc), vec![Buffer::from_vec(numbers)])
             }

@@ -324,9 +324,11 @@ impl Reader {
                 cursor.word(if first == b't' { b"true" } else { b"false" })?;
                 flags.push(first == b't');
             }
-            Values::Instant { numbers, nanos, utc } => numbers.push(instant(cursor, *nanos, *utc)?),
+            Values::Instant { numbers, nanos, utc, per_second } => {
+                numbers.push(instant(cursor, *nanos, *utc, *per_second)?)
+            }
             Values::Date(days) => days.push(day(cursor)?),
-            Values::Time(micros) => micros.push(time(cursor)?),
+            Values::Time { micros, per_second } => micros.push(time(cursor, *per_second)?),
             Values::Binary { ends, bytes, padded } => {
                 cursor.expect(b'"')?;
                 texts::base64(cursor.simple()?, *padded, bytes).ok_or(Refused)?;
@@ -488,13 +490,13 @@ fn nothing(column: &mut Column) -> Read<()> {
     Ok(())
 }
 
-/// A text in ISO form, or milliseconds.
-fn instant(cursor: &mut Cursor, nanos: bool, utc: bool) -> Read<i64> {
+/// A text in ISO form, or so many units a second.
+fn instant(cursor: &mut Cursor, nanos: bool, utc: bool, per_second: i64) -> Read<i64> {
     if cursor.take(b'"') {
         return times::instant(cursor.simple()?, nanos, utc).ok_or(Refused);
     }
-    let millis = numbers::whole(cursor)?;
-    let found = millis.checked_mul(if nanos { 1_000_000 } else { 1000 }).ok_or(Refused)?;
+    let wanted = if nanos { times::NANOS } else { times::MICROS };
+    let found = times::counted(numbers::whole(cursor)?, per_second, wanted).ok_or(Refused)?;
     if nanos || times::is_instant(found) { Ok(found) } else { Err(Refused) }
 }
 
@@ -504,11 +506,11 @@ fn day(cursor: &mut Cursor) -> Read<i32> {
     if times::is_day(days) { i32::try_from(days).map_err(|_| Refused) } else { Err(Refused) }
 }
 
-/// Microseconds, of a text in ISO form or of milliseconds.
-fn time(cursor: &mut Cursor) -> Read<i64> {
+/// Microseconds, of a text in ISO form or of so many units a second.
+fn time(cursor: &mut Cursor, per_second: i64) -> Read<i64> {
     if cursor.take(b'"') {
         return times::time(cursor.simple()?).ok_or(Refused);
     }
-    let millis = numbers::whole(cursor)?;
-    if times::is_millis_of_day(millis) { Ok(millis * 1000) } else { Err(Refused) }
+    let micros = times::counted(numbers::whole(cursor)?, per_second, times::MICROS).ok_or(Refused)?;
+    if times::is_micros_of_day(micros) { Ok(micros) } else { Err(Refused) }
 }

@@ -5,6 +5,7 @@
 use arrow_schema::{DataType, TimeUnit};
 
 use crate::columns::{Kind, Wanted};
+use crate::times;
 
 const DAY_MILLIS: i64 = 86_400_000;
 
@@ -29,12 +30,12 @@ pub fn named(name: &str, mut inner: Vec<Wanted>) -> Option<Kind> {
         ("bytes", [], 0) => Kind::Binary { padded: true },
         ("fixed", &[size], 0) => Kind::Fixed(size.parse().ok().filter(|size| *size > 0)?),
         ("uuid", [], 0) => Kind::Uuid,
-        ("timestamp", [], 0) => Kind::Instant { nanos: false, utc: false },
-        ("timestamptz", [], 0) => Kind::Instant { nanos: false, utc: true },
-        ("timestamp_ns", [], 0) => Kind::Instant { nanos: true, utc: false },
-        ("timestamptz_ns", [], 0) => Kind::Instant { nanos: true, utc: true },
+        ("timestamp", units, 0) => Kind::Instant { nanos: false, utc: false, per_second: per_second(units)? },
+        ("timestamptz", units, 0) => Kind::Instant { nanos: false, utc: true, per_second: per_second(units)? },
+        ("timestamp_ns", units, 0) => Kind::Instant { nanos: true, utc: false, per_second: per_second(units)? },
+        ("timestamptz_ns", units, 0) => Kind::Instant { nanos: true, utc: true, per_second: per_second(units)? },
         ("date", [], 0) => Kind::Date,
-        ("time", [], 0) => Kind::Time,
+        ("time", units, 0) => Kind::Time { per_second: per_second(units)? },
         ("decimal", &[precision, scale], 0) => {
             let (precision, scale) = digits(precision, scale)?;
             Kind::Decimal { precision, scale }
@@ -66,6 +67,17 @@ pub fn named(name: &str, mut inner: Vec<Wanted>) -> Option<Kind> {
         ("map", [], 2) => Kind::Map(Box::new(inner.try_into().ok()?)),
         _ => return None,
     })
+}
+
+/// How many units numbers count in a second: milliseconds, unless another unit is given.
+fn per_second(units: &[&str]) -> Option<i64> {
+    match units {
+        ["s"] => Some(1),
+        [] | ["ms"] => Some(1_000),
+        ["us"] => Some(times::MICROS),
+        ["ns"] => Some(times::NANOS),
+        _ => None,
+    }
 }
 
 fn whole(kind: DataType, least: i64, most: i64) -> Kind {

@@ -69,9 +69,21 @@ pub fn instant(text: &[u8], nanos: bool, utc: bool) -> Option<i64> {
     is_instant(micros).then_some(micros)
 }
 
-/// Whether milliseconds are within a day.
-pub fn is_millis_of_day(millis: i64) -> bool {
-    (0..DAY_SECONDS * 1000).contains(&millis)
+/// Whether microseconds are within a day.
+pub fn is_micros_of_day(micros: i64) -> bool {
+    (0..DAY_MICROS).contains(&micros)
+}
+
+/// Units a second.
+pub const MICROS: i64 = 1_000_000;
+pub const NANOS: i64 = 1_000_000_000;
+
+/// So many units a second in other units, rounded down.
+pub fn counted(number: i64, per_second: i64, wanted: i64) -> Option<i64> {
+    if per_second > wanted {
+        return Some(number.div_euclid(per_second / wanted));
+    }
+    number.checked_mul(wanted / per_second)
 }
 
 /// `HH:mm[:ss[.fraction]]` as microseconds of the day; digits after the sixth are dropped.

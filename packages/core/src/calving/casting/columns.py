@@ -33,53 +33,74 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.casting.temporal import date_text, time_text, timestamp_text, timestamptz_text
+from calving.casting.temporal import (
+    DAY_SECONDS,
+    FIRST_DAY,
+    FIRST_MICRO,
+    LAST_DAY,
+    LAST_MICRO,
+    date_text,
+    time_text,
+    timestamp_text,
+    timestamptz_text,
+)
 from calving.casting.texts import plain_text
 from calving.records.arrays import children_of, entries, items_of, lists, maps, offsets_of, struct
 from calving.records.failures import ExactPathError
-from calving.records.fields import Lookup
-
-_DAY_MS = 86_400_000
-
-
-Lookups = Callable[[StructType], Lookup]
+from calving.records.fields import Counting, Target
+from calving.records.semantics import PER_SECOND, Meaning, SemanticType, moments, plain
 
 
-def cast(column: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
-    """``column`` as ``kind``; nulls stay nulls.
+def cast(column: pa.Array, kind: IcebergType, target: Target, column_id: int) -> pa.Array:
+    """``column`` as ``kind``, the type of the table's column with this id; nulls stay nulls.
 
     :raises ExactPathError, ValueError, pa.ArrowException: a value does not fit, or needs the exact path.
     """
     if pa.types.is_null(column.type) or column.null_count == len(column):
         raise ExactPathError("only nulls")
+    if isinstance(column.type, SemanticType):
+        column = _meant(column, column.type.meaning, kind)
     match kind:
         case StructType():
-            return _struct(column, kind, lookups)
+            return _struct(column, kind, target)
         case ListType():
-            return _list(column, kind, lookups)
+            return _list(column, kind, target)
         case MapType():
-            return _map(column, kind, lookups)
+            return _map(column, kind, target)
+    if type(kind) in _MOMENTS:
+        return _MOMENTS[type(kind)](column, kind, target.counting(column_id))
     if type(kind) not in _CASTS:
         raise ExactPathError(f"columns of type {kind} cannot be written")
     return _CASTS[type(kind)](column, kind)
 
 
-def _struct(column: pa.Array, kind: StructType, lookups: Lookups) -> pa.Array:
+def _meant(column: pa.Array, meaning: Meaning, kind: IcebergType) -> pa.Array:
+    """A column with a meaning in the form in which a column of type ``kind`` takes it."""
+    if type(kind) in _MOMENTS and meaning.what != "text":
+        if meaning.arrow is None:
+            raise ExactPathError(f"{meaning.name} is no moment")
+        return moments(column)
+    if meaning.what == "decimal" and not isinstance(kind, StructType):
+        raise ExactPathError("a decimal whose scale differs from value to value")
+    return plain(column)
+
+
+def _struct(column: pa.Array, kind: StructType, target: Target) -> pa.Array:
     if not isinstance(column, pa.StructArray):
         raise ExactPathError("not a struct")
-    lookup = lookups(kind)
+    lookup = target.lookup(kind)
     children: dict[int, pa.Array] = {}
     for field, child in zip(column.type, children_of(column), strict=True):
-        target = lookup.find(field.name)
-        if target is None:
+        wanted = lookup.find(field.name)
+        if wanted is None:
             continue
-        if target.field_id in children:
+        if wanted.field_id in children:
             raise ExactPathError("two fields for one column")
-        children[target.field_id] = _child(child, target.field_type, lookups)
+        children[wanted.field_id] = _child(child, wanted.field_type, target, wanted.field_id)
     present = len(column) - column.null_count
-    for target in kind.fields:
-        source = children.get(target.field_id)
-        if target.required and (source is None or len(source) - source.null_count < present):
+    for wanted in kind.fields:
+        source = children.get(wanted.field_id)
+        if wanted.required and (source is None or len(source) - source.null_count < present):
             raise ExactPathError("nulls in a required column")
     found = [children.get(f.field_id, pa.nulls(len(column))) for f in kind.fields]
     return struct(
@@ -90,26 +111,27 @@ def _struct(column: pa.Array, kind: StructType, lookups: Lookups) -> pa.Array:
     )
 
 
-def _child(child: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
+def _child(child: pa.Array, kind: IcebergType, target: Target, column_id: int) -> pa.Array:
     if child.null_count == len(child):
         return pa.nulls(len(child))
-    return cast(child, kind, lookups)
+    return cast(child, kind, target, column_id)
 
 
-def _list(column: pa.Array, kind: ListType, lookups: Lookups) -> pa.Array:
+def _list(column: pa.Array, kind: ListType, target: Target) -> pa.Array:
     if not isinstance(column, pa.ListArray) or isinstance(column, pa.MapArray):
         raise ExactPathError("not a list")
-    items = _child(items_of(column), kind.element_type, lookups)
+    items = _child(items_of(column), kind.element_type, target, kind.element_id)
     if kind.element_required and items.null_count:
         raise ExactPathError("nulls in a required element")
     return lists(offsets_of(column), items, pa.list_(items.type), column.is_null() if column.null_count else None)
 
 
-def _map(column: pa.Array, kind: MapType, lookups: Lookups) -> pa.Array:
+def _map(column: pa.Array, kind: MapType, target: Target) -> pa.Array:
     if not isinstance(column, pa.MapArray):
         raise ExactPathError("not a map")
     keys, items = entries(column)
-    keys, items = _child(keys, kind.key_type, lookups), _child(items, kind.value_type, lookups)
+    keys = _child(keys, kind.key_type, target, kind.key_id)
+    items = _child(items, kind.value_type, target, kind.value_id)
     if keys.null_count or (kind.value_required and items.null_count):
         raise ExactPathError("nulls in a required key or value")
     nulls = column.is_null() if column.null_count else None
@@ -117,6 +139,7 @@ def _map(column: pa.Array, kind: MapType, lookups: Lookups) -> pa.Array:
 
 
 Cast = Callable[[pa.Array, IcebergType], pa.Array]
+Reading = Callable[[pa.Array, IcebergType, Counting], pa.Array]
 _CASTS: dict[type[IcebergType], Cast] = {}
 
 
@@ -207,44 +230,69 @@ def _fixed(column: pa.Array, kind: IcebergType) -> pa.Array:
     return column.cast(pa.binary(len(kind)))  # type: ignore[arg-type]
 
 
-@_to(DateType)
-def _date(column: pa.Array, kind: IcebergType) -> pa.Array:
+def _date(column: pa.Array, kind: IcebergType, counting: Counting) -> pa.Array:
     if pa.types.is_string(column.type):
-        return date_text(column)
-    _only(column, pa.types.is_integer, pa.types.is_date32)
-    return column if pa.types.is_date32(column.type) else column.cast(pa.int32()).cast(pa.date32())
+        days = date_text(column)
+    else:
+        _only(column, pa.types.is_integer, pa.types.is_date32)
+        days = column if pa.types.is_date32(column.type) else column.cast(pa.int32()).cast(pa.date32())
+    return _known(days, counting, FIRST_DAY, LAST_DAY)
 
 
-@_to(TimeType)
-def _time(column: pa.Array, kind: IcebergType) -> pa.Array:
+def _time(column: pa.Array, kind: IcebergType, counting: Counting) -> pa.Array:
     if pa.types.is_string(column.type):
         return time_text(column)
     _only(column, pa.types.is_integer, pa.types.is_time)
     if pa.types.is_time(column.type):
-        return column.cast(pa.time64("us"), safe=False)
-    if pc.any(pc.or_(pc.less(column, 0), pc.greater_equal(column, _DAY_MS))).as_py():
+        unit, numbers = column.type.unit, column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    else:
+        unit, numbers = counting.unit, column
+    per_second = PER_SECOND[unit]
+    if pc.any(pc.or_(pc.less(numbers, 0), pc.greater_equal(numbers, DAY_SECONDS * per_second))).as_py():
         raise ExactPathError("not a time of day")
-    return column.cast(pa.int32()).cast(pa.time32("ms")).cast(pa.time64("us"))
+    wide = numbers.cast(pa.int64())
+    micros = _floor(wide, 1000) if unit == "ns" else pc.multiply(wide, 1_000_000 // per_second)
+    return micros.cast(pa.time64("us"))
 
 
-@_to(TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
-def _timestamp(column: pa.Array, kind: IcebergType) -> pa.Array:
-    zone = "UTC" if isinstance(kind, TimestamptzType | TimestamptzNanoType) else None
+def _timestamp(column: pa.Array, kind: IcebergType, counting: Counting) -> pa.Array:
     unit = "ns" if isinstance(kind, TimestampNanoType | TimestamptzNanoType) else "us"
+    found = _instants(column, kind, unit, counting)
+    return found if unit == "ns" else _known(found, counting, FIRST_MICRO, LAST_MICRO)
+
+
+def _instants(column: pa.Array, kind: IcebergType, unit: str, counting: Counting) -> pa.Array:
+    zone = "UTC" if isinstance(kind, TimestamptzType | TimestamptzNanoType) else None
     if pa.types.is_string(column.type):
         return timestamp_text(column, unit) if zone is None else timestamptz_text(column, unit)
     if pa.types.is_date32(column.type):
         return column.cast(pa.timestamp("s")).cast(pa.timestamp(unit)).cast(pa.timestamp(unit, zone))
     if pa.types.is_integer(column.type):
-        return column.cast(pa.int64()).cast(pa.timestamp("ms", zone)).cast(pa.timestamp(unit, zone))
-    moments = column.type
-    if not pa.types.is_timestamp(moments):
-        raise ExactPathError(f"no vectorised cast from {moments}")
-    if moments == pa.timestamp(unit, zone):
+        column = column.cast(pa.int64()).cast(pa.timestamp(counting.unit, zone))
+    source = column.type
+    if not pa.types.is_timestamp(source):
+        raise ExactPathError(f"no vectorised cast from {source}")
+    if source == pa.timestamp(unit, zone):
         return column
-    if moments.unit == "ns" and unit == "us":
+    if source.unit == "ns" and unit == "us":
         return _floor(column.cast(pa.int64()), 1000).cast(pa.timestamp(unit, zone))
-    return column.cast(pa.timestamp(moments.unit, "UTC")).cast(pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, zone))
+    return column.cast(pa.timestamp(source.unit, "UTC")).cast(pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, zone))
+
+
+_MOMENTS: dict[type[IcebergType], Reading] = {
+    DateType: _date,
+    TimeType: _time,
+    **dict.fromkeys((TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType), _timestamp),
+}
+
+
+def _known(column: pa.Array, counting: Counting, first: int, last: int) -> pa.Array:
+    """The column, if all its moments are of the years 1 to 9999, or if moments of any year are taken."""
+    if not counting.any_year:
+        ends = pc.min_max(column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())).as_py()
+        if ends["min"] < first or ends["max"] > last:
+            raise ExactPathError("a moment outside the years 1 to 9999")
+    return column
 
 
 def _floor(numbers: pa.Array, by: int) -> pa.Array:

@@ -7,7 +7,7 @@ temporal columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from calving.casting.values import primitive
 from calving.errors import first_line
 from calving.model.tables import SchemaChange
 from calving.records.arrays import Pairs
-from calving.records.fields import Lookup
+from calving.records.fields import Target
 from calving.records.inferred import of_value
 
 
@@ -39,8 +39,8 @@ class ExactConverter:
     ``typed`` values come with a schema, which alone decides the types of new columns.
     """
 
-    def __init__(self, growth: Growth, lookup: Callable[[StructType], Lookup], *, typed: bool = False) -> None:
-        self._growth, self._lookup, self._typed = growth, lookup, typed
+    def __init__(self, growth: Growth, target: Target, *, typed: bool = False) -> None:
+        self._growth, self._target, self._typed = growth, target, typed
         self.changes: list[SchemaChange] = []
 
     def value(self, value: Any, column: NestedField, path: Path) -> Any:
@@ -50,7 +50,7 @@ class ExactConverter:
         """
         before = len(self.changes)
         try:
-            found = self._to(value, column.field_type, path)
+            found = self._to(value, column.field_type, path, column.field_id)
             if value is None and column.required:
                 self.changes.append(self._growth.optional(column, path))
         except Exception as error:
@@ -66,7 +66,7 @@ class ExactConverter:
             value = dict(value)
         if not isinstance(value, Mapping):
             raise UnfitError(path, f"{short(value)} is not an object")
-        lookup = self._lookup(struct)
+        lookup = self._target.lookup(struct)
         row: dict[str, Any] = dict.fromkeys((f.name for f in struct.fields), None)
         given: dict[str, tuple[NestedField, Any]] = {}
         for name, item in value.items():
@@ -76,7 +76,7 @@ class ExactConverter:
             else:
                 self.unknown(item, (*path, name))
         for name, (column, item) in given.items():
-            row[name] = self._to(item, column.field_type, (*path, name))
+            row[name] = self._to(item, column.field_type, (*path, name), column.field_id)
         for column in struct.fields:
             if column.required and given.get(column.name, (column, None))[1] is None:
                 self.changes.append(self._growth.optional(column, (*path, column.name)))
@@ -93,7 +93,7 @@ class ExactConverter:
         if kind is not None:
             self.changes.append(self._growth.add(path, kind, 1, value))
 
-    def _to(self, value: Any, kind: IcebergType, path: Path) -> Any:
+    def _to(self, value: Any, kind: IcebergType, path: Path, column_id: int) -> Any:
         if value is None:
             return None
         match kind:
@@ -106,7 +106,7 @@ class ExactConverter:
             case MapType():
                 return self._to_map(value, kind, path)
         try:
-            return primitive(value, kind)
+            return primitive(value, kind, self._target.counting(column_id))
         except OverflowError as error:
             wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
             if wider is not None and self._growth.evolves and _fits_wider(value, wider):
@@ -117,7 +117,7 @@ class ExactConverter:
             raise UnfitError(path, f"{short(value)} is not a {kind}: {first_line(error)}") from error
 
     def _element(self, value: Any, kind: ListType, path: Path) -> Any:
-        found = self._to(value, kind.element_type, path)
+        found = self._to(value, kind.element_type, path, kind.element_id)
         if value is None and kind.element_required:
             self.changes.append(self._growth.optional(kind.element_field, path))
         return found
@@ -130,13 +130,13 @@ class ExactConverter:
         missing = False
         for k, v in value.items() if isinstance(value, Mapping) else value:
             missing = missing or v is None
-            key = self._to(k, kind.key_type, (*path, "key"))
+            key = self._to(k, kind.key_type, (*path, "key"), kind.key_id)
             if key is None:
                 raise UnfitError((*path, "key"), "a map has no null keys")
             if repr(key) in keys:
                 raise UnfitError((*path, "key"), f"the key {short(key)} comes twice")
             keys.add(repr(key))
-            found.append((key, self._to(v, kind.value_type, (*path, "value"))))
+            found.append((key, self._to(v, kind.value_type, (*path, "value"), kind.value_id)))
         if kind.value_required and missing:
             self.changes.append(self._growth.optional(kind.value_field, (*path, "value")))
         return found

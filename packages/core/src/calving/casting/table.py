@@ -27,7 +27,7 @@ from calving.casting.growth import Growth, Path, UnfitError
 from calving.casting.objects import columns_of, simple_column
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import SchemaChange
+from calving.model.tables import Moments, SchemaChange
 from calving.records.arrays import (
     JSON,
     Indices,
@@ -44,6 +44,7 @@ from calving.records.arrays import (
 from calving.records.failures import ExactPathError
 from calving.records.fields import Target, arrow_schema
 from calving.records.inferred import of_array, of_type
+from calving.records.semantics import SemanticType, plain
 from calving.records.values import RecordError, Values, objects
 
 NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
@@ -73,6 +74,7 @@ class TableConverter:
         evolution: Evolution,
         names: Mapping[int, tuple[str, ...]],
         limits: Limits | None = None,
+        moments: Moments | None = None,
         *,
         partition_names: Iterable[str] = (),
         exactly: bool = False,
@@ -83,7 +85,7 @@ class TableConverter:
         self._growth = Growth(table, schema, evolution, self._limits, partition_names)
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
-        self.target = Target(self._struct, names, case_insensitive=evolution.case_insensitive)
+        self.target = Target(self._struct, names, case_insensitive=evolution.case_insensitive, moments=moments)
         self._lookup = self.target.lookup
 
     def convert(self, values: Values) -> Converted:
@@ -125,7 +127,7 @@ class TableConverter:
             if self._exactly:
                 return self._column_exactly(source, target, wanted, found)
             try:
-                column = conform(cast(source, target.field_type, self._lookup), wanted)
+                column = conform(cast(source, target.field_type, self.target, target.field_id), wanted)
             except _REFUSALS:
                 return self._column_exactly(source, target, wanted, found)
         if target.required and column.null_count:
@@ -140,7 +142,7 @@ class TableConverter:
                 found.reasons.setdefault(i, str(error))
 
     def _column_exactly(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
-        if holds(source.type, pa.types.is_temporal):
+        if holds(source.type, _is_moment):
             return self._temporal(source, target, wanted, found)
         return self._values_exactly(objects(source), target, wanted, found)
 
@@ -156,7 +158,7 @@ class TableConverter:
             try:
                 if piece.null_count == count:
                     raise ExactPathError("only nulls")
-                parts.append(conform(cast(piece, target.field_type, self._lookup), wanted))
+                parts.append(conform(cast(piece, target.field_type, self.target, target.field_id), wanted))
             except _REFUSALS:
                 if count > 1:
                     half = count // 2
@@ -175,10 +177,7 @@ class TableConverter:
         if piece.null_count:
             return pa.nulls(1, wanted)
         alone = _Found(typed=found.typed)
-        try:
-            column = self._values_exactly(objects(piece), target, wanted, alone)
-        except (ValueError, OverflowError) as error:
-            alone.reasons[0], column = str(UnfitError((target.name,), str(error))), pa.nulls(1, wanted)
+        column = self._values_exactly(objects(piece), target, wanted, alone)
         found.changes += alone.changes
         if alone.reasons:
             found.reasons.setdefault(place, alone.reasons[0])
@@ -187,7 +186,7 @@ class TableConverter:
     def _values_exactly(
         self, values: Sequence[Any], target: NestedField, wanted: pa.DataType, found: _Found
     ) -> pa.Array:
-        converter = ExactConverter(self._growth, self._lookup, typed=found.typed)
+        converter = ExactConverter(self._growth, self.target, typed=found.typed)
         rows: list[Any] = [None] * len(values)
         path = (target.name,)
         for i, value in enumerate(values):
@@ -230,7 +229,7 @@ class TableConverter:
 
     def _new(self, items: Sequence[tuple[int, str, object]], found: _Found) -> None:
         """Request columns for fields without one."""
-        converter = ExactConverter(self._growth, self._lookup)
+        converter = ExactConverter(self._growth, self.target)
         for i, name, item in items:
             if i not in found.reasons:
                 try:
@@ -288,6 +287,7 @@ class TableConverter:
         """Request new fields inside a column, and wider types if a schema declares them."""
         if not self._evolution.evolve or column.null_count == len(column):
             return
+        column = plain(column)
         match kind:
             case StructType() if isinstance(column, pa.StructArray):
                 for source, child in zip(column.type, children_of(column), strict=True):
@@ -331,6 +331,10 @@ class _Found:
 
 
 _REFUSALS = (ExactPathError, ValueError, ArithmeticError, pa.ArrowException)
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return pa.types.is_temporal(kind) or isinstance(kind, SemanticType)
 
 
 def _is_json(kind: pa.DataType) -> bool:

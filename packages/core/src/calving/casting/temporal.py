@@ -15,13 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.casting.numbers import is_number, number, short, text_of
+from calving.records import calendar
+from calving.records.fields import MILLIS, Counting
+from calving.records.semantics import PER_SECOND, Moment, Quantity
 
 _SUB_MICROS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
 _OFFSET = r"([Tt ].*)(Z|z|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)$"
 """A time zone offset after a time. Without the time in the pattern, the day of a date would look like an offset."""
-_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?(?:Z|[+-]00(?::?00)?)?")
+_UTC_DATE = "^([0-9]{4}-[0-9]{2}-[0-9]{2})Z$"
 _EPOCH = datetime(1970, 1, 1)
+DAY_SECONDS = 86_400
 _DAY_US = 86_400_000_000
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""The first and the last day of the years 1 to 9999, and their microseconds."""
+FIRST_MICRO, LAST_MICRO = FIRST_DAY * _DAY_US, (LAST_DAY + 1) * _DAY_US - 1
 
 
 def timestamptz_text(text: pa.Array, unit: str = "us") -> pa.Array:
@@ -51,12 +59,18 @@ def timestamp_text(text: pa.Array, unit: str = "us") -> pa.Array:
 
 
 def date_text(text: pa.Array) -> pa.Array:
-    """``yyyy-MM-dd`` to days. :raises pa.ArrowInvalid: a text is not a date."""
-    return text.cast(pa.date32())
+    """``yyyy-MM-dd``, with or without a ``Z``, to days. :raises pa.ArrowInvalid: a text is not a date."""
+    try:
+        return text.cast(pa.date32())
+    except pa.ArrowInvalid:
+        return pc.replace_substring_regex(text, _UTC_DATE, r"\1").cast(pa.date32())
 
 
 def time_text(text: pa.Array) -> pa.Array:
-    """``HH:mm[:ss[.fraction]]`` to microseconds of the day. :raises ValueError: a text is not a time."""
+    """``HH:mm[:ss[.fraction]]``, with or without a UTC offset of zero, to microseconds of the day.
+
+    :raises ValueError: a text is not a time.
+    """
     return pa.array([None if item is None else _parsed_time(item) for item in text.to_pylist()], pa.time64("us"))
 
 
@@ -73,40 +87,111 @@ def _micros_at_most(text: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(text, _SUB_MICROS.pattern, r"\1")
 
 
-def day(value: Any) -> int:
+def day(value: Any, counting: Counting = MILLIS) -> int:
     """Days since 1970 from a date, a number of days, or a text."""
-    if isinstance(value, datetime):
-        return micros_of(value) // _DAY_US
-    if isinstance(value, date):
-        return (value - _EPOCH.date()).days
-    return number(value, 32) if is_number(value) else _stored(date_text(pa.array([text_of(value)])))
+    if isinstance(value, Quantity | Moment):
+        days = _days_of(value)
+    elif isinstance(value, date):
+        days = micros_of(value) // _DAY_US if isinstance(value, datetime) else (value - _EPOCH.date()).days
+    else:
+        days = number(value, 32) if is_number(value) else _stored(date_text(pa.array([text_of(value)])))
+    if not (counting.any_year or FIRST_DAY <= days <= LAST_DAY):
+        raise OverflowError(f"{short(value)} is the date {calendar.date_text(days)}, {_DAYS}")
+    return days
 
 
-def time_of_day(value: Any) -> int:
-    """Microseconds of the day from a time, a number of milliseconds, or a text."""
+def _days_of(value: Quantity | Moment) -> int:
+    """:raises ValueError: the number means no date."""
+    match value.meaning.what:
+        case "date":
+            return number(int(value), 32)
+        case "timestamp":
+            return _micros(int(value), value.meaning.unit) // _DAY_US
+    raise ValueError(f"{value.meaning.name} is no date")
+
+
+def time_of_day(value: Any, counting: Counting = MILLIS) -> int:
+    """Microseconds of the day from a time, a number of the counting's units, or a text."""
     if isinstance(value, time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-    micros = number(value, 64) * 1000 if is_number(value) else _stored(time_text(pa.array([text_of(value)])))
+    if isinstance(value, Quantity | Moment):
+        if value.meaning.what != "time":
+            raise ValueError(f"{value.meaning.name} is no time of day")
+        micros = _micros(int(value), value.meaning.unit)
+    elif is_number(value):
+        micros = _micros(number(value, 64), counting.unit)
+    else:
+        micros = _stored(time_text(pa.array([text_of(value)])))
     if not 0 <= micros < _DAY_US:
-        raise OverflowError(f"{short(value)} is not a time of day")
+        unit = value.meaning.unit if isinstance(value, Quantity | Moment) else counting.unit
+        raise OverflowError(f"{short(value)} {unit} are no time of day: it is within a day")
     return micros
 
 
-def instant(value: Any, of_text: Callable[[pa.Array], pa.Array]) -> int:
-    """Microseconds since 1970 from a date, a number of milliseconds, or a text, which ``of_text`` parses."""
+def instant(value: Any, of_text: Callable[[pa.Array], pa.Array], counting: Counting = MILLIS) -> int:
+    """Microseconds since 1970 from a date, a number of the counting's units, or a text, which ``of_text`` parses."""
+    micros = _instant(value, of_text, counting)
+    if not (counting.any_year or FIRST_MICRO <= micros <= LAST_MICRO):
+        moment = calendar.timestamp_text(micros, PER_SECOND["us"])
+        raise OverflowError(f"{short(value)}{_unit_of(value, counting)} is the moment {moment}, {_OUTSIDE}")
+    if not -(1 << 63) <= micros < 1 << 63:
+        raise OverflowError(f"{short(value)}{_unit_of(value, counting)} does not fit a timestamp in microseconds")
+    return micros
+
+
+def _instant(value: Any, of_text: Callable[[pa.Array], pa.Array], counting: Counting) -> int:
+    if isinstance(value, Quantity | Moment):
+        return _nanos_of(value) // 1000
     if isinstance(value, date):
-        return micros_of(value) if isinstance(value, datetime) else day(value) * _DAY_US
-    return _millis(value) if is_number(value) else _stored(of_text(pa.array([text_of(value)])))
+        return micros_of(value) if isinstance(value, datetime) else day(value, _ANY) * _DAY_US
+    if is_number(value):
+        return _micros(number(value, 64), counting.unit)
+    return _stored(of_text(pa.array([text_of(value)])))
 
 
-def nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array]) -> int:
+def nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array], counting: Counting = MILLIS) -> int:
     """As ``instant``, in nanoseconds."""
-    if isinstance(value, date) or is_number(value):
-        nanos = instant(value, of_text=lambda text: text) * 1000
-        if not -(1 << 63) <= nanos < 1 << 63:
-            raise OverflowError(f"{short(value)} does not fit a timestamp in nanoseconds")
-        return nanos
-    return _stored(of_text(pa.array([text_of(value)]), "ns"))
+    if isinstance(value, Quantity | Moment):
+        found = _nanos_of(value)
+    elif is_number(value):
+        found = number(value, 64) * PER_SECOND["ns"] // PER_SECOND[counting.unit]
+    elif isinstance(value, date):
+        found = _instant(value, lambda text: text, counting) * 1000
+    else:
+        return _stored(of_text(pa.array([text_of(value)]), "ns"))
+    if not -(1 << 63) <= found < 1 << 63:
+        raise OverflowError(f"{short(value)}{_unit_of(value, counting)} does not fit a timestamp in nanoseconds")
+    return found
+
+
+def _nanos_of(value: Quantity | Moment) -> int:
+    """:raises ValueError: the number means no moment."""
+    match value.meaning.what:
+        case "date":
+            return int(value) * _DAY_US * 1000
+        case "timestamp":
+            return int(value) * PER_SECOND["ns"] // PER_SECOND[value.meaning.unit]
+    raise ValueError(f"{value.meaning.name} is no moment")
+
+
+def _micros(count: int, unit: str) -> int:
+    """Microseconds of so many units, rounded down."""
+    return count * PER_SECOND["us"] // PER_SECOND[unit]
+
+
+def _unit_of(value: Any, counting: Counting) -> str:
+    """The unit of a number, for a message."""
+    if isinstance(value, Quantity | Moment):
+        return f" {value.meaning.unit}"
+    return f" {counting.unit}" if is_number(value) else ""
+
+
+_ANY = Counting(any_year=True)
+_RANGE = "outside the years 1 to 9999; {}; iceberg.tables.timestamp-range = any takes all years"
+_DAYS = _RANGE.format("a number for a date is days since 1970")
+_OUTSIDE = _RANGE.format(
+    'if its number counts in another unit, declare the unit, such as columns = "created timestamp from us"'
+)
 
 
 def _stored(column: pa.Array) -> int:
@@ -118,10 +203,3 @@ def micros_of(value: datetime) -> int:
     """Microseconds since 1970; a date-time without a zone is in UTC."""
     naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     return (naive - _EPOCH) // timedelta(microseconds=1)
-
-
-def _millis(value: Any) -> int:
-    micros = number(value, 64) * 1000
-    if not -(1 << 63) <= micros < 1 << 63:
-        raise OverflowError(f"{value} ms does not fit a timestamp in microseconds")
-    return micros

@@ -15,6 +15,7 @@ from typing import Any
 from calving.casting.numbers import floating
 from calving.casting.temporal import day, micros_of, time_of_day
 from calving.records.arrays import Digits, Items, Pairs, Single, Typed
+from calving.records.semantics import PER_SECOND, Moment
 
 
 def string(value: Any) -> str:
@@ -80,6 +81,10 @@ def _json_default(value: Any) -> Any:
             return base64.b64encode(value).decode()
         case uuid.UUID():
             return str(value)
+        case Moment() if value.meaning.what == "date":
+            return value.number
+        case Moment():
+            return value.number * 1000 // PER_SECOND[value.meaning.unit]
         case datetime():
             return micros_of(value) // 1000
         case date():

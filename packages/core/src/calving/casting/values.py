@@ -32,16 +32,23 @@ from pyiceberg.types import (
 from calving.casting.numbers import boolean, decimal, floating, integer, text_of
 from calving.casting.temporal import day, instant, nanos, time_of_day, timestamp_text, timestamptz_text
 from calving.casting.texts import string
+from calving.records.arrays import Scaled
+from calving.records.fields import MILLIS, Counting
 
 
-def primitive(value: Any, kind: IcebergType) -> Any:
+def primitive(value: Any, kind: IcebergType, counting: Counting = MILLIS) -> Any:
     """A value in the form that ``pyarrow.array`` takes for ``kind``. Temporal values become integers.
 
-    Numbers for temporal columns mean days (date) or milliseconds, as in the Java sink.
+    Numbers for temporal columns mean days (date), or what ``counting`` says: milliseconds by default, as in the Java
+    sink.
 
     :raises ValueError: the value is not of this kind.
     :raises OverflowError: the value is of this kind, but too large for it.
     """
+    if isinstance(value, Scaled):
+        value = value.number
+    if type(kind) in _MOMENTS:
+        return _MOMENTS[type(kind)](value, counting)
     convert = _CONVERT.get(type(kind))
     if convert is None:
         raise ValueError(f"columns of type {kind} cannot be written")
@@ -91,10 +98,12 @@ _CONVERT: Mapping[type[IcebergType], Callable[[Any, Any], Any]] = {
     UUIDType: lambda value, _: _uuid_bytes(value),
     BinaryType: lambda value, _: _binary(value),
     FixedType: lambda value, kind: _fixed(value, len(kind)),
-    DateType: lambda value, _: day(value),
-    TimeType: lambda value, _: time_of_day(value),
-    TimestamptzType: lambda value, _: instant(value, timestamptz_text),
-    TimestampType: lambda value, _: instant(value, timestamp_text),
-    TimestamptzNanoType: lambda value, _: nanos(value, timestamptz_text),
-    TimestampNanoType: lambda value, _: nanos(value, timestamp_text),
+}
+_MOMENTS: Mapping[type[IcebergType], Callable[[Any, Counting], int]] = {
+    DateType: day,
+    TimeType: time_of_day,
+    TimestamptzType: lambda value, counting: instant(value, timestamptz_text, counting),
+    TimestampType: lambda value, counting: instant(value, timestamp_text, counting),
+    TimestamptzNanoType: lambda value, counting: nanos(value, timestamptz_text, counting),
+    TimestampNanoType: lambda value, counting: nanos(value, timestamp_text, counting),
 }

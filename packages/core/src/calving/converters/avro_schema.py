@@ -10,7 +10,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from calving.converters import building
-from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, time_of_day, unscaled_decimal
+from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, time_of_day
+from calving.records.semantics import semantic, unscaled_decimal
 
 Schema = Any
 Named = dict[str, Any]
@@ -98,7 +99,8 @@ _FULL_NAMES = "the converter's option enhanced.avro.schema.support = true calls 
 def plain(schema: Schema) -> Schema:
     """The schema with its logical types renamed, so that fastavro does not convert the values.
 
-    Numbers are faster, and decimals are not rounded to their precision. Only uuids in text keep their logical type.
+    Numbers are faster, and decimals are not rounded to their precision. Only uuids in text keep their logical type. A
+    type that Connect names only by ``connect.name`` gets its logical type.
     """
     if isinstance(schema, list):
         return [plain(branch) for branch in schema]
@@ -107,12 +109,36 @@ def plain(schema: Schema) -> Schema:
     found = {name: plain(item) if name in ("type", "items", "values") else item for name, item in schema.items()}
     if "fields" in found:
         found["fields"] = [{**field, "type": plain(field["type"])} for field in found["fields"]]
+    if "logicalType" not in found and (meant := _CONNECT.get((_hashed(found.get("type")), found.get("connect.name")))):
+        found |= {"logicalType": meant, **_digits(found, meant)}
     if "logicalType" in found and (found["type"], found["logicalType"]) != ("string", "uuid"):
         found[_LOGICAL] = found.pop("logicalType")
     return found
 
 
 _LOGICAL = "calving.logical"
+_CONNECT: Mapping[tuple[Any, Any], str] = {
+    ("int", "org.apache.kafka.connect.data.Date"): "date",
+    ("int", "org.apache.kafka.connect.data.Time"): "time-millis",
+    ("long", "org.apache.kafka.connect.data.Timestamp"): "timestamp-millis",
+    ("bytes", "org.apache.kafka.connect.data.Decimal"): "decimal",
+}
+"""Logical types by type and by the name that Connect's converter writes."""
+
+
+def _hashed(kind: Any) -> str | None:
+    return kind if isinstance(kind, str) else None
+
+
+def _digits(schema: Mapping[str, Any], logical: str) -> dict[str, int]:
+    """The precision and scale of a decimal that has them only as Connect's parameters."""
+    if logical != "decimal":
+        return {}
+    parameters = schema.get("connect.parameters") or {}
+    if "scale" not in {**schema, **parameters}:
+        raise ValueError("a Decimal without the parameter 'scale'")
+    precision = schema.get("precision", parameters.get("connect.decimal.precision", MOST_DIGITS))
+    return {"precision": int(precision), "scale": int(schema.get("scale", parameters.get("scale")))}
 
 
 def logical_type(schema: Mapping[str, Any]) -> str | None:
@@ -143,7 +169,8 @@ class Columns:
         logical = logical_type(options)
         match kind:
             case "record" | "error":
-                return self._struct(options, above)
+                found = self._struct(options, above)
+                return replace(found, type=semantic(found.type, options.get("connect.name", options["name"])))
             case "array":
                 return self._array(options["items"], above)
             case "map":
@@ -153,10 +180,10 @@ class Columns:
                 return _decimal(options["precision"], options.get("scale", 0))
             case "fixed":
                 return _fixed(options["size"], logical)
-        found = _LOGICALS.get((kind, logical)) or _PRIMITIVES.get(kind)
-        if found is None:
+        simple = _LOGICALS.get((kind, logical)) or _PRIMITIVES.get(kind)
+        if simple is None:
             raise ValueError(f"type '{kind}' is not known")
-        return found
+        return replace(simple, type=semantic(simple.type, options.get("connect.name")))
 
     def _struct(self, record: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
         name = record["name"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -23,7 +22,6 @@ MOST_DIGITS = 38
 that has at most this many digits fits.
 """
 _ONE_BY_ONE = 32
-_EXACT = Context(prec=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +80,6 @@ def mapping(
 
 def _converted(reading: Reading, value: Any) -> Any:
     return value if value is None or reading.convert is None else reading.convert(value)
-
-
-def unscaled_decimal(raw: bytes, precision: int, scale: int) -> Decimal:
-    """The decimal of a big-endian unscaled number.
-
-    :raises ValueError: it has no bytes, or more digits than ``precision``.
-    """
-    if not raw:
-        raise ValueError("no bytes are no decimal: even zero is one byte")
-    number = int.from_bytes(raw, "big", signed=True)
-    if abs(number) >= 10**precision:
-        raise ValueError(f"a decimal of {len(raw)} bytes has more than {precision} digits")
-    return Decimal(number).scaleb(-scale, _EXACT)
 
 
 def time_of_day(a_day: int) -> Callable[[int], int]:

@@ -281,7 +281,8 @@ def _type(schema: Mapping[str, Any], defaults: bool) -> Form:
     kind, name = schema["type"], str(schema.get("name"))
     match kind:
         case "struct":
-            return typed_json.struct([(f["field"], declared(f, defaults)) for f in schema["fields"]])
+            form = typed_json.struct([(f["field"], declared(f, defaults)) for f in schema["fields"]])
+            return typed_json.named(form, name)
         case "array":
             return typed_json.array(declared(schema["items"], defaults))
         case "map":
@@ -294,7 +295,7 @@ def _type(schema: Mapping[str, Any], defaults: bool) -> Form:
     found = typed_json.LOGICALS.get((kind, name)) or _PRIMITIVES.get(kind)
     if found is None:
         raise ValueError(f"'{kind}' is not a Connect type")
-    return found
+    return typed_json.named(found, name)
 
 
 def _pair(entry: Any) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ import pyarrow.json as pj
 from calving.converters.building import DAY_MS
 from calving.converters.typed_json import FLOAT_BELOW, Declared, Form
 from calving.records.failures import ExactPathError
+from calving.records.semantics import SemanticType, like, plain_type
 
 _NEGATIVE_ZERO = re.compile(rb"-0[,}\]\s]")
 """Arrow reads it as a fraction; in JSON it is the whole number 0."""
@@ -59,7 +61,7 @@ class Reader:
 
 def _read_type(form: Form) -> pa.DataType:
     """The type as which Arrow reads the form. :raises ValueError: Arrow cannot read it."""
-    kind = form.type
+    kind = plain_type(form.type)
     if pa.types.is_struct(kind) and len(form.parts) > 0:
         return pa.struct([(f.name, _read_type(part.form)) for f, part in zip(kind, form.parts, strict=True)])
     if pa.types.is_list(kind):
@@ -79,6 +81,8 @@ def _fitted(column: pa.Array, form: Form) -> pa.Array:
     :raises ExactPathError, pa.ArrowException: a value is not of this type.
     """
     kind = form.type
+    if isinstance(kind, SemanticType):
+        return like(kind, _fitted(column, replace(form, type=kind.storage_type)))
     if pa.types.is_struct(kind) and isinstance(column, pa.StructArray):
         children = [
             _part(child, part, column.null_count) for child, part in zip(column.flatten(), form.parts, strict=True)

@@ -17,6 +17,7 @@ from calving.converters.schemas import Reader, Registry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
 from calving.records.fields import Projection
 from calving.records.inferred import JSON
+from calving.records.semantics import plain_type
 
 _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_union_field_"
 Above = tuple[tuple[int, str], ...]
@@ -159,16 +160,15 @@ class _Shapes:
         found = typed_json.LOGICALS.get((str(meant), title)) or _TYPES.get((kind, meant)) or _TYPES.get((kind, None))
         if found is None:
             raise ValueError(f"'{kind}' is not a type of JSON Schema")
-        return found
+        return typed_json.named(found, title)
 
     def _struct(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
         properties, required = schema["properties"], schema.get("required", ())
-        return typed_json.struct(
-            [
-                (name, self.declared(item, root, above, nullable=name not in required))
-                for name, item in sorted(properties.items(), key=_connect_index(len(properties)))
-            ]
-        )
+        fields = [
+            (name, self.declared(item, root, above, nullable=name not in required))
+            for name, item in sorted(properties.items(), key=_connect_index(len(properties)))
+        ]
+        return typed_json.named(typed_json.struct(fields), schema.get("title"))
 
     def _union(self, branches: Sequence[Any], root: Any, above: Above) -> Form:
         """A struct with a field for each branch. A value sets the field of the branch that it fits, by Connect's
@@ -231,7 +231,7 @@ def _connect_index(count: int) -> Any:
 
 def _is_plainly(kind: pa.DataType, value: Any) -> bool:
     """Whether a value has a branch's type, without looking inside the value."""
-    t = pa.types
+    t, kind = pa.types, plain_type(kind)
     match typed_json.narrowed(value):
         case bool():
             plainly = t.is_boolean(kind)
@@ -249,6 +249,7 @@ def _is_plainly(kind: pa.DataType, value: Any) -> bool:
 
 
 def _common_fields(kind: pa.DataType, value: Any) -> int:
+    kind = plain_type(kind)
     if not pa.types.is_struct(kind) or not isinstance(value, dict):
         return 0
     return sum(1 + _common_fields(field.type, value[field.name]) for field in kind if field.name in value)

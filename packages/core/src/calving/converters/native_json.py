@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
+    NestedField,
     StringType,
     StructType,
     TimestampNanoType,
@@ -30,7 +31,7 @@ from pyiceberg.types import (
 )
 
 from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, NoWayError, absence, json_decoder
-from calving.records.fields import Lookup, Projection, Target
+from calving.records.fields import Projection, Target
 
 _RARE, _FEW = 8, 64
 """In a block of more than the second number of values, one of the first number of values may be refused. If more are
@@ -50,12 +51,15 @@ _KINDS: dict[type[IcebergType], str] = {
     UUIDType: "uuid",
     BinaryType: "base64",
     DateType: "date",
+}
+_COUNTED: dict[type[IcebergType], str] = {
     TimeType: "time",
     TimestampType: "timestamp",
     TimestamptzType: "timestamptz",
     TimestampNanoType: "timestamp_ns",
     TimestamptzNanoType: "timestamptz_ns",
 }
+"""Kinds whose numbers have a unit."""
 _KEYS = ("string", "long", "date", "uuid")
 """For map keys of these kinds, the decoder finds out whether a key comes twice."""
 
@@ -147,32 +151,33 @@ def fields_of(target: Target) -> list[Field]:
 
     :raises NoWayError: a name has several forms in lower case.
     """
-    return [replace(field, null=NULL_VALUE) for field in _fields(target.columns, target.lookup)]
+    return [replace(field, null=NULL_VALUE) for field in _fields(target.columns, target)]
 
 
-def _fields(struct: StructType, lookups: Callable[[StructType], Lookup]) -> tuple[Field, ...]:
-    lookup = lookups(struct)
+def _fields(struct: StructType, target: Target) -> tuple[Field, ...]:
+    lookup = target.lookup(struct)
     found = []
     for field in struct.fields:
         names = lookup.names_of(field)
         if lookup.folds and any(name.lower() != name for name in names):
             raise NoWayError
         if names:  # otherwise no field of a record leads to it
-            found.append(_field(names, field.field_type, field.required, lookups))
+            found.append(_field(names, field, target))
     return tuple(found)
 
 
-def _field(names: tuple[str, ...], kind: IcebergType, required: bool, lookups: Callable[[StructType], Lookup]) -> Field:
+def _field(names: tuple[str, ...], column: NestedField, target: Target) -> Field:
+    kind, required = column.field_type, column.required
     null = NO_NULL if required else NULL_VALUE
     match kind:
         case StructType():
-            return Field(names, "struct", _fields(kind, lookups), null)
+            return Field(names, "struct", _fields(kind, target), null)
         case ListType():
-            element = _field(("element",), kind.element_type, kind.element_required, lookups)
+            element = _field(("element",), kind.element_field, target)
             return Field(names, "list", (element,), null) if element.kind != "other" else Field(names, "other")
         case MapType():
-            key = _field(("key",), kind.key_type, True, lookups)
-            value = _field(("value",), kind.value_type, kind.value_required, lookups)
+            key = _field(("key",), kind.key_field, target)
+            value = _field(("value",), kind.value_field, target)
             if key.kind not in _KEYS or value.kind == "other":
                 return Field(names, "other")
             return Field(names, "map", (key, value), null)
@@ -180,5 +185,8 @@ def _field(names: tuple[str, ...], kind: IcebergType, required: bool, lookups: C
             return Field(names, f"decimal({kind.precision},{kind.scale})", (), null)
         case FixedType() if len(kind) > 0:
             return Field(names, f"fixed({len(kind)})", (), null)
+    if type(kind) in _COUNTED:
+        unit = target.counting(column.field_id).unit
+        return Field(names, _COUNTED[type(kind)] + ("" if unit == "ms" else f"({unit})"), (), null)
     known = _KINDS.get(type(kind))
     return Field(names, "other") if known is None else Field(names, known, (), null)

@@ -21,6 +21,7 @@ from calving.converters.native import (
     json_decoder,
 )
 from calving.converters.typed_json import Declared, Form
+from calving.records.semantics import plain_type
 
 _NESTING = 64
 _CONNECT: Mapping[pa.DataType, str] = {
@@ -73,7 +74,7 @@ def payload_decoder(form: Form) -> Decoder | None:
 
 
 def _connect(names: tuple[str, ...], form: Form) -> Field:
-    kind = form.type
+    kind = plain_type(form.type)
     if pa.types.is_struct(kind):
         found = [field.name for field in kind]
         if not found or len({*found}) < len(found):

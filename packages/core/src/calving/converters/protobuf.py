@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from calving.converters.building import unscaled_decimal
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_protobuf import FREE, WRAPPED, message_decoder, names_of
@@ -22,6 +21,7 @@ from calving.converters.typed_json import decimal
 from calving.errors import ConfigError, UnavailableError
 from calving.records.fields import Projection
 from calving.records.inferred import JSON
+from calving.records.semantics import SCALED_NAME, scaled_decimal, semantic
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -253,7 +253,10 @@ def _single(
     if message.full_name in above:
         raise ValueError(f"message {message.full_name} contains itself: a table cannot")
     fields = [_Field(f, (*above, message.full_name), enums_as_int) for f in message.fields]
-    return pa.struct([(f.name, f.type) for f in fields]), lambda m: _values(m, fields)
+    kind = pa.struct([(f.name, f.type) for f in fields])
+    # Connect's converter names a message by the last part of its schema's name.
+    name = SCALED_NAME if SCALED_NAME.endswith(f".{message.name}") else None
+    return semantic(kind, name), lambda m: _values(m, fields)
 
 
 def _known(message: Descriptor, descriptor: FieldDescriptor) -> tuple[pa.DataType, Callable[[Any], Any]] | None:
@@ -300,17 +303,12 @@ def _decimal(parameters: Mapping[str, str]) -> tuple[pa.DataType, Callable[[Any]
     """
 
     def value(message: Any) -> Decimal:
-        if abs(message.scale) > _SCALE_AT_MOST:
-            raise ValueError(f"a decimal of scale {message.scale}")
-        return unscaled_decimal(message.value, _SCALE_AT_MOST, message.scale)
+        return scaled_decimal(message.value, message.scale)
 
     if "scale" not in parameters:
         return pa.string(), lambda message: format(value(message), "f")
     form = decimal(min(38, int(parameters.get("precision", 38))), int(parameters["scale"]))
     return form.type, lambda message: form.read(value(message))
-
-
-_SCALE_AT_MOST = 1_000
 
 
 _BYTES = 12

@@ -8,14 +8,15 @@ import base64
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
-from calving.converters.building import DAY_MS, map_type, time_of_day, unscaled_decimal
+from calving.converters.building import DAY_MS, map_type, time_of_day
 from calving.records.jsontext import check_start
+from calving.records.semantics import semantic, unscaled_decimal
 
 Read = Callable[[Any], Any]
 
@@ -63,6 +64,11 @@ class Declared:
 
     def field(self, name: str) -> pa.Field:
         return pa.field(name, self.form.type, self.nullable)
+
+
+def named(form: Form, name: object) -> Form:
+    """The form of values whose schema has this name: Debezium's names give them a meaning."""
+    return replace(form, type=semantic(form.type, name))
 
 
 def declare(form: Form, nullable: bool, default: Any = None) -> Declared:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from calving.model.coverage import Coverage
 from calving.model.mutations import RowMutations
 from calving.model.record_path import TYPE_SHARE, Evolution, Limits
+from calving.model.tables import Unit
 from calving.records.inferred import InferredType
 
 
@@ -23,6 +24,8 @@ class TableSettings:
     """Columns with which the table is created."""
     types: Mapping[str, InferredType] = field(default_factory=dict)
     """The types that columns get when they occur in records, by name."""
+    units: Mapping[str, Unit] = field(default_factory=dict)
+    """The units in which whole numbers count moments, by the dotted name of the column."""
 
     @property
     def declared(self) -> Mapping[str, InferredType]:
@@ -47,6 +50,8 @@ class TableRules:
     """If at most this share of a new column's values needs a wider type, these values do not decide the type of the
     column.
     """
+    any_year: bool = False
+    """Whether dates and timestamps outside the years 1 to 9999 are taken."""
     tolerates: bool = False
     """Whether bad records become dead letters."""
 

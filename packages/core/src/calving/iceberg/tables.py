@@ -33,7 +33,7 @@ from calving.iceberg.writable import check_takes_rows, known_order
 from calving.model.coverage import encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
-from calving.model.tables import Distribution, SchemaChange, TableSpec
+from calving.model.tables import Distribution, Moments, SchemaChange, TableSpec
 from calving.secrets import without_secrets
 from calving.writing.properties import WriteProperties
 
@@ -228,6 +228,7 @@ class Tables:
             id_columns,
             mutations,
             spec_names(metadata),
+            Moments(rules.units, self._rules.any_year),
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:

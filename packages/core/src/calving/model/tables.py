@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from calving.model.mutations import RowMutations
@@ -20,6 +20,20 @@ RESERVED_COLUMNS = frozenset(
 library). Spark refuses to read a table with a top-level column of one of the first names, and the changelog of a table
 with one of the last three.
 """
+
+
+Unit = Literal["s", "ms", "us", "ns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The moments of a table's columns. ``units``: how whole numbers without a schema count times and timestamps, by
+    the dotted name of the column; milliseconds where there is none. ``any_year``: whether dates and timestamps outside
+    the years 1 to 9999 are taken.
+    """
+
+    units: Mapping[str, Unit] = field(default_factory=dict)
+    any_year: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,7 @@ class TableSpec:
     """None for a table that is only appended to."""
     partition_names: tuple[str, ...] = ()
     """The names of the partition fields of all specs. No new column can have one of them."""
+    moments: Moments = Moments()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,24 @@ even if its parent is null. And they compare types as equal that differ in their
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from calving.records.semantics import (
+    PER_SECOND,
+    Meaning,
+    Moment,
+    Quantity,
+    SemanticType,
+    like,
+    moments,
+    plain,
+    scaled_decimal,
+)
 
 JSON = pa.json_()
 """Text of one JSON value: the type of values that no other Arrow type can hold."""
@@ -58,6 +71,17 @@ class Items(list[Any]):
 
 class Digits(Decimal):
     """A typed decimal, of which every digit counts. (A fraction of JSON text is a Decimal, too, but means a double.)"""
+
+
+class Scaled(Typed):
+    """A typed struct of ``scale`` and ``value``, which means a decimal."""
+
+    @property
+    def number(self) -> Digits:
+        """The decimal. :raises ValueError: it is null in part, or has too many digits."""
+        if self["scale"] is None or self["value"] is None:
+            raise ValueError("a decimal without a scale or a value")
+        return Digits(scaled_decimal(self["value"], self["scale"]))
 
 
 class Single(float):
@@ -127,9 +151,10 @@ def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
     :raises pa.ArrowException: the values are of another type.
     """
     if not pa.types.is_nested(kind):
-        return array if array.type == kind else array.cast(kind)
+        return _conform_leaf(array, kind)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
+    array = plain(array)
     nulls = array.is_null() if array.null_count else None
     if pa.types.is_struct(kind) and isinstance(array, pa.StructArray):
         children = [conform(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
@@ -140,6 +165,13 @@ def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
         keys, items = entries(array)
         return maps(offsets_of(array), conform(keys, kind.key_type), conform(items, kind.item_type), kind, nulls)
     raise pa.ArrowInvalid(f"values of type {array.type} are not of type {kind}")
+
+
+def _conform_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(kind, SemanticType):
+        return like(kind, conform(plain(array), kind.storage_type))
+    array = moments(array) if pa.types.is_temporal(kind) else plain(array)
+    return array if array.type == kind else array.cast(kind)
 
 
 def offsets_of(array: pa.ListArray) -> pa.Array:
@@ -180,11 +212,36 @@ def _used(array: pa.ListArray, children: pa.Array) -> pa.Array:
 def objects(array: pa.Array, read: Callable[[str], Any]) -> list[Any]:
     """An array as Python values. ``read`` makes a value of each JSON text.
 
-    Decimals become ``Digits``, 32-bit floats ``Single``, maps ``Pairs``. A struct or a list that may hold such values
-    becomes ``Typed`` or ``Items``.
+    Decimals become ``Digits``, 32-bit floats ``Single``, maps ``Pairs``. A number with a meaning becomes a
+    ``Quantity``, and a date or time that Python's own types cannot hold a ``Moment``. A struct or a list that may hold
+    such values becomes ``Typed`` or ``Items``.
     """
-    values: list[Any] = array.to_pylist()
-    return [_unfold(v, array.type, read) for v in values] if holds(array.type, _is_special) else values
+    kind = array.type
+    if not holds(kind, _is_special):
+        found: list[Any] = array.to_pylist()
+        return found
+    values = (conform(array, retyped(kind, _number)) if holds(kind, pa.types.is_temporal) else array).to_pylist()
+    return [_unfold(v, kind, read) for v in values]
+
+
+def _number(kind: pa.DataType) -> pa.DataType:
+    """The type of the numbers that Arrow stores for dates and times; any other type as it is."""
+    if not pa.types.is_temporal(kind):
+        return kind
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
+
+
+def retyped(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with its types that are not nested changed by ``leaf``."""
+    t = pa.types
+    if t.is_struct(kind):
+        return pa.struct([f.with_type(retyped(f.type, leaf)) for f in kind])
+    if t.is_list(kind):
+        return pa.list_(kind.value_field.with_type(retyped(kind.value_type, leaf)))
+    if t.is_map(kind):
+        key, item = (f.with_type(retyped(f.type, leaf)) for f in (kind.key_field, kind.item_field))
+        return pa.map_(key, item)
+    return leaf(kind)
 
 
 def _unfold(value: Any, kind: pa.DataType, read: Callable[[str], Any]) -> Any:
@@ -193,10 +250,8 @@ def _unfold(value: Any, kind: pa.DataType, read: Callable[[str], Any]) -> Any:
     t = pa.types
     if kind == JSON:
         return read(value)
-    if t.is_decimal(kind):
-        return Digits(value)
-    if t.is_float32(kind):
-        return Single(value)
+    if not t.is_nested(kind):
+        return _unfold_leaf(value, kind)
     if t.is_struct(kind):
         return Typed((f.name, _unfold(value[f.name], f.type, read)) for f in kind)
     if t.is_map(kind):
@@ -206,9 +261,51 @@ def _unfold(value: Any, kind: pa.DataType, read: Callable[[str], Any]) -> Any:
     return value
 
 
+def _unfold_leaf(value: Any, kind: pa.DataType) -> Any:
+    t = pa.types
+    if isinstance(kind, SemanticType):
+        return _meant(value, kind.meaning)
+    if t.is_temporal(kind):
+        return _moment(value, kind)
+    return Digits(value) if t.is_decimal(kind) else Single(value) if t.is_float32(kind) else value
+
+
+def _meant(value: Any, meaning: Meaning) -> Any:
+    if meaning.what == "decimal":
+        return Scaled(value)
+    return value if meaning.what == "text" else Quantity(value, meaning)
+
+
+def _moment(number: int, kind: pa.DataType) -> Any:
+    """Python's date, time or datetime for the number that Arrow stores; a ``Moment`` if there is none."""
+    t = pa.types
+    if t.is_date(kind):
+        try:
+            return _EPOCH.date() + timedelta(days=number)
+        except OverflowError:
+            return Moment(number, Meaning(str(kind), "date", "date"))
+    what: Literal["time", "timestamp"] = "time" if t.is_time(kind) else "timestamp"
+    beyond = Moment(number, Meaning(str(kind), what, what, kind.unit))  # type: ignore[attr-defined]
+    micros, rest = divmod(number * 1_000_000, PER_SECOND[beyond.meaning.unit])
+    try:
+        moment = None if rest else _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return beyond
+    if moment is None or (what == "time" and moment.date() != _EPOCH.date()):
+        return beyond
+    if what == "time":
+        return moment.time()
+    return moment if kind.tz is None else moment.replace(tzinfo=UTC)  # type: ignore[attr-defined]
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
 def _is_special(kind: pa.DataType) -> bool:
     t = pa.types
-    return bool(kind == JSON or t.is_map(kind) or t.is_decimal(kind) or t.is_float32(kind))
+    if isinstance(kind, SemanticType):
+        return True
+    return bool(kind == JSON or t.is_temporal(kind) or t.is_map(kind) or t.is_decimal(kind) or t.is_float32(kind))
 
 
 def children_of(array: pa.StructArray) -> list[pa.Array]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
+from calving.model.tables import Unit
 from calving.records.inferred import InferredType, find
+from calving.records.semantics import PER_SECOND
 
 _WORD = re.compile(r"\s*([^\s<>,():]+)")
 _SIZES = re.compile(r"\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
 _LENGTH = re.compile(r"\[([0-9]+)\]")
+_FROM = re.compile(r"from\b", re.IGNORECASE)
 _SIMPLE = {
     **{
         name: name
@@ -29,18 +32,36 @@ _HELP = (
 )
 
 
+class Declaration(NamedTuple):
+    """A column's type, and the units in which whole numbers count its moments: by the dotted names of the column and of
+    what is inside it.
+    """
+
+    type: InferredType
+    units: Mapping[str, Unit]
+
+
 def read_columns(text: str) -> dict[str, InferredType]:
     """Types by the (dotted) names of their columns.
+
+    :raises ValueError: as ``read_declarations``.
+    """
+    return {name: declared.type for name, declared in read_declarations(text).items()}
+
+
+def read_declarations(text: str) -> dict[str, Declaration]:
+    """Declarations by the (dotted) names of their columns.
 
     :raises ValueError: the text is not a declaration; the error says where.
     """
     reader = _Reader(text)
-    found: dict[str, InferredType] = {}
+    found: dict[str, Declaration] = {}
     while not reader.is_done:
         name = reader.word("a column's name")
         if name in found:
             raise ValueError(f"column '{name}' is declared twice")
-        found[name] = reader.type(name)
+        reader.units = {}
+        found[name] = Declaration(reader.type(name), reader.units)
         if not reader.is_done:
             reader.take(",")
     return found
@@ -61,6 +82,7 @@ def declaration(kind: InferredType) -> str:
 class _Reader:
     def __init__(self, text: str) -> None:
         self._rest = text.strip()
+        self.units: dict[str, Unit] = {}
 
     @property
     def is_done(self) -> bool:
@@ -97,15 +119,28 @@ class _Reader:
             return found
         if name not in _SIMPLE:
             raise ValueError(f"column '{column}': there is no type '{word}'; {_HELP}")
+        if _FROM.match(self._rest):
+            self.word("from")
+            self._unit(column, _SIMPLE[name])
         return _SIMPLE[name]
+
+    def _unit(self, column: str, kind: str) -> None:
+        """Read the unit in which numbers count the column's moments."""
+        word = self.word(f"the unit of column '{column}'")
+        if kind != "time" and not kind.startswith("timestamp"):
+            reason = "numbers for a date are days" if kind == "date" else "only times and timestamps count units"
+            raise ValueError(f"column '{column}': {kind} from {word}: {reason}")
+        if word not in PER_SECOND:
+            raise ValueError(f"column '{column}': there is no unit '{word}'; there are: {', '.join(PER_SECOND)}")
+        self.units[column] = cast("Unit", word)
 
     def _nested(self, name: str, column: str) -> InferredType:
         if name == "map":
-            key = self.type(column)
+            key = self.type(f"{column}.key")
             self.take(",")
-            return {"map": [key, self.type(column)]}
+            return {"map": [key, self.type(f"{column}.value")]}
         if name != "struct":
-            return {"list": self.type(column)}
+            return {"list": self.type(f"{column}.element")}
         fields: dict[str, InferredType] = {}
         while not fields or self._takes(","):
             field = self.word(f"a field of column '{column}'")

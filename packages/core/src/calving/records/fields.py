@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from calving.model.tables import Moments, Unit
 from calving.records.arrays import children_of, entries, items_of
 from calving.records.foreign import schema_of_json, without_foreign
 
@@ -121,13 +122,47 @@ def _same_but_for_case(named: Iterable[tuple[str, NestedField]]) -> bool:
     return any(owners.setdefault(name.lower(), field.field_id) != field.field_id for name, field in named)
 
 
-class Target:
-    """A table's columns, and how the fields of values find them by name."""
+class Counting(NamedTuple):
+    """How a column's whole numbers count moments, and whether it takes moments outside the years 1 to 9999."""
 
-    def __init__(self, columns: StructType, names: Mapping[int, tuple[str, ...]], *, case_insensitive: bool) -> None:
+    unit: Unit = "ms"
+    any_year: bool = False
+
+
+MILLIS = Counting()
+
+
+class Target:
+    """A table's columns, how the fields of values find them by name, and how numbers become their moments."""
+
+    def __init__(
+        self,
+        columns: StructType,
+        names: Mapping[int, tuple[str, ...]],
+        *,
+        case_insensitive: bool,
+        moments: Moments | None = None,
+    ) -> None:
         """``names``: the table's name mapping, empty without one."""
         self.columns, self._names, self._case_insensitive = columns, names, case_insensitive
         self._lookups: dict[int, Lookup] = {}
+        moments = moments or Moments()
+        self._counting = Counting(any_year=moments.any_year)
+        self._countings = self._declared(moments)
+
+    def _declared(self, moments: Moments) -> dict[int, Counting]:
+        """The countings of columns whose unit is declared, by the column's id."""
+        if not moments.units:
+            return {}
+        key = str.lower if self._case_insensitive else str
+        ids = {key(name): number for name, number in index_by_name(Schema(*self.columns.fields)).items()}
+        return {
+            ids[key(name)]: Counting(unit, moments.any_year) for name, unit in moments.units.items() if key(name) in ids
+        }
+
+    def counting(self, column_id: int) -> Counting:
+        """How the numbers of the column with this id count."""
+        return self._countings.get(column_id, self._counting)
 
     @property
     def maps_names(self) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from calving.records.arrays import JSON, Pairs, children_of, items_of
 from calving.records.jsontext import load_json
+from calving.records.semantics import SemanticType
 
 __all__ = [
     "JSON",
@@ -85,6 +86,8 @@ def of_array(array: pa.Array, typed: bool) -> InferredType | None:
 def of_type(kind: pa.DataType) -> InferredType | None:
     """The kind that an Arrow type needs, whatever its values."""
     t = pa.types
+    if isinstance(kind, SemanticType):
+        return kind.meaning.column
     if t.is_struct(kind):
         fields = {f.name: found for f in kind if (found := of_type(f.type)) is not None}
         required = [f.name for f in kind if not f.nullable and f.name in fields]

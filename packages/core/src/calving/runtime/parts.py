@@ -172,9 +172,13 @@ def _left_out(sink: Sink, topics: Source) -> Callable[[str, Mapping[str, str]], 
 def table_rules(sink: Sink, topics: Source) -> TableRules:
     """The rules by which the sink's tables are created and written."""
     keys = sink.keys
-    types = dict(keys.default_columns)
+    types = {column: declared.type for column, declared in keys.default_columns}
     defaults = TableSettings(
-        keys.default_partition_by, keys.default_id_columns, mutations=sink.mutations(""), types=types
+        keys.default_partition_by,
+        keys.default_id_columns,
+        mutations=sink.mutations(""),
+        types=types,
+        units=sink.units(""),
     )
     tables = {
         name: TableSettings(
@@ -182,8 +186,9 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
             defaults.id_columns if t.id_columns is None else t.id_columns,
             t.location,
             sink.mutations(name),
-            dict(t.columns),
+            {column: declared.type for column, declared in t.columns},
             types,
+            sink.units(name),
         )
         for name, t in sink.tables.items()
     }
@@ -197,6 +202,7 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
         tables=tables,
         defaults=defaults,
         force_optional=keys.force_optional,
+        any_year=keys.timestamp_range == "any",
         left_out=_left_out(sink, topics),
         evolution=_evolution(sink),
         limits=_limits(sink),

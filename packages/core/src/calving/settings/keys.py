@@ -33,13 +33,13 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 def _columns(value: object) -> object:
     if not isinstance(value, str):
         return value
-    from calving.records.declared import read_columns  # it imports Arrow, which would delay a start
+    from calving.records.declared import read_declarations  # it imports Arrow, which would delay a start
 
-    return tuple(read_columns(value).items())
+    return tuple(read_declarations(value).items())
 
 
 Columns = Annotated[tuple[tuple[str, Any], ...], BeforeValidator(_columns)]
-"""Names and types of columns."""
+"""Columns by name, each with its ``records.declared.Declaration``."""
 
 
 def _regex(value: str) -> str:
@@ -98,8 +98,10 @@ class TableKeys(BaseModel):
     columns: Columns = Field(
         (),
         alias="columns",
-        description="Columns with their types, such as `ts timestamptz, amount decimal(12, 2)`. The sink creates the"
-        " table with these columns, whatever its records hold, and infers the types of all other columns.",
+        description="Columns with their types, such as `ts timestamptz from us, amount decimal(12, 2)`. The sink"
+        " creates the table with these columns, whatever its records hold, and infers the types of all other columns."
+        " `from s`, `ms`, `us` or `ns` says how whole numbers without a schema count a time or a timestamp (default:"
+        " `ms`), in a table that exists, too.",
     )
     location: str | None = Field(
         None,
@@ -174,8 +176,14 @@ class SinkKeys(BaseModel):
         (),
         alias="iceberg.tables.default-columns",
         description="Types of columns by name, such as `ts timestamptz, amount decimal(12, 2)`. A column of this name"
-        " gets this type when the sink creates or adds it, whatever the records hold. The table's own key takes"
-        " precedence.",
+        " gets this type when the sink creates or adds it, whatever the records hold. A unit, such as in `ts"
+        " timestamptz from us`, holds in every table. The table's own key takes precedence.",
+    )
+    timestamp_range: Literal["years-1-9999", "any"] = Field(
+        "years-1-9999",
+        alias="iceberg.tables.timestamp-range",
+        description="`years-1-9999`: a date or timestamp outside these years is a bad record. Most readers in Python"
+        " cannot read it, and mostly its number has another unit. `any`: all moments that the column's type holds.",
     )
     type_share: float = Field(
         TYPE_SHARE,

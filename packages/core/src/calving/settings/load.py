@@ -38,6 +38,8 @@ from calving.settings.records import converters, transforms
 from calving.settings.tabular import connector_group, from_tabular
 
 if TYPE_CHECKING:
+    from calving.model.tables import Unit
+    from calving.records.declared import Declaration
     from calving.records.inferred import InferredType
 
 log = logging.getLogger(__name__)
@@ -118,6 +120,14 @@ class Sink:
 
     def declared(self, table: str) -> Mapping[str, InferredType]:
         """The declared types of a table's columns, by column."""
+        return {column: declared.type for column, declared in self._declarations(table).items()}
+
+    def units(self, table: str) -> Mapping[str, Unit]:
+        """The declared units in which whole numbers count moments, by the dotted name of the column."""
+        found = self._declarations(table).values()
+        return {column: unit for declared in found for column, unit in declared.units.items()}
+
+    def _declarations(self, table: str) -> Mapping[str, Declaration]:
         own = self.tables.get(table)
         return {**dict(self.keys.default_columns), **dict(own.columns if own is not None else ())}
 

@@ -145,7 +145,9 @@ class Projections:
         if found is None:
             spec, fold = self._spec.tables[table], self._spec.path.evolution.case_insensitive
             columns = row_schema(spec).as_struct()
-            found = self._targets[table] = Target(columns, name_mapping(spec.properties), case_insensitive=fold)
+            names = name_mapping(spec.properties)
+            found = Target(columns, names, case_insensitive=fold, moments=spec.moments)
+            self._targets[table] = found
         return found
 
 

@@ -296,8 +296,9 @@ class Delivery:
             names = name_mapping(spec.properties)
             evolution, limits = self._spec.path.evolution, self._spec.path.limits
             if spec.mutations is None:
-                taken = spec.partition_names
-                found = TableConverter(table, schema, evolution, names, limits, partition_names=taken)
+                found = TableConverter(
+                    table, schema, evolution, names, limits, spec.moments, partition_names=spec.partition_names
+                )
             else:
                 conversion = self._conversions[table] = Conversion(spec, evolution, names, limits)
                 found = conversion.rows

@@ -63,12 +63,13 @@ class Conversion:
         self._table, self._mutations = table.name, table.mutations
         schema, relaxed = table_schema(table.schema_json), row_schema(table)
         self._identity = identity_of(table)
-        taken = table.partition_names
-        self.rows = TableConverter(table.name, relaxed, evolution, names, limits, partition_names=taken)
+        self.rows = TableConverter(
+            table.name, relaxed, evolution, names, limits, table.moments, partition_names=table.partition_names
+        )
         """The converter of whole rows."""
         only_names = Evolution(case_insensitive=evolution.case_insensitive)
         keys = self._identity.schema(schema)
-        self._keys = TableConverter(table.name, keys, only_names, names, limits)
+        self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments)
         self._key_identity = self._identity.within(keys)
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)

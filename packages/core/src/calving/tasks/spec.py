@@ -21,7 +21,7 @@ from calving.model.record_path import (
     TopicConverters,
     TransformSpec,
 )
-from calving.model.tables import TableSpec
+from calving.model.tables import Moments, TableSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ def _table_in(raw: dict[str, Any]) -> TableSpec:
             "id_columns": tuple(raw["id_columns"]),
             "partition_names": tuple(raw["partition_names"]),
             "mutations": None if mutations is None else RowMutations(**mutations),
+            "moments": Moments(**raw["moments"]),
         }
     )
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from calving.errors import ConfigError
 from calving.records.arrays import JSON
+from calving.records.semantics import plain
 from calving.transforms.columns import Fields, check_options, each, required
 from calving.transforms.sided import Sided
 from calving.transforms.text import as_text, millis
@@ -65,6 +66,7 @@ def cast(column: pa.Array, name: str, what: str) -> pa.Array:
 
     :raises RefusedError: some values cannot be cast.
     """
+    column = plain(column)
     source, kind = column.type, _KINDS[name]
     t = pa.types
     if t.is_null(source):
@@ -73,8 +75,8 @@ def cast(column: pa.Array, name: str, what: str) -> pa.Array:
         column = millis(column) if not t.is_date(source) else column.cast(pa.date32()).cast(pa.int32())
         source = column.type
     if name == "string":
-        plain = source != JSON and not t.is_nested(source)
-        return as_text(column) if plain else pa.array(each(column, _json_text, f"{what}: "), kind)
+        is_simple = source != JSON and not t.is_nested(source)
+        return as_text(column) if is_simple else pa.array(each(column, _json_text, f"{what}: "), kind)
     if t.is_boolean(source) or t.is_integer(source) or t.is_floating(source):
         fast = _by_arrow(column, kind)
         if fast is not None:

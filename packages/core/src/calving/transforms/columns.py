@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from calving.errors import ConfigError
 from calving.records.arrays import children_of, struct
+from calving.records.semantics import plain
 from calving.records.values import Records, objects
 from calving.transforms.interface import RefusedError, UnfitTypeError
 
@@ -22,6 +23,7 @@ class Fields:
 
     def __init__(self, column: pa.Array) -> None:
         """:raises UnfitTypeError: the column holds no objects."""
+        column = plain(column)
         if not isinstance(column, pa.StructArray):
             raise UnfitTypeError(f"it must be an object, not {column.type}")
         self._column, self.type = column, column.type

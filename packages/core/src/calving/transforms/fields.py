@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from calving.errors import ConfigError
+from calving.records.semantics import plain_type
 from calving.records.values import Records
 from calving.transforms.columns import (
     Fields,
@@ -103,7 +104,7 @@ class Flatten(Sided):
         for inner in fields.type:
             child, name = fields.require(inner.name), f"{prefix}{self._delimiter}{inner.name}" if prefix else inner.name
             there = always and not inner.nullable
-            if pa.types.is_struct(child.type):
+            if pa.types.is_struct(plain_type(child.type)):
                 self._collect(child, name, there, flat)
             elif name in flat:
                 raise UnfitTypeError(f"two fields are named '{name}' when they are flat")

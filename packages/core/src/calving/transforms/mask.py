@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from calving.errors import ConfigError
 from calving.records.arrays import JSON, arrow
+from calving.records.semantics import like, plain
 from calving.transforms.columns import Fields, check_options, each, names, only_nulls
 from calving.transforms.sided import Sided
 
@@ -35,9 +36,10 @@ class MaskField(Sided):
             if found is None or pa.types.is_null(found.type):
                 continue
             if self._replacement is not None:
-                fields.put(name, _replaced(found, self._replacement, name))
+                masked = _replaced(plain(found), self._replacement, name)
             else:
-                fields.put(name, _masked(found, typed, name))
+                masked = _masked(plain(found), typed, name)
+            fields.put(name, like(found.type, masked))
         return fields.column()
 
 

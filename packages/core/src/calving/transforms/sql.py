@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.errors import ConfigError
-from calving.records.arrays import JSON, children_of, holds, struct, take
+from calving.records.arrays import JSON, children_of, conform, holds, retyped, struct, take
 from calving.records.inferred import of_type
+from calving.records.semantics import SemanticType, moment_type
 from calving.records.values import Records
 from calving.transforms.columns import check_options, required
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
@@ -67,7 +68,7 @@ class Sql(Transform):
 
     def _table(self, value: pa.StructArray, typed: bool) -> pa.Table:
         names = value.type.names
-        columns = dict(zip(names, map(_whole, children_of(value)), strict=True))
+        columns = dict(zip(names, map(_given, children_of(value)), strict=True))
         if not typed:
             there = {name.lower() for name in names}
             columns |= {name: pa.nulls(len(value)) for name in self._names if name.lower() not in there}
@@ -139,6 +140,15 @@ class Sql(Transform):
     def _expression(self, part: Mapping[str, Any]) -> str:
         node = {**self._parsed("SELECT 1 FROM records"), "select_list": [{**part, "alias": ""}]}
         return self._text(node).removeprefix("SELECT ").removesuffix(" FROM records")
+
+
+def _given(column: pa.Array) -> pa.Array:
+    """The column as DuckDB gets it: with dates, times and timestamps instead of numbers that mean them."""
+    return _whole(conform(column, retyped(column.type, moment_type)) if holds(column.type, _is_semantic) else column)
+
+
+def _is_semantic(kind: pa.DataType) -> bool:
+    return isinstance(kind, SemanticType)
 
 
 def _whole(column: pa.Array) -> pa.Array:

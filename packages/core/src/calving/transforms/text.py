@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from calving.casting.texts import java_double, plain_text
 from calving.records.arrays import JSON
+from calving.records.semantics import plain
 from calving.records.values import objects
 from calving.transforms.dates import JavaDateFormat
 from calving.transforms.interface import UnfitTypeError
@@ -23,6 +24,7 @@ _DAY_MS = 86_400_000
 
 def as_text(column: pa.Array) -> pa.Array:
     """``toString`` of Connect's values; dates and times in ISO form, bytes in base64, objects and lists as JSON."""
+    column = plain(column)
     kind = column.type
     if pa.types.is_string(kind):
         return column

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.errors import ConfigError
+from calving.records.semantics import moments
 from calving.transforms.columns import Fields, check_options, each, only_nulls, required
 from calving.transforms.dates import JavaDateFormat
 from calving.transforms.sided import Sided
@@ -63,6 +64,7 @@ class TimestampConverter(Sided):
     def _convert(self, column: pa.Array, what: str) -> pa.Array:
         if pa.types.is_null(column.type):
             return column
+        column = moments(column)
         if not self._takes(column.type):
             about = " without a format" if pa.types.is_string(column.type) else ""
             column = only_nulls(column, f"{what}: {column.type} is no timestamp{about}")
