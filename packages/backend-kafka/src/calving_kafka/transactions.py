@@ -132,14 +132,15 @@ class Transactions:
             raise OutcomeUnknownError(f"{self._where}: {cause.str()}") from error
 
     def _failed(self, cause: KafkaError, deliveries: Deliveries) -> CalvingError:
-        """Abort the transaction. Returns the error to raise, which is that of the record that made it fail, if one did:
-        after it, all that follows fails with an erroneous state.
+        """Abort the transaction. Returns the error to raise. After a record that made the transaction fail, all that
+        follows fails with an erroneous state, and the error of the record says why.
         """
-        self._producer.poll(0)  # brings the answers that have come
+        with contextlib.suppress(KafkaException):  # a fatal error comes again
+            self._producer.poll(0)  # brings the answers that have come
         self._abort()
-        if deliveries.refusal is not None:
+        if cause.code() not in _FENCED | _REPLACED and deliveries.refusal is not None:
             return deliveries.refusal
-        return _verdict(deliveries.error or cause, self._where)
+        return _verdict((cause.code() == KafkaError._STATE and deliveries.error) or cause, self._where)
 
     def close(self) -> None:
         # An open transaction hides all later entries from read_committed readers until it times out.
@@ -147,7 +148,10 @@ class Transactions:
 
     def look(self) -> bool:
         """Whether the producer can be used, as far as the client knows."""
-        self._producer.poll(0)
+        try:
+            self._producer.poll(0)
+        except KafkaException:  # it is fatal
+            return False
         return not self.spoiled
 
     def _on_error(self, error: KafkaError) -> None:
