@@ -46,7 +46,9 @@ def test_a_metric_has_a_base_unit_and_a_sentence(metric: object) -> None:
 
 
 def test_every_metric_has_a_value_for_a_sink_that_works() -> None:
-    found = values(replace(status(broken=1), worker=replace(status().worker, lost={"orders": 3})))
+    found = values(
+        replace(status(broken=1), worker=replace(status().worker, lost={"orders": 3}, passed_over={"orders": 3}))
+    )
     names = {name.removesuffix("_bucket") for name in found}
     assert [m.name for m in METRICS if m.name not in names] == []
 

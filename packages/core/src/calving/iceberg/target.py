@@ -136,7 +136,9 @@ class IcebergTarget:
         if uuids:
             raise TableTroubleError(
                 f"table {'.'.join(self._table)} has UUID {table.metadata.table_uuid}, but files were written for"
-                f" {', '.join(sorted(uuids))}: it was dropped and recreated"
+                f" {', '.join(sorted(uuids))}: it was dropped and recreated, or renamed and created again. To have"
+                " their records, stop all workers and run `calving recover FILE`; to discard them, run `calving"
+                f" release FILE --table {'.'.join(self._table)} --record OUT`"
             )
         if self._branch != "main" and self._branch not in table.metadata.refs:
             table = self._create_branch(table)

@@ -97,6 +97,8 @@ class Reporter:
         worker = WorkerStatus(
             prepared=status.worker.prepared,
             caught_up=status.worker.caught_up,
+            behind=status.worker.behind,
+            hidden=status.worker.hidden,
             batches=batches,
             lost=dict(self._lost),
             passed_over=dict(self._passed_over),

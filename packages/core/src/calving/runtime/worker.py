@@ -315,7 +315,7 @@ class WorkerLoop:
 def recreated_text(tp: TopicPartition, stored: int) -> str:
     return (
         f"topic '{tp.topic}' was recreated after partition {tp.partition} was read up to offset"
-        f" {stored}, and its other records are lost"
+        f" {stored}: records that the former topic held from there on are lost, if it had any"
     )
 
 
