@@ -65,16 +65,19 @@ class DebeziumTransform(Transform):
         before, after = _Side("before", event), _Side("after", event)
         is_delete = pc.equal(operation, "d")
         has_row = pc.if_else(is_delete, before.has_row, after.has_row)
-        is_empty = pc.and_(pc.equal(operation, "t"), pc.invert(has_row))
-        is_message = pc.and_(pc.equal(operation, "m"), pc.invert(has_row))
-        _refuse(pc.invert(pc.or_(has_row, pc.or_(is_empty, is_message))), operation, before, after)
-        emptied = [self._emptied(records.slice(i, i + 1)) for i in pc.indices_nonzero(is_empty).to_pylist()]
-        image = pc.and_(pc.and_(pc.equal(operation, "u"), has_row), before.has_row)
-        parts: tuple[tuple[_Side, pa.Array, Content], ...] = (
+        emptied: list[Records] = []
+        if not pc.all(has_row).as_py():
+            is_empty = pc.and_(pc.equal(operation, "t"), pc.invert(has_row))
+            has_none = pc.or_(is_empty, pc.equal(operation, "m"))
+            _refuse(pc.invert(pc.or_(has_row, has_none)), operation, before, after)
+            emptied = [self._emptied(records.slice(i, i + 1)) for i in pc.indices_nonzero(is_empty).to_pylist()]
+        parts: list[tuple[_Side, pa.Array, Content]] = [
             (before, pc.and_(is_delete, has_row), "row"),
-            (after, pc.and_(pc.invert(is_delete), has_row), "row"),
-            (before, image, "before image"),
-        )
+            (after, pc.and_(has_row, pc.invert(is_delete)), "row"),
+        ]
+        if self.images and before.is_struct:
+            image = pc.and_(pc.equal(operation, "u"), pc.and_(has_row, before.has_row))
+            parts.append((before, image, "before image"))
         found = [self._rows(records, side, mask, content) for side, mask, content in parts if pc.any(mask).as_py()]
         return [*found, *emptied]
 
@@ -239,7 +242,7 @@ class DmsTransform(Transform):
             raise ValueError(f"the event's metadata is without one of {', '.join(_DMS)}")
         image = _before_image(event, rows)
         found = self._rows(records, rows, about)
-        if image is None:
+        if image is None or not self.images:
             return [found]
         is_update = pc.and_(pc.equal(_text(about, "operation"), "update"), image.is_valid())
         if not pc.any(is_update).as_py():

@@ -61,7 +61,6 @@ class Chain:
 
         :raises ConfigError: a type is not known, or an option is wrong.
         """
-        self._images = images
         self._steps = [
             _Step(
                 spec.name,
@@ -71,6 +70,8 @@ class Chain:
             )
             for spec in specs
         ]
+        for step in self._steps:
+            step.transform.images = images
         self.needs: frozenset[Column] = frozenset().union(
             *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)
         )
@@ -108,8 +109,6 @@ class Chain:
                 else:
                     _run(step, part.take(chosen), result)
                     result.records.append(part.take(pc.invert(chosen)))
-            if not self._images:
-                result.records = [part for part in result.records if part.content != "before image"]
         return _apart(result)
 
 

@@ -74,6 +74,9 @@ class Transform(ABC):
     none: a record for which it returns nothing is bad.
     """
 
+    images: bool = True
+    """Whether before images of updates are needed, which only mutation tables read. The chain sets it."""
+
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None: ...
 
