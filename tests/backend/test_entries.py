@@ -24,6 +24,7 @@ from calving.model.events import (
 )
 from calving.model.offsets import Span, TopicPartition, within
 from calving.testing.odd_entries import own_with_files, strange
+from calving.version import __version__
 
 COMMIT = UUID(int=1)
 WRITTEN = DataWritten(COMMIT, TableReference("c", ("db",), "t"))
@@ -51,8 +52,9 @@ def test_what_a_coordinator_attaches_is_written_byte_for_byte() -> None:
     assert beside_text("g", [CommitComplete(COMMIT)], [b"x"], ATTACHED) == BESIDE
 
 
-def test_a_publication_says_whose_it_is_and_how_many_parts_it_has() -> None:
-    assert beside_text("g", [WRITTEN, DataComplete(COMMIT)], [b"1", b"2", b"3"]) == b'{"group":"g","parts":2}'
+def test_a_publication_says_whose_it_is_which_version_wrote_it_and_how_many_parts_it_has() -> None:
+    text = beside_text("g", [WRITTEN, DataComplete(COMMIT)], [b"1", b"2", b"3"])
+    assert text == f'{{"group":"g","version":"{__version__}","parts":2}}'.encode()
 
 
 def test_what_is_covered_is_written_in_the_order_of_the_names_as_written() -> None:
@@ -112,6 +114,8 @@ def test_what_is_attached_is_heard_with_the_event() -> None:
 def test_what_a_publication_covers_is_heard_with_each_of_its_events() -> None:
     spans = decode_coverage(SETTLED.decode())
     assert heard(WRITTEN, SETTLED, b'{"group":"g","parts":2}') == Envelope(0, 7, WRITTEN, spans)
+    by_this = b'{"group":"g","version":"0.2.0","parts":2}'
+    assert heard(WRITTEN, SETTLED, by_this) == Envelope(0, 7, WRITTEN, spans, writer="0.2.0")
     complete = DataComplete(COMMIT)
     assert heard(complete, SETTLED, b'{"group":"g","parts":2}') == Envelope(0, 7, complete, spans, 2)
 

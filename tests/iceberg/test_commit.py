@@ -22,7 +22,7 @@ from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
-from calving.iceberg.snapshot import java_date_time
+from calving.iceberg.summary import java_date_time
 from calving.iceberg.target import IcebergTarget
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark, TableReference

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -70,6 +72,22 @@ def parking(files: Files) -> Parking:
 def test_a_parked_commit_comes_back_as_it_was_in_the_process_of_a_successor() -> None:
     files = Files()
     last = parking(files).park(T.identifier, commit(3), None)
+    assert list(parking(files).commits(T.identifier, Parked(last, 1, {}))) == [commit(3)]
+
+
+def test_a_parked_commit_keeps_the_versions_that_wrote_its_entries() -> None:
+    files = Files()
+    said = replace(commit(3), entries=(entry(3), replace(entry(4), writer="0.2.0")))
+    last = parking(files).park(T.identifier, said, None)
+    assert list(parking(files).commits(T.identifier, Parked(last, 2, {}))) == [said]
+
+
+def test_commits_that_an_earlier_version_has_parked_name_no_version() -> None:
+    files = Files()
+    last = parking(files).park(T.identifier, replace(commit(3), entries=(replace(entry(3), writer="0.2.0"),)), None)
+    text = json.loads(zlib.decompress(files.found[last]))
+    del text["versions"]
+    files.found[last] = zlib.compress(json.dumps(text).encode())
     assert list(parking(files).commits(T.identifier, Parked(last, 1, {}))) == [commit(3)]
 
 

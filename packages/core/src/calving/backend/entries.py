@@ -28,6 +28,7 @@ from calving.model.events import (
     StartCommit,
 )
 from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.version import __version__
 from calving.wire.codec import Head, Message, UndecodableError, decode, divide, encode, head_of
 
 log = logging.getLogger(__name__)
@@ -110,10 +111,12 @@ def beside_text(
     values: Sequence[bytes],
     attached: Attachment = NOTHING_ATTACHED,
 ) -> bytes:
-    """The text of the second header of the events in ``values``: the sender, the number of parts, and the
+    """The text of the second header of the events in ``values``: the sender, its version, the number of parts, and the
     attachment.
     """
     found: dict[str, object] = {"group": group}
+    if any(isinstance(event, DataWritten) for event in events):
+        found["version"] = __version__
     if any(isinstance(event, DataComplete) for event in events):
         found["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
     if attached.marks:

@@ -78,13 +78,17 @@ class Headers(NamedTuple):
             match event:
                 case DataWritten():
                     covered, restarted = decode_covered(text)
-                    return Envelope(*place, event, covered, restarted=restarted)
+                    return Envelope(*place, event, covered, restarted=restarted, writer=self._version())
                 case DataComplete():
                     covered, restarted = decode_covered(text)
                     return Envelope(*place, event, covered, self._parts(), restarted=restarted)
             return Envelope(*place, event, attached=_attached(text, self.beside))
         except Exception as error:  # bytes from the network can fail a decoder in any way
             raise UndecodableError(f"its headers cannot be read: {type(error).__name__}: {error}") from error
+
+    def _version(self) -> str | None:
+        version = self.beside.get("version")
+        return version if isinstance(version, str) else None
 
     def _parts(self) -> int | None:
         parts = self.beside.get("parts")

@@ -31,6 +31,7 @@ from calving.model.events import (
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, furthest, stored_in
 from calving.model.sink import SinkIdentity
+from calving.version import __version__
 
 
 class Entry(NamedTuple):
@@ -41,6 +42,7 @@ class Entry(NamedTuple):
     parts: int | None
     attached: Attachment
     restarted: frozenset[TopicPartition]
+    writer: str | None = None
 
 
 @dataclass
@@ -72,6 +74,7 @@ class MemoryStore:
                 parts if isinstance(event, DataComplete) else None,
                 NOTHING_ATTACHED,
                 publication.restarted,
+                __version__,
             )
             for event in publication.events
         )

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,15 @@ Worker = Annotated[
     Path | None,
     typer.Option(help="The properties of the Kafka Connect worker that the connector of FILE ran on."),
 ]
+
+
+class MaintenanceTask(StrEnum):
+    """A task of ``calving maintain``."""
+
+    DELETES = "deletes"
+    BOUNDS = "bounds"
+
+
 out = Console()
 _NOT_WELL = 3
 
@@ -241,16 +251,21 @@ def maintain(
     file: File,
     worker: Worker = None,
     table: Annotated[
-        list[str] | None, typer.Option(help="A table; without it, all tables whose rows the sink's records change.")
+        list[str] | None, typer.Option(help="A table; may be repeated. Without it, all tables that have such work.")
+    ] = None,
+    task: Annotated[
+        list[MaintenanceTask] | None,
+        typer.Option(
+            help="deletes (default): turn equality deletes into position deletes, which engines read faster. bounds:"
+            " correct the bounds of files that a version before 0.2.0 may have written wrong."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
 ) -> None:
-    """Turn equality deletes into position deletes, which engines read faster. The sink may run meanwhile. No row
-    changes.
-    """
-    from calving.cli.maintain import maintain as turn
+    """Maintain the sink's tables. The sink may run meanwhile. No row changes."""
+    from calving.cli.maintain import maintain as run_tasks
 
-    for line in turn(load(file, worker), table or [], dry_run=dry_run):
+    for line in run_tasks(load(file, worker), table or [], task or [MaintenanceTask.DELETES], dry_run=dry_run):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

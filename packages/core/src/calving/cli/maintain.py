@@ -1,4 +1,6 @@
-"""Maintains the tables of a sink, which may run (rule E3)."""
+"""Maintains the tables of a sink, which may run (rule E3): ``deletes`` turns equality deletes into position deletes,
+``bounds`` corrects bounds that exclude values which a file holds.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,14 @@ from contextlib import closing
 
 from pyiceberg.catalog import Catalog
 
+from calving.cli.mend import mended
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
 from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.entries import Manifests
 from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.summary import engine as made_by
 from calving.iceberg.writable import refusal
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
@@ -21,35 +25,46 @@ from calving.mutations.lookup import Tasks
 from calving.runtime import components
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink
-from calving.version import __version__
 
 log = logging.getLogger(__name__)
 
 
-def maintain(sink: Sink, names: Collection[str], *, dry_run: bool) -> Iterator[str]:
-    """Turn the equality deletes of these tables into position deletes. Without names, do so for all mutation tables.
+DELETES, BOUNDS = "deletes", "bounds"
+"""The tasks."""
+
+
+def maintain(
+    sink: Sink, names: Collection[str], tasks: Collection[str] = (DELETES,), *, dry_run: bool
+) -> Iterator[str]:
+    """Do these tasks for these tables. Without names, do them for all tables of the sink that need them.
 
     The command may be run at any time, several times at once, and again after an interruption.
 
-    :raises ConfigError: a table does not exist, or is only appended to.
+    :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
     :raises CommandFailedError: others have committed too fast. The commits made so far stay.
     """
     catalog = components.catalog(sink)
     cache = KeyCache(sink.keys.key_cache_bytes)
     with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine:
-        for name in _tables(catalog, sink, names):
+        for name in _tables(catalog, sink, names, tasks):
             if (why := _refusal(catalog, name)) is not None:
                 yield f"table {name} was left alone: {why}"
-            elif dry_run:
+                continue
+            if BOUNDS in tasks:
+                yield from mended(catalog, sink, name, cache, dry_run=dry_run)
+            if DELETES not in tasks or sink.mutations(name) is None:
+                continue
+            if dry_run:
                 yield f"table {name}: {_seen(catalog, sink, name)}"
             else:
                 yield from _converted(catalog, sink, name, cache, engine)
 
 
-def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
+def _tables(catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]) -> list[str]:
+    appended = BOUNDS in tasks
     for name in names:
-        if sink.mutations(name) is None:
-            raise ConfigError(f"table {name}: this sink only appends to it, and has nothing to maintain")
+        if sink.mutations(name) is None and not appended:
+            raise ConfigError(f"table {name}: this sink only appends to it, which leaves no deletes")
         if find_table(catalog, table_id(name)) is None:
             raise ConfigError(f"table {name} does not exist")
     if names:
@@ -57,8 +72,8 @@ def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
     routed = routed_tables(catalog, sink, ())
     for error in routed.unreadable.values():
         log.warning("%s; the other tables are maintained", error)
-    found = [*own_tables(sink), *routed.names]
-    return [name for name in dict.fromkeys(found) if sink.mutations(name) is not None]
+    every = dict.fromkeys([*own_tables(sink), *routed.names])
+    return [name for name in every if appended or sink.mutations(name) is not None]
 
 
 def _refusal(catalog: Catalog, name: str) -> str | None:
@@ -93,9 +108,8 @@ def _seen(catalog: Catalog, sink: Sink, name: str) -> str:
 
 
 def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, engine: Engine) -> Iterator[str]:
-    about = {"engine-name": "calving", "engine-version": __version__}
     maintenance = Maintenance(
-        catalog, table_id(name), ledger_key(sink, "", name), about, cache, tasks=lambda: _tasks(engine)
+        catalog, table_id(name), ledger_key(sink, "", name), made_by(), cache, tasks=lambda: _tasks(engine)
     )
     commits = 0
     try:

@@ -15,6 +15,7 @@ from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.reading import read_to_end
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
+from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, mark_of
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.offsets import SourceOffsets, TopicPartition, within
@@ -240,7 +241,7 @@ def _supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: Cont
     """
     for name in names:
         key = ledger_key(sink, control.identity, name)
-        target = IcebergTarget(catalog, table_id(name), key.branch, key, {"engine-name": "calving"})
+        target = IcebergTarget(catalog, table_id(name), key.branch, key, engine())
         # This also moves the table's sequence number, so the number no longer shows an older state afterwards.
         target.supersede(key.recovered_at(control.identity, control.end, again=name in again))
 

@@ -15,10 +15,11 @@ from pyiceberg.catalog import Catalog
 from calving.errors import OtherSettingsError, SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Late, Raised
 from calving.iceberg.catalog import find_table
+from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.reporting import Report
 from calving.iceberg.resolvers import Resolvers
-from calving.iceberg.snapshot import java_date_time
+from calving.iceberg.summary import engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
@@ -32,7 +33,6 @@ from calving.protocol.effects import CommitTables
 from calving.protocol.gate import Gate, waiting
 from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, SourceProgress
 from calving.status.values import TableCommit
-from calving.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -246,8 +246,7 @@ class IcebergCommitter:
         summary = {
             COMMIT_ID: str(request.commit_id),
             TASK_ID: style.task_id,
-            "engine-name": "calving",
-            "engine-version": __version__,
+            **engine(),
         }
         if request.valid_through_us is not None:
             summary[VALID_THROUGH] = java_date_time(request.valid_through_us)
@@ -264,6 +263,7 @@ class IcebergCommitter:
             watch=report.watch,
             resolver=self._resolvers.of(table),
             equality=mutations is not None and mutations.row_deletes == "equality",
+            doubtful=doubtful_files(commit.entries),
         )
         deciding = partial(report.watch.step, "resolve")
         loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None, deciding=deciding)

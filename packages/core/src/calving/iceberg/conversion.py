@@ -24,6 +24,7 @@ from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FileKey, Live, LiveData, LiveDelete, Manifests, key_of, partition_of
 from calving.iceberg.lookups import Looking, Lookups
 from calving.iceberg.schemas import schema_with
+from calving.iceberg.snapshot import SinkSnapshot
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
 from calving.mutations.columns import Column, File, Reading, columns_of
@@ -48,6 +49,11 @@ class Converted:
     """How many keys the removed files have."""
     rows: int
     """How many rows position deletes delete now and did not delete before."""
+
+    def put_into(self, snapshot: SinkSnapshot) -> None:
+        """Make the changes part of a snapshot."""
+        snapshot.add_deletes(self.deletes, ())
+        snapshot.remove(self.removed, self.manifests, {})
 
 
 class Conversion:

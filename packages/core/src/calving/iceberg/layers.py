@@ -25,9 +25,13 @@ from calving.iceberg.key_files import EqualityDeletes, live_specs
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.overlaps import Overlaps, overlaps
 from calving.iceberg.snapshot import SinkSnapshot
+from calving.iceberg.summary import engine
 from calving.model.offsets import TopicPartition
 from calving.protocol.admission import Step
 from calving.protocol.ledger import COMMIT_ID
+
+_OF_EACH = {COMMIT_ID, *engine()}
+"""The entries that each snapshot of a commit has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterab
     """
     steps = list(steps)
     layers = _joined(steps, overlaps(table, steps))
-    below = {name: value for name, value in summary.items() if name == COMMIT_ID}
+    below = {name: value for name, value in summary.items() if name in _OF_EACH}
     snapshots: list[SinkSnapshot] = []
     updates: list[TableUpdate] = []
     requirements: tuple[TableRequirement, ...] = ()

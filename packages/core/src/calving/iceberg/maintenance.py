@@ -8,16 +8,21 @@ and the next run loads the table again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import Conversion, Converted
 from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.mending import Corrections, Mending
 from calving.iceberg.orphans import delete_orphans
+from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.iceberg.tries import tries
 from calving.model.events import TableId
@@ -27,6 +32,29 @@ from calving.mutations.parts import KEYS_AT_ONCE
 from calving.protocol.ledger import LedgerKey, carried
 
 MAX_TRIES = 50
+
+
+class Change(Protocol):
+    """What one commit changes. ``deletes``: the delete files that it adds."""
+
+    @property
+    def deletes(self) -> tuple[DataFile, ...]: ...
+
+    def put_into(self, snapshot: SinkSnapshot) -> None: ...
+
+
+C = TypeVar("C", bound=Change)
+C_co = TypeVar("C_co", bound=Change, covariant=True)
+
+
+class Task(Protocol[C_co]):
+    """Makes the change of one commit, again for each head on which the commit is attempted."""
+
+    def of(self, table: Table, branch: str) -> C_co | None:
+        """The change of this head; None if there is nothing to change."""
+
+    def unused(self, used: Iterable[DataFile]) -> list[str]:
+        """The files that were written and are not among the ``used`` files."""
 
 
 class Maintenance:
@@ -60,19 +88,27 @@ class Maintenance:
         while (done := self._commit(Conversion(self._cache, self._at_once, self._tasks))) is not None:
             yield done
 
+    def mend(self, mending: Mending) -> Corrections | None:
+        """Correct wrong bounds in one commit; None if there are none.
+
+        :raises TableTroubleError: the table cannot be loaded or read.
+        :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; run it again.
+        """
+        return self._commit(mending) if self._has_branch() else None
+
     def _has_branch(self) -> bool:
         table = find_table(self._catalog, self._table)
         return table is not None and self._key.branch in table.metadata.refs
 
-    def _commit(self, conversion: Conversion) -> Converted | None:
+    def _commit(self, task: Task[C]) -> C | None:
         target = IcebergTarget(self._catalog, self._table, self._key.branch, self._key, {}, sleep=self._sleep)
-        made: dict[int, Converted] = {}
+        made: dict[int, C] = {}
         is_refused = True
         state = target.load()
         for is_last in tries(MAX_TRIES, lambda _: target.pause(1)):
-            found = conversion.of(state.table, self._key.branch)
+            found = task.of(state.table, self._key.branch)
             if found is None:
-                delete_orphans(state.table.io, conversion.unused(()))
+                delete_orphans(state.table.io, task.unused(()))
                 return None
             prepared = self._prepared(state, found)
             made[prepared.snapshots[-1].snapshot_id] = found
@@ -86,17 +122,16 @@ class Maintenance:
                     target.discard()
                 if landed is None and is_last:
                     if is_refused:  # every attempt was refused
-                        delete_orphans(state.table.io, conversion.unused(()))
+                        delete_orphans(state.table.io, task.unused(()))
                     raise
             if landed is not None:
                 # No other attempt can land any more, because all others require an earlier head.
-                delete_orphans(state.table.io, conversion.unused(made[landed].deletes))
+                delete_orphans(state.table.io, task.unused(made[landed].deletes))
                 return made[landed]
         raise AssertionError("unreachable")
 
-    def _prepared(self, state: LoadedTable, found: Converted) -> Prepared:
+    def _prepared(self, state: LoadedTable, change: Change) -> Prepared:
         head = next(iter(state.ancestry), {})
         snapshot = new_snapshot(state.table, {**carried(head), **self._about}, self._key.branch)
-        snapshot.add_deletes(found.deletes, ())
-        snapshot.remove(found.removed, found.manifests, {})
+        change.put_into(snapshot)
         return Prepared((snapshot,), *snapshot.prepare())

@@ -268,6 +268,7 @@ def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
             [e.partition, e.offset, encode_covered(e.spans, e.restarted), base64.b64encode(_value(e)).decode()]
             for e in commit.entries
         ],
+        "versions": [e.writer for e in commit.entries],
     }
     return zlib.compress(json.dumps(said, separators=(",", ":")).encode())
 
@@ -278,7 +279,8 @@ def _value(entry: Envelope) -> bytes:
 
 def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
     said: dict[str, Any] = json.loads(zlib.decompress(data))
-    entries = tuple(_entry(*entry) for entry in said["entries"])
+    versions = said.get("versions") or [None] * len(said["entries"])  # before 0.2.0 there were none
+    entries = tuple(_entry(entry, writer) for entry, writer in zip(said["entries"], versions, strict=True))
     progress = SourceProgress(
         decode_coverage(said["covered"]),
         decode_coverage(said["settled"]),
@@ -288,9 +290,11 @@ def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
     return ParkedCommit(entries, _control(said["read"]), progress, (location,)), said["before"]
 
 
-def _entry(partition: int, offset: int, spans: str, value: str) -> Envelope:
+def _entry(said: tuple[int, int, str, str], writer: str | None) -> Envelope:
+    partition, offset, spans, value = said
     covered, restarted = decode_covered(spans)
-    return Envelope(partition, offset, decode(base64.b64decode(value)).event, covered, restarted=restarted)
+    event = decode(base64.b64decode(value)).event
+    return Envelope(partition, offset, event, covered, restarted=restarted, writer=writer)
 
 
 def _control(said: dict[str, int]) -> dict[int, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import PrivateAttr
@@ -112,6 +111,7 @@ class SinkSnapshot(_MergeAppendFiles):
         self._to_rewrite: frozenset[str] = frozenset()
         self._known: Mapping[str, Sequence[ManifestEntry]] = {}
         self._removed: list[DataFile] = []
+        self._corrected: Mapping[FileKey, DataFile] = {}
         self._sources = partition_sources(table.metadata)
 
     def add_deletes(self, found: Iterable[DataFile], written: Iterable[str]) -> None:
@@ -124,6 +124,10 @@ class SinkSnapshot(_MergeAppendFiles):
     ) -> None:
         """Remove files of the table; ``manifests`` name them. ``known``: live entries of manifests that were read."""
         self._to_remove, self._to_rewrite, self._known = frozenset(found), frozenset(manifests), known
+
+    def correct(self, entries: Mapping[FileKey, DataFile], manifests: Collection[str]) -> None:
+        """Describe files of the table anew; ``manifests`` name them. The files and their rows stay as they are."""
+        self._corrected, self._to_rewrite = entries, frozenset(manifests)
 
     def add(self, found: Iterable[files.DataFile]) -> None:
         specs = self._transaction.table_metadata.specs()
@@ -227,7 +231,7 @@ class SinkSnapshot(_MergeAppendFiles):
                 snapshot_id=self._snapshot_id if is_gone else entry.snapshot_id,
                 sequence_number=entry.sequence_number,
                 file_sequence_number=entry.file_sequence_number,
-                data_file=entry.data_file,
+                data_file=self._corrected.get(key_of(entry.data_file), entry.data_file),
             )
 
     def _added(self, file: DataFile) -> ManifestEntry:
@@ -256,6 +260,8 @@ class SinkSnapshot(_MergeAppendFiles):
     @property
     def _kind(self) -> Operation:
         """P7."""
+        if self._corrected:
+            return Operation.REPLACE
         if not self._delete_files and not self._removed:
             return Operation.APPEND
         return Operation.OVERWRITE if self._added_data_files else Operation.DELETE
@@ -273,10 +279,12 @@ class SinkSnapshot(_MergeAppendFiles):
             collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=self._sources)
         parent = self._parent_snapshot_id
         previous = metadata.snapshot_by_id(parent) if parent is not None else None
+        # pyiceberg counts what a snapshot changes, but refuses one that says it replaces.
+        counted = Operation.OVERWRITE if self._kind is Operation.REPLACE else self._kind
         return update_snapshot_summaries(
-            Summary(operation=self._kind, **{**(snapshot_properties or {}), **collector.build()}),
+            Summary(operation=counted, **{**(snapshot_properties or {}), **collector.build()}),
             previous.summary if previous is not None else None,
-        )
+        ).model_copy(update={"operation": self._kind})
 
 
 def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, sources: Schema) -> DataFile:
@@ -333,15 +341,3 @@ def _with_field(schema: Schema, wanted: NestedField) -> Schema:
     fields = {field.field_id: field for field in data_file.fields} | {wanted.field_id: wanted}
     whole = NestedField(_DATA_FILE, "data_file", StructType(*fields.values()), required=True)
     return Schema(*(whole if field.field_id == _DATA_FILE else field for field in schema.fields))
-
-
-def java_date_time(micros: int) -> str:
-    """Java's ``OffsetDateTime.toString()`` in UTC: no seconds if zero, a fraction of 3 or 6 digits."""
-    seconds, fraction = divmod(micros, 1_000_000)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    text = moment.strftime("%Y-%m-%dT%H:%M")
-    if moment.second or fraction:
-        text += moment.strftime(":%S")
-    if fraction:
-        text += f".{fraction // 1000:03d}" if fraction % 1000 == 0 else f".{fraction:06d}"
-    return text + "Z"

@@ -1,9 +1,10 @@
-"""The counts in a snapshot's summary."""
+"""Entries of a snapshot's summary: counts, the program that made it, and times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -12,13 +13,18 @@ from pyiceberg.table.snapshots import SnapshotSummaryCollector
 
 from calving.iceberg.entries import CONTENT_SIZE, at, is_vector
 from calving.model.mutations import MutationCounts
+from calving.version import __version__
 from calving.writing.partitioning import partition_path
 
 _SIZE = 5
 """The index of ``file_size_in_bytes``."""
-
-
+ENGINE, ENGINE_VERSION = "engine-name", "engine-version"
 _MUTATIONS = "calving.mutations."
+
+
+def engine() -> dict[str, str]:
+    """The entries that name this program and its version."""
+    return {ENGINE: "calving", ENGINE_VERSION: __version__}
 
 
 def mutation_summary(counts: MutationCounts, seconds: Mapping[str, float]) -> dict[str, str]:
@@ -80,3 +86,15 @@ def _sized(file: DataFile) -> DataFile:
     own.spec_id = file.spec_id
     own._data[_SIZE] = at(file, CONTENT_SIZE)
     return own
+
+
+def java_date_time(micros: int) -> str:
+    """Java's ``OffsetDateTime.toString()`` in UTC: no seconds if zero, a fraction of 3 or 6 digits."""
+    seconds, fraction = divmod(micros, 1_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    text = moment.strftime("%Y-%m-%dT%H:%M")
+    if moment.second or fraction:
+        text += moment.strftime(":%S")
+    if fraction:
+        text += f".{fraction // 1000:03d}" if fraction % 1000 == 0 else f".{fraction:06d}"
+    return text + "Z"

@@ -31,6 +31,7 @@ from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.key_files import unpartitioned
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import Resolver
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.stopwatch import Stopwatch
@@ -86,11 +87,14 @@ class IcebergTarget:
         resolver: Resolver | None = None,
         *,
         equality: bool = False,
+        doubtful: frozenset[str] = frozenset(),
     ) -> None:
-        """``resolver``: deletes of a mutation table become positions; ``equality``: they stay equality deletes."""
+        """``resolver``: deletes of a mutation table become positions; ``equality``: they stay equality deletes.
+        ``doubtful``: the paths of files whose bounds are checked before they are committed.
+        """
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
-        self._resolver, self._equality = resolver, equality
+        self._resolver, self._equality, self._doubtful = resolver, equality, doubtful
         self._snapshots: tuple[SinkSnapshot, ...] = ()
         self.counts: MutationCounts | None = None
         """Row mutations of the last attempt."""
@@ -215,6 +219,7 @@ class IcebergTarget:
     def _prepared(self, table: Table, admitted: Admitted) -> Prepared:
         """The commit of the admitted files; for a mutation table, resolved against the head of the branch."""
         summary = {**self._extra, **self._key.summary(admitted.ledger)}
+        admitted = corrected(table, admitted, self._doubtful)
         if self._equality and admitted.steps:
             with self._watch.step("write"):
                 return layered(table, summary, self._branch, admitted.steps)

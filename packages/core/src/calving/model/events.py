@@ -213,7 +213,8 @@ class Envelope:
     ``restarted``: partitions of ``spans`` whose offsets have restarted. Earlier spans describe records that are gone.
 
     ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown. ``attached``:
-    the coordinator's attachment to the event.
+    the coordinator's attachment to the event. ``writer``: the version of calving that has published it; None for a
+    version before 0.2.0, and for other senders.
     """
 
     partition: int
@@ -223,6 +224,7 @@ class Envelope:
     parts: int | None = None
     attached: Attachment = NOTHING_ATTACHED
     restarted: frozenset[TopicPartition] = frozenset()
+    writer: str | None = None
 
     @property
     def publication(self) -> Hashable:

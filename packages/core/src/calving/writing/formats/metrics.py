@@ -156,15 +156,15 @@ class _Column:
     def upper(self) -> bytes | None:
         high = self.high if self.is_known else None
         if high is not None and isinstance(self.leaf.kind, StringType):
-            high = _text_not_below(high, self._width)
+            high = text_not_below(high, self._width)
         elif high is not None and isinstance(self.leaf.kind, BinaryType):
-            high = _bytes_not_below(high, self._width)
+            high = bytes_not_below(high, self._width)
         elif high == 0 and isinstance(high, float):
             high = 0.0
         return None if high is None else to_bytes(self.leaf.kind, high)
 
 
-def _text_not_below(value: str, width: int | None) -> str | None:
+def text_not_below(value: str, width: int | None) -> str | None:
     """An upper bound of at most ``width`` code points for all texts with the beginning of ``value``; None if there is
     none.
     """
@@ -178,8 +178,8 @@ def _text_not_below(value: str, width: int | None) -> str | None:
     return None
 
 
-def _bytes_not_below(value: bytes, width: int | None) -> bytes | None:
-    """Like ``_text_not_below``, for bytes."""
+def bytes_not_below(value: bytes, width: int | None) -> bytes | None:
+    """Like ``text_not_below``, for bytes."""
     if width is None or len(value) <= width:
         return value
     kept = value[:width].rstrip(b"\xff")

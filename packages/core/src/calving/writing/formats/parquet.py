@@ -75,21 +75,21 @@ class ParquetWriter(FileWriter):
             splits.append(min(_start(column) for column in columns.values()))
             for field_id, column in columns.items():
                 sizes[field_id] += column.total_compressed_size
-            bounded = {field_id: columns[field_id] for field_id in self._table.bounded}
-            parts.append(Part(group.num_rows, {i: bounds(found) for i, found in bounded.items() if has_values(found)}))
+            bounded = ((field_id, columns[field_id]) for field_id in self._table.bounded)
+            parts.append(Part(group.num_rows, {i: bounds(column) for i, column in bounded if has_values(column)}))
         return Ending(size, dict(sizes), tuple(sorted(splits)) or None, parts)
 
 
 def has_values(column: Any) -> bool:
     """Whether a column chunk may have a value that is neither null nor NaN."""
-    found = column.statistics
-    return found is None or found.has_min_max or (found.num_values > 0 and column.physical_type not in _FLOATS)
+    known = column.statistics
+    return known is None or known.has_min_max or (known.num_values > 0 and column.physical_type not in _FLOATS)
 
 
 def bounds(column: Any) -> Bounds | None:
     """The bounds of a column chunk; None if Arrow has left them out, as it does if one of them is long."""
-    found = column.statistics
-    return (found.min, found.max) if found is not None and found.has_min_max else None
+    known = column.statistics
+    return (known.min, known.max) if known is not None and known.has_min_max else None
 
 
 def _start(column: Any) -> int:
