@@ -118,6 +118,7 @@ mirror: $(BIN)/calving
 
 fuzz: SECONDS = 3600
 fuzz: $(BIN)/calving
+	@$(if $(CASE),:,nice $(BIN)/python -m tests.fuzz.run_blocks --seconds $$(($(SECONDS) / 10)) $(if $(SEED),--seed $(SEED)))
 	@nice $(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) \
 		$(if $(ONLY),--records $(ONLY))
 
