@@ -121,6 +121,10 @@ fuzz: $(BIN)/calving
 	@$(if $(CASE),:,nice $(BIN)/python -m tests.fuzz.run_blocks --seconds $$(($(SECONDS) / 10)) $(if $(SEED),--seed $(SEED)))
 	@nice $(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) \
 		$(if $(ONLY),--records $(ONLY))
+ifndef CASE
+	@nice $(BIN)/python -m tests.fuzz.alone --seconds $$(($(SECONDS) / 4)) $(if $(SEED),--seed $(SEED))
+	@nice $(BIN)/python -m tests.fuzz.work --seconds $$(($(SECONDS) / 4))
+endif
 
 # The stable compiler has the sanitizer, and takes the option if it is told that it may. With a target, build scripts go without.
 fuzz-native: SECONDS = 600

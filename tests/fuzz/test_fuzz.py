@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from tests.fuzz import cases
+from tests.fuzz import cases, work
 from tests.fuzz.checks import Disagreement, check
 from tests.fuzz.plain import UnreadableError
 from tests.fuzz.sink import Sink
@@ -30,3 +31,8 @@ def _check(case: cases.Case, sink: Sink) -> list[Disagreement]:
         return check(case, sink)
     except UnreadableError:
         return []
+
+
+@pytest.mark.parametrize("way", [*work.ways()][::9], ids=lambda way: way.name)
+def test_no_record_takes_much_more_work_than_a_harmless_one(way: work.Way) -> None:
+    assert work.check(way, [3_000, 60_000], Random(way.name)) == []

@@ -28,7 +28,7 @@ def test_every_record_has_its_own_offset_and_key(shapes: str, wanted: set[Column
     values = SHAPES[shapes]
     path = RecordPath({}, Routing(), converters={"": TopicConverters(key=ConverterSpec("string"))})
     columns = Columns(
-        Decoders(TaskSpec(0, (), path, {}, frozenset())), frozenset(wanted), decimals=True, replayed=False
+        Decoders(TaskSpec(0, (), path, {}, frozenset())), frozenset(wanted), None, decimals=True, replayed=False
     )
     block = Given(Range("t", 0, FIRST, FIRST + len(values)), FIRST, [b"{}"] * len(values), KEYS)
     found: dict[int, tuple[object, int, str | None]] = {}

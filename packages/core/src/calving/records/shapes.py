@@ -2,14 +2,14 @@
 
 A column must not add anything to a value, such as fields of other values. Nor may it lose anything of the value: the
 difference between 1 and 1.0, digits, or the order of fields. So values share a column only if they have the same shape:
-the same names in the same order, with values of the same kinds. A null fits any simple kind. A value without an Arrow
-type becomes JSON text.
+the same names in the same order, with values of the same kinds. A null fits any simple kind, unless the type that it
+thereby gets from other values matters (``alone``). A value without an Arrow type becomes JSON text.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -17,8 +17,9 @@ from operator import itemgetter, lt
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from calving.records.arrays import JSON, build
+from calving.records.arrays import JSON, Indices, build, children_of, items_of, lists, offsets_of, struct, take
 from calving.records.jsontext import write
 
 Shape = Hashable
@@ -78,6 +79,33 @@ def by_shape(values: Sequence[Any], *, decimals: bool) -> list[tuple[list[int], 
 def column(values: Sequence[Any], shape: Shape) -> pa.Array:
     """Values of one shape as an array."""
     return build(values, _type(shape), _leaf)
+
+
+def alone(column: pa.Array, names: Collection[str] | None) -> list[tuple[Indices, pa.Array]]:
+    """The values by the types that they have alone, each with its ascending places. There a null is of the null type,
+    and so are the items of a list without any other item.
+
+    ``names``: in lower case, the fields of objects that this is about; None: all fields.
+    """
+    concerned = names is None or (len(names) > 0 and pa.types.is_struct(column.type))
+    flags = [*_flags(column, names)] if concerned else []
+    if not flags:
+        return [(range(len(column)), column)]
+    codes = pa.repeat(pa.scalar(0, pa.int64()), len(column))
+    for flag in flags:
+        codes = pc.add(pc.multiply(codes, 2), flag.cast(pa.int64())).dictionary_encode().indices.cast(pa.int64())
+    order = pc.sort_indices(codes)  # it is stable
+    ends = codes.take(order).value_counts().field("counts").to_pylist()
+    if len(ends) == 1:
+        return [(range(len(column)), _narrow(column, names))]
+    places, values = order.to_pylist(), take(column, order)
+    start = 0
+    found: list[tuple[Indices, pa.Array]] = []
+    for count in ends:
+        end = start + count
+        found.append((places[start:end], _narrow(values.slice(start, count), names)))
+        start = end
+    return found
 
 
 def shape_of(value: Any, *, decimals: bool) -> Shape:
@@ -148,23 +176,49 @@ def _is_plain(value: Any, kind: str, decimals: bool) -> bool:
 
 
 def _merged(groups: list[_Group]) -> list[_Group]:
-    """Merge groups whose shapes differ only in places where one has a null and the other a simple kind."""
+    """Merge groups whose shapes differ only in places where one has a null and all others the same simple kind."""
     if len(groups) == 1:
         return groups
-    by_names: dict[Any, list[_Group]] = {}
+    shapes = _with_nulls_merged({group.shape for group in groups})
+    merged: dict[Shape, _Group] = {}
     for group in groups:
-        shape = group.shape
-        known = by_names.setdefault(shape[1] if isinstance(shape, tuple) and shape[0] == "struct" else shape, [])
-        for other in known:
-            merged = _merge(other.shape, shape)
-            if merged is not None:
-                other.shape = merged
-                other.places += group.places
-                other.values += group.values
-                break
-        else:
-            known.append(group)
-    return [group for found in by_names.values() for group in found]
+        shape = shapes[group.shape]
+        known = merged.setdefault(shape, group)
+        known.shape = shape
+        if known is not group:
+            known.places += group.places
+            known.values += group.values
+    return list(merged.values())
+
+
+def _with_nulls_merged(shapes: set[Any]) -> dict[Shape, Shape]:
+    """For each shape the shape of a column that holds it and as many others as possible. It takes time linear in the
+    size of the shapes.
+    """
+    by_class: dict[Hashable, list[Any]] = {}
+    for shape in shapes:
+        # Leaves, all lists together, and structs by their names.
+        kind = shape if isinstance(shape, str) else shape[:-1]
+        by_class.setdefault(kind, []).append(shape)
+    found: dict[Shape, Shape] = {}
+    for kind, same in by_class.items():
+        found |= {kind: kind} if isinstance(kind, str) else _parts_merged(same)
+    others: set[Any] = {shape for known, shape in found.items() if known != "null"}
+    if "null" in found and len(others) == 1 and (other := others.pop())[0] != "struct":
+        found["null"] = other
+    return found
+
+
+def _parts_merged(same: Sequence[Any]) -> dict[Shape, Shape]:
+    """As ``_with_nulls_merged``, of shapes that all are lists, or structs of the same names."""
+    if same[0][0] == "list":
+        elements = _with_nulls_merged({shape[1] for shape in same})
+        return {shape: ("list", elements[shape[1]]) for shape in same}
+    fields = [_with_nulls_merged(set(kinds)) for kinds in zip(*(shape[2] for shape in same), strict=True)]
+    return {
+        shape: ("struct", shape[1], tuple([f[kind] for f, kind in zip(fields, shape[2], strict=True)]))
+        for shape in same
+    }
 
 
 def _in_order(group: _Group) -> _Group:
@@ -190,6 +244,46 @@ def _merge(a: Shape, b: Shape) -> Shape | None:
             items = [_merge(x, y) for x, y in zip(a[2], b[2], strict=True)]
             return None if None in items else ("struct", a[1], tuple(items))
     return None
+
+
+def _flags(column: pa.Array, names: Collection[str] | None = None) -> Iterator[pa.Array]:
+    """Masks that together tell which of the places in the column's type hold a value, row by row."""
+    if pa.types.is_null(column.type):
+        return
+    if column.null_count:
+        yield column.is_valid()
+    if isinstance(column, pa.StructArray):
+        for field, child in zip(column.type, children_of(column), strict=True):
+            if names is None or field.name.lower() in names:
+                yield from _flags(child)
+    elif isinstance(column, pa.ListArray):
+        yield from _flags_of_items(column)
+
+
+def _flags_of_items(column: pa.ListArray) -> Iterator[pa.Array]:
+    items, ends = items_of(column), offsets_of(column)
+    if pa.types.is_null(items.type):
+        return
+    for flag in (*([] if items.null_count else [items.is_valid()]), *_flags(items)):
+        before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(flag.cast(pa.int64()))]).take(ends)
+        yield pc.greater(before[1:], before[:-1])
+
+
+def _narrow(column: pa.Array, names: Collection[str] | None = None) -> pa.Array:
+    """Values that hold something in the same places, with the null type where there is nothing."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column))
+    nulls = column.is_null() if column.null_count else None
+    if isinstance(column, pa.StructArray):
+        fields = zip(column.type, children_of(column), strict=True)
+        inner = [_narrow(c) if names is None or f.name.lower() in names else c for f, c in fields]
+        kind = pa.struct([(f.name, c.type) for f, c in zip(column.type, inner, strict=True)])
+        return struct(inner, kind, nulls, len(column))
+    if isinstance(column, pa.ListArray):
+        items = items_of(column)
+        items = _narrow(items) if len(items) else pa.nulls(0)
+        return lists(offsets_of(column), items, pa.list_(items.type), nulls)
+    return column
 
 
 def _type(shape: Any) -> pa.DataType:

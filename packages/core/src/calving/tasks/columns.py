@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from calving.model.dead_letters import Stage, origin
 from calving.records.arrays import Indices, chosen, compose, numbers, without
-from calving.records.shapes import by_shape
+from calving.records.shapes import alone, by_shape
 from calving.records.values import HEADERS, RecordError, Records, Values
 from calving.source.reading import UNREADABLE, Block, headers_of
 from calving.tasks.decoding import Decoders
@@ -21,18 +21,26 @@ from calving.transforms.interface import Column
 class Columns:
     """Makes the columns that transforms read."""
 
-    def __init__(self, decoders: Decoders, wanted: frozenset[Column], *, decimals: bool, replayed: bool) -> None:
-        """``decimals``: whether every digit of a fraction counts. ``replayed``: whether the records are dead
-        letters.
+    def __init__(
+        self,
+        decoders: Decoders,
+        wanted: frozenset[Column],
+        null_types: frozenset[str] | None,
+        *,
+        decimals: bool,
+        replayed: bool,
+    ) -> None:
+        """``wanted``, ``null_types``: ``needs`` and ``null_types`` of the transforms. ``decimals``: whether every digit
+        of a fraction counts. ``replayed``: whether the records are dead letters.
         """
-        self._decoders, self._wanted = decoders, wanted
+        self._decoders, self._wanted, self._null_types = decoders, wanted, null_types
         self._decimals, self._replayed = decimals, replayed
 
     def records(
         self, block: Block, topic: str, partition: int, values: Values, bad: list[RecordError]
     ) -> Iterator[Records]:
         """The values as records. A record whose key or headers are wanted and cannot be decoded is added to ``bad``."""
-        for rows, data in self._shaped(values.data):
+        for rows, data in self._shaped(values.data, values.typed):
             index = compose(values.index, rows)
             records = Records(
                 numbers(index),
@@ -48,9 +56,15 @@ class Columns:
             records = self._with_headers(records, bad)
             yield from self._with_keys(block, topic, records, bad) if "key" in self._wanted else [records]
 
-    def _shaped(self, data: pa.Array | list[Any]) -> Sequence[tuple[Indices, pa.Array]]:
-        """The values as one or several columns, so that no column loses a part of a value."""
-        return by_shape(data, decimals=self._decimals) if isinstance(data, list) else [(range(len(data)), data)]
+    def _shaped(self, data: pa.Array | list[Any], typed: bool) -> Iterator[tuple[Indices, pa.Array]]:
+        """The values as one or several columns, so that no column loses a part of a value, nor shows a transform the
+        type that a null has in other values.
+        """
+        shaped = by_shape(data, decimals=self._decimals) if isinstance(data, list) else [(range(len(data)), data)]
+        for rows, column in shaped:
+            parts = [(range(len(column)), column)] if typed else alone(column, self._null_types)
+            for some, part in parts:
+                yield compose(rows, some), part
 
     def _picked(self, column: Column, read: Callable[[], pa.Array], index: Indices, kind: pa.DataType) -> pa.Array:
         if column not in self._wanted:
@@ -84,7 +98,7 @@ class Columns:
             decoded = self._decoders.keys(topic, keys.take(here)).within(here)
             bad += [error.within(index) for error in decoded.bad]
             for found in decoded.values:
-                for some, data in self._shaped(found.data):
+                for some, data in self._shaped(found.data, found.typed):
                     rows = compose(found.index, some)
                     part = records if len(rows) == len(index) else records.take(numbers(rows))
                     yield replace(part, key=data)

@@ -39,7 +39,9 @@ class Pipeline:
         self._decoders = Decoders(spec)
         self._projections = Projections(spec, self._chain.leaves)
         decimals, replayed = self._projections.decimals, spec.path.tolerance.replayed
-        self._columns = Columns(self._decoders, self._chain.needs, decimals=decimals, replayed=replayed)
+        self._columns = Columns(
+            self._decoders, self._chain.needs, self._chain.null_types, decimals=decimals, replayed=replayed
+        )
 
     @property
     def needs_headers(self) -> bool:

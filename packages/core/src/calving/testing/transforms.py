@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from calving.model.record_path import PredicateSpec, TransformSpec
-from calving.records import arrays
+from calving.records import arrays, shapes
 from calving.records.shapes import by_shape
 from calving.records.values import HEADERS, Records, objects
 from calving.transforms.chain import Chain
@@ -89,6 +89,19 @@ class TransformContract(_OverRecords):
             alone = [_outcomes(chain, given.slice(row, row + 1))[place] for row, place in _rows(given)]
             assert list(_outcomes(chain, given).values()) == alone
 
+    def test_a_null_becomes_the_same_whatever_type_others_give_it(
+        self, spec: TransformSpec, records: Sequence[Records]
+    ) -> None:
+        """A transform to which the type of a null matters says so in ``null_types``."""
+        chain = Chain([spec])
+        for given in (_with_nulls(each) for each in records if not each.typed):
+            for rows, column in shapes.alone(given.value, chain.null_types):
+                part = _taken(given, rows).with_value(column)
+                together = _outcomes(chain, part)
+                for row, place in _rows(part):
+                    ((_, single),) = shapes.alone(column.slice(row, 1), None)
+                    assert _outcomes(chain, part.slice(row, row + 1).with_value(single))[place] == together[place]
+
     @pytest.mark.parametrize("seed", range(2))
     def test_the_order_of_records_does_not_matter(
         self, spec: TransformSpec, records: Sequence[Records], seed: int
@@ -157,6 +170,25 @@ def _half_null(given: Records) -> Records:
     """Every second record a tombstone, the first among them."""
     rows = pa.array([row if row % 2 else None for row in range(len(given))], pa.int32())
     return given.with_value(arrays.take(given.value, rows))
+
+
+def _with_nulls(given: Records) -> Records:
+    """Records with a null in another field each, as far as they are objects. Objects inside stay: they share no column
+    with nulls.
+    """
+    column = given.value
+    if not isinstance(column, pa.StructArray) or not column.type.num_fields:
+        return given
+    count = column.type.num_fields + 1
+    children = []
+    for i, child in enumerate(arrays.children_of(column)):
+        if pa.types.is_struct(child.type):
+            children.append(child)
+            continue
+        kept = pa.array([row if row % count != i else None for row in range(len(column))], pa.int32())
+        children.append(arrays.take(child, kept))
+    nulls = column.is_null() if column.null_count else None
+    return given.with_value(arrays.struct(children, column.type, nulls, len(column)))
 
 
 def _taken(given: Records, order: Sequence[int]) -> Records:

@@ -34,6 +34,8 @@ _KINDS: Mapping[str, pa.DataType] = {
 class Cast(Sided):
     """``spec``: ``field:type`` pairs, or one type for the whole. A number that does not fit is an error."""
 
+    keeps_names = True
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("spec", "replace.null.with.default"), "Cast")
         self._whole: str | None = None
@@ -144,6 +146,8 @@ def _boolean(value: Any) -> bool:
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise ValueError("an array or object is not a number")
     if not isinstance(value, int | float | Decimal):
         raise ValueError(f"{value!r} is not a number")
     return value

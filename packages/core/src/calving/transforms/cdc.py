@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from calving.errors import ConfigError
 from calving.records.values import Content, Records
 from calving.transforms.columns import Fields, check_options, required, struct_of
-from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
 from calving.transforms.text import as_text
 
 CDC = "_cdc"
@@ -22,6 +22,7 @@ CDC = "_cdc"
 class CopyValue(Transform):
     """``source.field`` is copied to ``target.field``."""
 
+    null_types = NO_FIELDS
     ordered = False
     tombstones = False
 
@@ -45,6 +46,7 @@ class DebeziumTransform(Transform):
     a record with only ``_cdc``. Any other event without a row is an error, except what is dropped.
     """
 
+    null_types = NO_FIELDS
     needs = frozenset({"offset", "key"})
     tombstones = False
     drops = "heartbeats, and messages of the source (operation m)"
@@ -205,6 +207,7 @@ class DmsTransform(Transform):
     except what is dropped.
     """
 
+    null_types = NO_FIELDS
     tombstones = False
     ordered = False
     drops = "control records"

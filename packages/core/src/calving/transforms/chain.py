@@ -14,7 +14,7 @@ from calving.model.dead_letters import Stage
 from calving.model.record_path import TransformSpec
 from calving.records.arrays import is_flat
 from calving.records.values import RecordError, Records
-from calving.transforms.interface import Column, Predicate, RefusedError, Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, Column, Predicate, RefusedError, Transform, UnfitTypeError
 from calving.transforms.registry import predicate, transform
 
 _ONE_BY_ONE = 16
@@ -75,6 +75,20 @@ class Chain:
         self.needs: frozenset[Column] = frozenset().union(
             *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)
         )
+
+    @property
+    def null_types(self) -> frozenset[str] | None:
+        """As ``Transform.null_types``, of all steps, for the values that the first one gets."""
+        found: set[str] = set()
+        keeps_names = True
+        for step in self._steps:
+            wanted = [step.transform.null_types, NO_FIELDS if step.predicate is None else step.predicate.null_types]
+            names = None if None in wanted else frozenset[str]().union(*(each for each in wanted if each))
+            if names is None or (names and not keeps_names):
+                return None
+            found |= names
+            keeps_names = keeps_names and step.transform.keeps_names
+        return frozenset(found)
 
     def leaves(self, kind: pa.DataType) -> pa.DataType | None:
         """The type that values of this type have after all steps; None if some step may depend on the order of fields

@@ -14,6 +14,7 @@ from calving.records.arrays import children_of, struct
 from calving.records.semantics import plain
 from calving.records.values import Records, objects
 from calving.transforms.interface import RefusedError, UnfitTypeError
+from calving.transforms.text import kind_text
 
 Side = Literal["key", "value"]
 
@@ -25,7 +26,7 @@ class Fields:
         """:raises UnfitTypeError: the column holds no objects."""
         column = plain(column)
         if not isinstance(column, pa.StructArray):
-            raise UnfitTypeError(f"it must be an object, not {column.type}")
+            raise UnfitTypeError(f"it must be an object, not {kind_text(column.type)}")
         self._column, self.type = column, column.type
         children = children_of(column)
         self._fields = {f.name: (child, f.nullable) for f, child in zip(column.type, children, strict=True)}

@@ -20,8 +20,9 @@ from calving.transforms.columns import (
     struct_of,
     with_side,
 )
-from calving.transforms.interface import Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, Transform, UnfitTypeError
 from calving.transforms.sided import Sided, path_of
+from calving.transforms.text import kind_text
 
 
 class Drop(Sided):
@@ -48,7 +49,7 @@ class ExtractField(Sided):
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         for step in self._path:
             if not (typed or pa.types.is_struct(column.type)):
-                return only_nulls(column, f"it must be an object with a field '{step}', not {column.type}")
+                return only_nulls(column, f"it must be an object with a field '{step}', not {kind_text(column.type)}")
             fields = Fields(column)
             found = fields.require(step) if typed else fields.get(step)
             column = pa.nulls(len(column)) if found is None else found
@@ -66,6 +67,8 @@ class ExtractField(Sided):
 class Filter(Transform):
     """Drops every record. Use it with a predicate."""
 
+    null_types = NO_FIELDS
+    keeps_names = True
     ordered = False
     drops = "every record"
 
@@ -144,6 +147,7 @@ class InsertField(Sided):
     The timestamp is a timestamp if there is a schema, otherwise a number of milliseconds.
     """
 
+    keeps_names = True
     needs = frozenset({"offset", "timestamp"})
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -200,6 +204,8 @@ class ReplaceField(Sided):
 class SetSchemaMetadata(Sided):
     """Accepted without effect: a table has no names and versions of schemas."""
 
+    keeps_names = True
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("schema.name", "schema.version", "replace.null.with.default"), "SetSchemaMetadata")
         if not ("schema.name" in options or "schema.version" in options):
@@ -215,6 +221,8 @@ class ValueToKey(Transform):
     Without a schema a missing field is null. A schema must have the field.
     """
 
+    null_types = NO_FIELDS
+    keeps_names = True
     tombstones = False
     ordered = False
 

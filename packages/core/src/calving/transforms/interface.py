@@ -14,6 +14,9 @@ from calving.records.values import Records
 Column = Literal["key", "offset", "timestamp", "headers"]
 
 
+NO_FIELDS: frozenset[str] = frozenset()
+
+
 class UnfitTypeError(ValueError):
     """The transform accepts no record of this type, whatever its values: the chain rejects all of them at once."""
 
@@ -40,9 +43,10 @@ class Transform(ABC):
 
     Values with a schema (``records.typed``) are a column of the schema's Arrow type. Schemaless values are grouped, so
     that all records of a column have the same field names and the same types: bool, int64, float64, string, struct,
-    list, or the null type for null. Values without an exact Arrow type are JSON text (``pa.json_()``): integers beyond
-    64 bits, fractions that no double holds, arrays of mixed types. ``calving.records.values.objects`` converts any
-    column to Python values, JSON text included; ``build`` makes a column of such values.
+    list, or the null type for null, and for the items of a list without other items. Values without an exact Arrow type
+    are JSON text (``pa.json_()``): integers beyond 64 bits, fractions that no double holds, arrays of mixed types.
+    ``calving.records.values.objects`` converts any column to Python values, JSON text included; ``build`` makes a
+    column of such values.
 
     ``needs`` names the columns besides topic and value that the transform reads; others may be null. To drop records,
     return fewer, and say which in ``drops``. The results may have another shape, or several shapes: then return several
@@ -62,6 +66,13 @@ class Transform(ABC):
     tombstones: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
     """Whether the result may depend on the order of a value's fields. If it does not, JSON is decoded faster."""
+    keeps_names: ClassVar[bool] = False
+    """Whether each field of the result is made of the field of that name, or of none."""
+    null_types: frozenset[str] | None = None
+    """The fields, in lower case, whose type may matter to the result where they are null; None: all fields, of the key
+    too. In all other fields a null of a schemaless value may have the type that other values have, so that more values
+    share a column.
+    """
 
     def becomes(self, kind: pa.DataType) -> pa.DataType | None:
         """The result type for values of this type; None if the order of fields may matter. It does not matter if the
@@ -89,6 +100,8 @@ class Predicate(ABC):
     """Selects the records to which a transform applies. Elementwise, like a transform."""
 
     needs: ClassVar[frozenset[Column]] = frozenset()
+    null_types: frozenset[str] | None = None
+    """As ``Transform.null_types``."""
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None: ...

@@ -15,7 +15,8 @@ from calving.records.arrays import arrow
 from calving.records.jsontext import load_json
 from calving.records.values import Records
 from calving.transforms.columns import check_options, each, flag, struct_of
-from calving.transforms.interface import Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, Transform, UnfitTypeError
+from calving.transforms.text import kind_text
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _Kind = str | tuple[Any]
@@ -41,6 +42,7 @@ class JsonToMapTransform(Transform):
     record gets the types of its own text, so the results may have several types.
     """
 
+    null_types = NO_FIELDS
     tombstones = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -49,7 +51,7 @@ class JsonToMapTransform(Transform):
 
     def apply(self, records: Records) -> list[Records]:
         if not pa.types.is_string(records.value.type):
-            raise UnfitTypeError(f"it must be text, not {records.value.type}")
+            raise UnfitTypeError(f"it must be text, not {kind_text(records.value.type)}")
         values = each(records.value, _object)
         records = replace(records, typed=True)
         if self._root:

@@ -15,10 +15,13 @@ from calving.records.arrays import JSON, arrow
 from calving.records.semantics import like, plain
 from calving.transforms.columns import Fields, check_options, each, names, only_nulls
 from calving.transforms.sided import Sided
+from calving.transforms.text import kind_text
 
 
 class MaskField(Sided):
     """``fields`` get the neutral value of their type; or ``replacement``, if they are text or numbers."""
+
+    keeps_names = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("fields", "replacement", "replace.null.with.default"), "MaskField")
@@ -61,7 +64,7 @@ def _masked(column: pa.Array, typed: bool, name: str) -> pa.Array:
     elif t.is_temporal(kind):
         nothing = pa.array([0], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)[0]
     else:
-        return only_nulls(column, f"field '{name}': {kind} cannot be masked")
+        return only_nulls(column, f"field '{name}': {kind_text(kind)} cannot be masked")
     return _everywhere(column, nothing)
 
 
@@ -75,7 +78,7 @@ def _replaced(column: pa.Array, replacement: str, name: str) -> pa.Array:
     if t.is_string(kind):
         return _everywhere(column, pa.scalar(replacement, kind))
     if not (kind == JSON or t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
-        return only_nulls(column, f"field '{name}': {kind} cannot be replaced by '{replacement}'")
+        return only_nulls(column, f"field '{name}': {kind_text(kind)} cannot be replaced by '{replacement}'")
     try:
         number = Decimal(replacement)
         whole = int(number)

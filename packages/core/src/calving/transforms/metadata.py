@@ -9,7 +9,7 @@ import pyarrow as pa
 from calving.errors import ConfigError
 from calving.records.values import Records
 from calving.transforms.columns import Fields, check_options, flag, struct_of
-from calving.transforms.interface import Transform
+from calving.transforms.interface import NO_FIELDS, Transform
 
 
 class KafkaMetadataTransform(Transform):
@@ -18,6 +18,8 @@ class KafkaMetadataTransform(Transform):
     If ``nested``, they are one struct named ``field_name``. Otherwise they are fields ``<field_name>_topic`` and so on.
     """
 
+    null_types = NO_FIELDS
+    keeps_names = True
     ordered = False
     needs = frozenset({"offset", "timestamp"})
     tombstones = False

@@ -14,7 +14,7 @@ from calving.records.values import Content, Records, objects
 from calving.transforms import bson
 from calving.transforms.bson import Typed
 from calving.transforms.columns import Fields, by_type, check_options
-from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
 
 _BEFORE, _AFTER, _CHANGES, _OPERATION, _ID = "before", "after", "updateDescription", "op", "_id"
 _NULL = Typed(pa.null(), None)
@@ -39,6 +39,7 @@ class MongoDebeziumTransform(Transform):
     its own documents, so the results may have several types.
     """
 
+    null_types = NO_FIELDS
     needs = frozenset({"key"})
     tombstones = False
 

@@ -9,12 +9,13 @@ import pyarrow as pa
 from calving.errors import ConfigError
 from calving.records.values import Records
 from calving.transforms.columns import Side, side_of, with_side
-from calving.transforms.interface import Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, Transform, UnfitTypeError
 
 
 class Sided(Transform):
     """A transform with a ``$Key`` and a ``$Value`` form. Nulls are left alone."""
 
+    null_types = NO_FIELDS
     side: Side = "value"
     tombstones = False
     ordered = False

@@ -1,32 +1,62 @@
-"""One SELECT over the records, run in the task by DuckDB."""
+"""One SELECT over the records, run in the task by DuckDB.
+
+What DuckDB makes of a record must not depend on other records. So its plan may have no other step than one that
+computes columns of single rows (``_PLAN``), whatever the functions of the query are called. The condition is computed
+as such a column, too: DuckDB filters in an order of its own, and does not compute what an earlier filter has left out.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.errors import ConfigError
+from calving.errors import ConfigError, first_line
 from calving.records.arrays import JSON, children_of, conform, holds, retyped, struct, take
 from calving.records.inferred import of_type
 from calving.records.semantics import SemanticType, moment_type
 from calving.records.values import Records
 from calving.transforms.columns import check_options, required
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
+from calving.transforms.sql_query import ALLOWED, Query, folded
+from calving.transforms.text import kind_text
 
-_PLACE = "__calving_place"
-_ALLOWED = "it is one SELECT ... FROM records, with or without WHERE, that makes one row of each record by itself"
+_PLAN = {"PROJECTION", "ARROW_SCAN"}
+_NOTHING = "__calving_nothing"
+"""The column of objects without fields: DuckDB knows no tables without columns."""
+_TRIED = (pa.null(), pa.list_(pa.string()), pa.int64(), pa.string())
+"""Types of columns that show what the query does before there are records."""
+_BOUND = 1_024
+"""How many types of records are cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The query for records of one type. ``names``: those of the columns of DuckDB, in the order of the fields;
+    ``missing``: further columns, which are null; ``fields``: the names of fields by those of columns.
+    """
+
+    names: Sequence[str]
+    missing: Sequence[str]
+    fields: Mapping[str, str]
+    rows: str
+    condition: str | None
+    expressions: Sequence[str]
 
 
 class Sql(Transform):
     """``query``: a SELECT from ``records``, whose columns are the value's fields.
 
-    Each row is made from one record alone. WHERE drops records. Joins, aggregates, windows, subqueries, DISTINCT, ORDER
-    and LIMIT are refused. Without a schema, a field that a record does not have is null. The query cannot access files
-    or the network. Tombstones skip the transform.
+    Each row is made from one record alone. WHERE drops records. Joins, aggregates, windows, subqueries, DISTINCT,
+    ORDER, LIMIT, and functions that make several rows are refused. A name means the field of exactly this name, or if
+    there is none the only one that differs by case. Without a schema, a field that a record does not have is null, and
+    a null has no type. The query cannot access files or the network. Tombstones skip the transform.
     """
 
     tombstones = False
@@ -34,112 +64,153 @@ class Sql(Transform):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("query",), "Sql")
-        self._connection = _connection()
-        self._node = self._parsed(required(options, "query", "Sql").strip().rstrip(";"))
-        self._names = _columns(self._node)
-        place = self._parsed("SELECT __calving_place FROM records")["select_list"]
-        self._query = self._text({**self._node, "select_list": [*place, *self._node["select_list"]]})
-        self._probe = self._probe_query()
+        self._connection, self._error = _connection()
+        self._query = Query(self._connection, required(options, "query", "Sql").strip().rstrip(";"))
+        self.null_types = self._query.null_types()
+        self._bound: dict[tuple[pa.DataType, bool], _Bound] = {}
+        self._check()
 
     def apply(self, records: Records) -> Records:
         value = records.value
         if not isinstance(value, pa.StructArray):
-            raise UnfitTypeError(f"it must be an object, not {value.type}")
-        for field in value.type:
-            if holds(field.type, _is_empty):
-                raise UnfitTypeError(f"field '{field.name}': SQL knows no objects without fields")
-        self._connection.register("records", self._table(value, records.typed))
+            raise UnfitTypeError(f"it must be an object, not {kind_text(value.type)}")
+        bound = self._bind(value, records.typed)
+        table = _table(value, bound)
+        if bound.condition is not None:
+            kept = self._kept(table, bound.condition)
+            if not pc.all(kept).as_py():
+                rows = self._rows(table.filter(kept), bound, pc.indices_nonzero(kept).to_pylist())
+                return records.take(kept).with_value(rows)
+        return records.with_value(self._rows(table, bound, range(table.num_rows)))
+
+    def _kept(self, table: pa.Table, condition: str) -> pa.Array:
+        """Which rows meet the condition.
+
+        :raises RefusedError: it cannot be computed for some rows.
+        """
+        with self._refusing(table, {self._query.condition_text(): condition}, range(table.num_rows)):
+            found, _ = self._run(table, self._query.select(condition))
+            return pc.fill_null(found.column(0).combine_chunks(), False)
+
+    def _rows(self, table: pa.Table, bound: _Bound, places: Sequence[int]) -> pa.Array:
+        """``places``: those of the rows in the block.
+
+        :raises RefusedError: some rows cannot be computed.
+        """
+        with self._refusing(table, {text: text for text in bound.expressions}, places):
+            found, json_places = self._run(table, bound.rows)
+        names = [bound.fields.get(name, name) for name in found.column_names]
+        columns: dict[str, pa.Array] = {}
+        for place, (name, column) in enumerate(zip(names, found.columns, strict=True)):
+            if name in columns:
+                raise UnfitTypeError(f"the query makes two columns named '{name}'")
+            if name != _NOTHING:
+                columns[name] = _plain(name, column, place in json_places)
+        if found.num_rows != table.num_rows:
+            raise ValueError(f"the query makes {found.num_rows} rows of {table.num_rows}; {ALLOWED}")
+        kind = pa.struct([(name, column.type) for name, column in columns.items()])
+        return struct(list(columns.values()), kind, None, table.num_rows)
+
+    def _bind(self, value: pa.StructArray, typed: bool) -> _Bound:
+        """The query for records of this type.
+
+        :raises UnfitTypeError: there is none.
+        """
+        kind = value.type
+        found = self._bound.get((kind, typed))
+        if found is None:
+            found = self._made(kind, typed)
+            try:
+                foreign = self._foreign(found, _table(value.slice(0, 0), found))
+            except self._error as error:
+                raise UnfitTypeError(first_line(error)) from error
+            if foreign is not None:
+                raise UnfitTypeError(f"the query has {foreign} for such a record; {ALLOWED}")
+            if len(self._bound) >= _BOUND:
+                self._bound.clear()
+            self._bound[kind, typed] = found
+        return found
+
+    def _made(self, kind: pa.StructType, typed: bool) -> _Bound:
+        _check(kind)
+        fields = [field.name for field in kind]
+        names = _distinct(fields)
+        renamed = {field: name for field, name in zip(fields, names, strict=True) if field != name}
+        unclear = self._query.unclear(fields, {folded(field) for field in renamed}) if renamed else None
+        if unclear is not None:
+            raise UnfitTypeError(f"'{unclear}' does not tell the fields apart that differ by case only")
+        there = {folded(field) for field in fields}
+        missing = [] if typed else [name for name in _once(self._query.names) if folded(name) not in there]
+        if not names and not missing:
+            missing = [_NOTHING]
+        columns = there | {folded(name) for name in missing}
+        return _Bound(
+            names,
+            missing,
+            {name: field for field, name in renamed.items()},
+            self._query.rows(renamed),
+            self._query.condition(renamed, columns),
+            self._query.expressions(renamed, columns),
+        )
+
+    def _check(self) -> None:
+        """:raises ConfigError: the query does not make one row of each record, if its columns are of some type."""
+        names = _once(self._query.names)
+        for kind in _TRIED:
+            record = pa.struct([(name, kind) for name in names])
+            value = struct([pa.nulls(0, kind) for _ in names], record, None, 0)
+            bound = self._made(record, typed=False)
+            with contextlib.suppress(self._error):
+                foreign = self._foreign(bound, _table(value, bound))
+                if foreign is not None:
+                    raise ConfigError(f"transform Sql: the query has {foreign}; {ALLOWED}")
+
+    def _foreign(self, bound: _Bound, table: pa.Table) -> str | None:
+        """A step of DuckDB's plans that does more than to compute columns of single rows."""
+        steps: list[str] = []
+        for query in (bound.rows, self._query.select(bound.condition) if bound.condition is not None else bound.rows):
+            found, _ = self._run(table, f"EXPLAIN (FORMAT json) {query}")
+            pending = json.loads(str(found.column(1)[0]))
+            while pending:
+                step = pending.pop()
+                steps.append(step["name"].strip())
+                pending += step["children"]
+        return next((name for name in steps if name not in _PLAN), None)
+
+    def _run(self, table: pa.Table, query: str) -> tuple[pa.Table, set[int]]:
+        """The rows, and the places of the columns that are JSON. Arrow has them as text."""
+        self._connection.register("records", table)
         try:
-            found, json_names = self._run(self._query)
-        except Exception:
-            self._refuse()
-            raise
+            done = self._connection.execute(query)
+            places = {place for place, (_, kind, *_) in enumerate(done.description) if str(kind) == "JSON"}
+            return done.to_arrow_table(), places
         finally:
             self._connection.unregister("records")
-        origin = found.column(0).combine_chunks()
-        columns = {
-            name: _plain(name, found.column(name), name in json_names)
-            for name in found.column_names
-            if not name.startswith(_PLACE)
-        }
-        kind = pa.struct([(name, column.type) for name, column in columns.items()])
-        rows = struct(list(columns.values()), kind, None, len(origin))
-        return records.take(origin.cast(pa.int32())).with_value(rows)
 
-    def _table(self, value: pa.StructArray, typed: bool) -> pa.Table:
-        names = value.type.names
-        columns = dict(zip(names, map(_given, children_of(value)), strict=True))
-        if not typed:
-            there = {name.lower() for name in names}
-            columns |= {name: pa.nulls(len(value)) for name in self._names if name.lower() not in there}
-        return pa.table({**columns, _PLACE: pa.array(range(len(value)), pa.int32())})
+    @contextlib.contextmanager
+    def _refusing(self, table: pa.Table, expressions: Mapping[str, str], places: Sequence[int]) -> Iterator[None]:
+        """If this fails, find the rows for which one of these expressions, by what they are called, cannot be computed.
 
-    def _run(self, query: str) -> tuple[pa.Table, set[str]]:
-        """The rows, and the names of the columns that are JSON. Arrow has them as text."""
-        done = self._connection.execute(query)
-        return done.to_arrow_table(), {name for name, kind, *_ in done.description if str(kind) == "JSON"}
-
-    def _refuse(self) -> None:
-        """Find the records that make the query fail.
-
-        :raises RefusedError: an expression of the query cannot be computed for these records.
+        :raises RefusedError: there are such rows.
         """
-        if self._probe is None:
-            return
-        found, _ = self._run(self._probe)
-        reasons: dict[int, str] = {}
-        for name in found.column_names[1:]:
-            for place in pc.filter(found.column(0), found.column(name)).to_pylist():
-                reasons.setdefault(place, f"{name} cannot be computed")
-        if reasons:
-            raise RefusedError(reasons)
+        try:
+            yield
+        except self._error:
+            reasons: dict[int, str] = {}
+            if expressions:
+                tried = [f"TRY([{text}]) IS NULL" for text in expressions.values()]
+                found, _ = self._run(table, self._query.select(*tried))
+                for name, column in zip(expressions, found.columns, strict=True):
+                    for row in pc.indices_nonzero(column.combine_chunks()).to_pylist():
+                        reasons.setdefault(places[row], f"{name} cannot be computed")
+            if reasons:
+                raise RefusedError(reasons) from None
+            raise
 
-    def _probe_query(self) -> str | None:
-        """A query that finds the records for which an expression fails; None if no expression can fail."""
-        where = self._node.get("where_clause")
-        kept, columns = "", []
-        if where:
-            text = self._expression(where)
-            columns.append(f"TRY([{text}]) IS NULL AS {_quoted(text)}")
-            kept = f"coalesce(TRY([{text}])[1], false) AND "
-        for part in self._node["select_list"]:
-            if part["class"] not in ("STAR", "COLUMN_REF", "CONSTANT"):
-                text = self._expression(part)
-                columns.append(f"{kept}TRY([{text}]) IS NULL AS {_quoted(text)}")
-        alias = self._node["from_table"]["alias"]
-        source = f"records AS {_quoted(alias)}" if alias else "records"
-        return " ".join(["SELECT", ", ".join([_PLACE, *columns]), "FROM", source]) if columns else None
 
-    def _parsed(self, query: str) -> dict[str, Any]:
-        """The syntax tree of a query.
-
-        :raises ConfigError: the query is not a SELECT that treats each record by itself.
-        """
-        found = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()[0])
-        if found["error"]:
-            raise ConfigError(f"transform Sql: {found['error_message']}")
-        nodes = [statement["node"] for statement in found["statements"]]
-        wrong = (_wrong(nodes[0]) or self._aggregate(nodes[0])) if len(nodes) == 1 else "not one statement"
-        if wrong is not None:
-            raise ConfigError(f"transform Sql: the query has {wrong}; {_ALLOWED}")
-        return dict(nodes[0])
-
-    def _aggregate(self, node: Mapping[str, Any]) -> str | None:
-        names = [part["function_name"] for part in _parts(node) if part.get("class") == "FUNCTION"]
-        asked = (
-            "SELECT function_name FROM duckdb_functions() WHERE function_name IN (SELECT unnest(?)) "
-            "GROUP BY 1 HAVING bool_and(function_type = 'aggregate')"
-        )
-        found = self._connection.execute(asked, [names]).fetchone()
-        return f"the aggregate {found[0]}" if found else None
-
-    def _text(self, node: Mapping[str, Any]) -> str:
-        tree = json.dumps({"error": False, "statements": [{"node": node, "named_param_map": []}]})
-        return str(self._connection.execute("SELECT json_deserialize_sql(?::JSON)", [tree]).fetchone()[0])
-
-    def _expression(self, part: Mapping[str, Any]) -> str:
-        node = {**self._parsed("SELECT 1 FROM records"), "select_list": [{**part, "alias": ""}]}
-        return self._text(node).removeprefix("SELECT ").removesuffix(" FROM records")
+def _table(value: pa.StructArray, bound: _Bound) -> pa.Table:
+    columns = [*map(_given, children_of(value)), *(pa.nulls(len(value)) for _ in bound.missing)]
+    return pa.Table.from_arrays(columns, names=[*bound.names, *bound.missing])
 
 
 def _given(column: pa.Array) -> pa.Array:
@@ -165,58 +236,39 @@ def _is_part(column: pa.Array) -> bool:
     return column.offset > 0 or any(child.offset > 0 or _is_part(child) for child in inside)
 
 
+def _check(kind: pa.StructType) -> None:
+    """:raises UnfitTypeError: DuckDB has no such values."""
+    for field in kind:
+        if holds(field.type, _is_empty):
+            raise UnfitTypeError(f"field '{field.name}': SQL knows no objects without fields")
+        if holds(field.type, _collides):
+            raise UnfitTypeError(f"field '{field.name}': SQL cannot tell fields apart that differ by case only")
+
+
 def _is_empty(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) and not kind.num_fields
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _collides(kind: pa.DataType) -> bool:
+    """Whether an object has fields that are one to DuckDB."""
+    return pa.types.is_struct(kind) and len({folded(field.name) for field in kind}) < kind.num_fields
 
 
-def _wrong(node: Mapping[str, Any]) -> str | None:
-    """The part of a query that would read other records or other sources; None if there is none."""
-    table = node.get("from_table") or {}
-    named = {
-        "another kind of statement": node.get("type") != "SELECT_NODE",
-        "another table than records": table.get("type") != "BASE_TABLE" or table.get("table_name") != "records",
-        "a sample": node.get("sample") or table.get("sample"),
-        "DISTINCT, ORDER or LIMIT": node.get("modifiers"),
-        "WITH": (node.get("cte_map") or {}).get("map"),
-        "GROUP BY": node.get("group_expressions"),
-        "HAVING": node.get("having"),
-        "QUALIFY": node.get("qualify"),
-        "a window function": any(part.get("class") == "WINDOW" for part in _parts(node)),
-        "a subquery": any(part.get("class") == "SUBQUERY" for part in _parts(node)),
-        "unnest": any(part.get("function_name") == "unnest" for part in _parts(node)),
-    }
-    return next((name for name, found in named.items() if found), None)
+def _once(names: Sequence[str]) -> list[str]:
+    """Of names that are one to DuckDB the last."""
+    return list({folded(name): name for name in names}.values())
 
 
-def _columns(node: Mapping[str, Any]) -> list[str]:
-    """The columns that a query names. A name that an earlier item of the SELECT list has defined means that item."""
-    table = node["from_table"]
-    mine = {table["table_name"], table["alias"]}
-    given: set[str] = set()
-    found: dict[str, None] = {}
-    for part in [*node["select_list"], node.get("where_clause")]:
-        for inner in _parts(part):
-            if inner.get("class") == "COLUMN_REF":
-                names = inner["column_names"]
-                name = names[1] if len(names) > 1 and names[0] in mine else names[0]
-                if name.lower() not in given:
-                    found[name] = None
-        if part and part.get("alias"):
-            given.add(part["alias"].lower())
-    return list(found)
-
-
-def _parts(tree: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(tree, Mapping):
-        yield tree
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for item in tree:
-            yield from _parts(item)
+def _distinct(fields: Sequence[str]) -> list[str]:
+    """Names that DuckDB tells apart. A field that has no other of its name keeps it."""
+    counts = Counter(map(folded, fields))
+    names = []
+    for place, field in enumerate(fields):
+        name = field if counts[folded(field)] == 1 else f"{field}__{place}"
+        while name != field and folded(name) in counts:
+            name += "_"
+        names.append(name)
+    return names
 
 
 def _plain(name: str, column: pa.ChunkedArray, is_json: bool) -> pa.Array:
@@ -234,7 +286,8 @@ def _plain(name: str, column: pa.ChunkedArray, is_json: bool) -> pa.Array:
     return whole
 
 
-def _connection() -> Any:
+def _connection() -> tuple[Any, type[Exception]]:
+    """A connection, and the errors of DuckDB."""
     try:
         import duckdb
     except ImportError as error:
@@ -243,4 +296,4 @@ def _connection() -> Any:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-    return connection
+    return connection, duckdb.Error

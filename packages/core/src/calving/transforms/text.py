@@ -22,6 +22,24 @@ _MOMENT = JavaDateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS", 0)
 _DAY_MS = 86_400_000
 
 
+def kind_text(kind: pa.DataType) -> str:
+    """What values of this type are called in an error. It does not tell what is inside of them, because a part that is
+    null may have the type that it has in other records.
+    """
+    t = pa.types
+    named = {
+        "an object": t.is_struct(kind),
+        "an array": t.is_list(kind),
+        "a map": t.is_map(kind),
+        "text": t.is_string(kind),
+        "a whole number": t.is_integer(kind),
+        "a fraction": t.is_floating(kind),
+        "true or false": t.is_boolean(kind),
+        "JSON": kind == JSON,
+    }
+    return next((name for name, is_it in named.items() if is_it), str(kind))
+
+
 def as_text(column: pa.Array) -> pa.Array:
     """``toString`` of Connect's values; dates and times in ISO form, bytes in base64, objects and lists as JSON."""
     column = plain(column)
@@ -71,7 +89,7 @@ def _temporal(column: pa.Array) -> pa.Array:
 def _unit(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         return kind.unit
-    raise UnfitTypeError(f"it must be a time or a timestamp, not {kind}")
+    raise UnfitTypeError(f"it must be a time or a timestamp, not {kind_text(kind)}")
 
 
 def millis(column: pa.Array) -> pa.Array:

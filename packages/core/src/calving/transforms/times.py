@@ -13,7 +13,7 @@ from calving.records.semantics import moments
 from calving.transforms.columns import Fields, check_options, each, only_nulls, required
 from calving.transforms.dates import JavaDateFormat
 from calving.transforms.sided import Sided
-from calving.transforms.text import millis
+from calving.transforms.text import kind_text, millis
 
 _PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
 _RESULTS = {
@@ -32,6 +32,8 @@ class TimestampConverter(Sided):
 
     As in Connect, an instant is converted to whole milliseconds first, and smaller parts are cut off.
     """
+
+    keeps_names = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         known = ("field", "target.type", "format", "unix.precision", "replace.null.with.default")
@@ -67,7 +69,7 @@ class TimestampConverter(Sided):
         column = moments(column)
         if not self._takes(column.type):
             about = " without a format" if pa.types.is_string(column.type) else ""
-            column = only_nulls(column, f"{what}: {column.type} is no timestamp{about}")
+            column = only_nulls(column, f"{what}: {kind_text(column.type)} is no timestamp{about}")
             return pa.nulls(len(column), _RESULTS[self._target])
         try:
             return self._target_of(self._millis(column, what), what)

@@ -21,7 +21,7 @@ from calving.transforms.columns import (
     with_side,
 )
 from calving.transforms.dates import JavaDateFormat
-from calving.transforms.interface import Predicate, Transform
+from calving.transforms.interface import NO_FIELDS, Predicate, Transform
 from calving.transforms.sided import Sided
 from calving.transforms.text import as_text
 
@@ -45,6 +45,8 @@ _REFERENCE = re.compile(
 class RegexRouter(Transform):
     """A topic that ``regex`` matches in full becomes ``replacement`` (``$1`` or ``${name}`` stands for a group)."""
 
+    null_types = NO_FIELDS
+    keeps_names = True
     ordered = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -92,6 +94,8 @@ def _of_a_group(number: str, groups: Mapping[str, int]) -> int:
 class TimestampRouter(Transform):
     """The topic becomes ``topic.format`` (``${topic}-${timestamp}``), with the record's topic and timestamp."""
 
+    null_types = NO_FIELDS
+    keeps_names = True
     ordered = False
     needs = frozenset({"timestamp"})
 
@@ -124,6 +128,7 @@ class TimestampRouter(Transform):
 class HeaderFrom(Sided):
     """``fields`` are copied or moved (``operation``) to ``headers``, as text."""
 
+    keeps_names = True
     needs = frozenset({"headers"})
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -152,6 +157,8 @@ class HeaderFrom(Sided):
 class InsertHeader(Transform):
     """Adds ``header`` with ``value.literal``."""
 
+    null_types = NO_FIELDS
+    keeps_names = True
     ordered = False
     needs = frozenset({"headers"})
 
@@ -168,6 +175,8 @@ class InsertHeader(Transform):
 class DropHeaders(Transform):
     """Removes ``headers``."""
 
+    null_types = NO_FIELDS
+    keeps_names = True
     ordered = False
     needs = frozenset({"headers"})
 
@@ -187,6 +196,8 @@ def _header_rows(records: Records) -> list[list[dict[str, object]]]:
 class TopicNameMatches(Predicate):
     """Topics that ``pattern`` matches in full."""
 
+    null_types = NO_FIELDS
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("pattern",), "TopicNameMatches")
         self._regex = java_regex(required(options, "pattern", "TopicNameMatches"), "predicate TopicNameMatches")
@@ -199,6 +210,7 @@ class TopicNameMatches(Predicate):
 class HasHeaderKey(Predicate):
     """Records with a header of this ``name``."""
 
+    null_types = NO_FIELDS
     needs = frozenset({"headers"})
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -211,6 +223,8 @@ class HasHeaderKey(Predicate):
 
 class RecordIsTombstone(Predicate):
     """Records whose value is null."""
+
+    null_types = NO_FIELDS
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, (), "RecordIsTombstone")
