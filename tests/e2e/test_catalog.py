@@ -7,12 +7,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyiceberg.catalog import Catalog
 
 from calving.cli import recover
 from calving.cli.release import release
+from calving.cli.status import status
 from calving.errors import CalvingError, ConfigError, DataLossError
 from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
@@ -131,6 +133,38 @@ def test_a_rolled_back_table_gets_its_records_again(sink: Cli, committed_since: 
         sink.send(600, 650)
     sink.run_here()
     sink.assert_exactly_once(650)
+
+
+def test_a_table_that_was_rolled_back_to_before_the_first_commit_gets_its_records_again(sink: Cli) -> None:
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    catalog.create_namespace_if_not_exists("db")
+    table = catalog.create_table("db.t", pa.schema([("id", pa.int64())]))
+    table.append(pa.table({"id": [-1]}))
+    backfill = table.metadata.current_snapshot_id
+    assert backfill is not None
+    for first in (0, 100):
+        sink.send(first, first + 100)
+        sink.run_here()
+    with catalog.load_table("db.t").manage_snapshots() as rollback:
+        rollback.set_current_snapshot(backfill)
+    (found,) = status(load(sink.config)).tables
+    assert found.state == "DEGRADED" and found.rolled_back is not None and found.rolled_back.offsets == 200
+    sink.send(200, 250)
+    sink.run_here()
+    assert sorted(sink.ids()) == [-1, *range(200, 250)]
+    assert any("no longer holds 200 offsets" in reason for reason in status(load(sink.config)).reasons)
+    assert sink.recover_here(rolled_back=["db.t"])[-1].startswith("done")
+    sink.run_here()
+    assert sorted(sink.ids()) == [-1, *range(250)]
+    assert status(load(sink.config)).well
+
+
+def test_a_recovery_of_a_table_that_lacks_nothing_says_so_instead_of_done(sink: Cli) -> None:
+    sink.send(0, 10)
+    sink.run_here()
+    told = sink.recover_here(rolled_back=["db.t"])
+    assert told[-1].startswith("nothing is read again for table db.t: it lacks no record")
+    assert not any(line.startswith("done") for line in told)
 
 
 def change(sink: Cli, first: int, end: int) -> None:

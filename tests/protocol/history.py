@@ -35,7 +35,9 @@ from calving.protocol.effects import Acknowledge, Announce, CommitTables, Publis
 from calving.protocol.ledger import LedgerKey
 from calving.protocol.positions import starting
 from calving.protocol.recovery import recovery
+from calving.protocol.rollback import Line
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
+from tests.protocol.lines import line_of
 
 TABLE = TableReference("iceberg", ("db",), "t")
 INTERVALS = Intervals(interval=10, timeout=30, repeat=5)
@@ -57,8 +59,8 @@ class MemoryTable:
     key: LedgerKey | None = None
 
     @property
-    def ancestry(self) -> Iterable[Mapping[str, str]]:
-        return list(self.summaries)
+    def line(self) -> Line:
+        return line_of(*self.summaries)
 
     def load(self) -> MemoryTable:
         if self.down:
@@ -306,7 +308,7 @@ class History:
 
     def _recover(self) -> Iterator[str]:
         key = LedgerKey("control", "group", self._store.identity)
-        plan = recovery({"db.t": key.read(self._table.ancestry, self._table.properties)}, complete=True)
+        plan = recovery({"db.t": key.read(self._table.line, self._table.properties)}, complete=True)
         for held in plan.held.values():
             self._table.properties[key.holding] = encode_coverage(held)
         cursor = MemoryCursor(self._store, "operator", replay=True)

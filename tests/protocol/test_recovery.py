@@ -44,9 +44,21 @@ def test_positions_behind_a_table_would_double_unless_it_leaves_that_out() -> No
     assert doubled(ledger, {TP: 25, OTHER: 7}, {TP: (Span(20, 30),)}) == {}
 
 
+def test_what_a_rollback_removed_from_one_table_stays_away_while_another_table_is_read_again() -> None:
+    gone = {TP: (Span(10, 30),)}
+    ledgers = {"a": Ledger({}, {TP: 10}, {TP: 10}, gone=gone), "b": Ledger({}, {TP: 5}, {TP: 5})}
+    found = recovery(ledgers, ["b"], complete=True)
+    assert found.positions == {TP: 5}
+    assert found.held["a"] == {TP: (Span(5, 30),)}
+    assert recovery(ledgers, ["a", "b"], complete=True).held["a"] == {TP: (Span(5, 10),)}
+
+
 def test_older_changes_are_not_put_beneath_newer_ones_of_a_mutation_table() -> None:
     rolled_back = Ledger({}, {TP: 30}, {}, {TP: (Span(10, 20),)})
     whole = Ledger({}, {TP: 10}, {})
     with pytest.raises(ConfigError, match="has changes of s-0 from offset 20 on that came after it was rolled back"):
         mind_order(["db.t"], {"db.t": rolled_back})
     mind_order(["db.t"], {"db.t": whole})
+    to_the_beginning = Ledger({}, {TP: 30}, {}, {TP: (Span(0, 20),)})
+    with pytest.raises(ConfigError, match="has changes of s-0 from offset 20 on"):
+        mind_order(["db.t"], {"db.t": to_the_beginning})

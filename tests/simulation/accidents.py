@@ -12,6 +12,7 @@ from calving.model.events import TableId
 from calving.model.offsets import TopicPartition
 from calving.protocol.ledger import LOG_ID
 from tests.simulation.broker import Record
+from tests.simulation.mutations import compacted
 from tests.simulation.odds import Odds
 from tests.simulation.tables import Snapshot
 
@@ -127,11 +128,19 @@ class Accidents:
     def _expire_snapshots(self) -> None:
         """Somebody else writes without end, and all that is old has expired: the sink's summaries among it."""
         world = self._world
-        table = world.tables[world.rng.choice(sorted(world.tables))]
-        table.append(Snapshot(world.next_id(), (), {}, world.now), {})
+        name = world.rng.choice(sorted(world.tables))
+        table = world.tables[name]
+        table.append(self.others_snapshot(name), {})
         old = sum(s.at < world.now - _KEPT for s in table.snapshots[:-1])
         table.expired = max(table.expired, old)
         world.stats["snapshots expired"] += 1
+
+    def others_snapshot(self, name: TableId) -> Snapshot:
+        """Of another writer: an empty one, or a compaction of all files; in a mutation table of some at least."""
+        world, number = self._world, self._world.next_id()
+        mutates = name in world.mutation_tables
+        rows = compacted(world.tables[name].live, f"c{number}") if mutates else None
+        return Snapshot(number, (), {}, world.now, rows, compacts=world.chance(0.05))
 
     def _stall(self) -> None:
         self.stalled ^= {self._world.names[0]}
@@ -248,22 +257,24 @@ class Accidents:
         states = {".".join(name): table.state() for name, table in world.tables.items()}
         said = {name: world.ledger_of(state) for name, state in states.items()}
         ledgers = {name: ledger.present(topic_ids) for name, ledger in said.items()}
-        again = [".".join(name) for name in world.people.rolled_back | older]
+        back = world.people.to_bring_back({name: ledgers[".".join(name)] for name in world.tables})
+        again = [".".join(name) for name in back | older]
         plan = world.recovery(ledgers, again, complete=world.chance(0.5))
         for table_id, table in world.tables.items():
             left_out = {world.known_as(tp): spans for tp, spans in plan.held[".".join(table_id)].items()}
             table.properties[key.holding] = encode_coverage(left_out)
         cursor.rewind({tp: plan.positions.get(tp, world.broker.begins[tp]) for tp in world.broker.content})
         for table_id, table in world.tables.items():
-            if table_id in world.people.rolled_back:
-                table.properties |= key.brought_back(said[".".join(table_id)])
+            if table_id in back:
+                head = table.state().line.head
+                table.properties |= key.brought_back(said[".".join(table_id)], head.place if head else None)
             table.properties |= {key.of_table(LOG_ID): store.identity, key.of_table(key.offsets): "{}"}
             table.properties |= key.recovered_at(store.identity, log.end)
         world.log_ids = dict.fromkeys(store.positions, store.identity)
         world.checks.keep_landed()
         world.people.again |= set().union(*self.taken.values())
         self.taken = {}
-        world.people.brought_back()
+        world.people.brought_back(back)
         world.people.is_renamed = False
 
     def _older(self) -> set[TableId]:

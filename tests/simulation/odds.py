@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Odds:
     """How likely things are: faults of processes and calls, each time; everything from ``retention`` on, each step.
-    ``interventions`` are recoveries while a commit is on its way; ``slowness``: of a coordinator, for which a partition of
+    ``backfills``: whether another writer has begun a table. ``interventions`` are recoveries while a commit is on its way; ``slowness``: of a coordinator, for which a partition of
     the control log is late."""
 
     crashes: float = 0.02
@@ -33,6 +33,7 @@ class Odds:
     renames: float = 0.0
     drops: float = 0.0
     rollbacks: float = 0.0
+    backfills: float = 0.0
     stalls: float = 0.0
     breakage: float = 0.0
     slowness: float = 0.0
@@ -59,6 +60,7 @@ THEMES: dict[str, Odds] = {
     "renamed": Odds(renames=0.003),
     "table recreated": Odds(drops=0.006),
     "rolled back": Odds(rollbacks=0.008),
+    "rolled back anywhere": Odds(rollbacks=0.012, backfills=0.7, expiry=0.02, contention=0.1),
     "failing table": Odds(
         crashes=0.008, faults=0.04, restarts=0.001, expulsions=0.003, coups=0.005, breakage=0.03, stuck=0.01
     ),

@@ -4,15 +4,17 @@ the commands that lead on from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from calving.backend.memory import MemorySession
+from calving.cli.recover import mind_order
 from calving.cli.release import Stale
-from calving.errors import CalvingError
+from calving.errors import CalvingError, ConfigError
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import CommitComplete, DataWritten, TableId, TableReference
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger import Ledger, LedgerKey
+from calving.protocol.rollback import Line
 from calving.runtime.preflight import Held, former_names, mind_logs, mind_names, others_of
 from tests.simulation.broker import Record
 from tests.simulation.checks import Violation
@@ -60,7 +62,7 @@ class Operators:
                 stored.clear()
         else:
             world.control_topic = "another-control"
-        said = (self.former.read((), table.properties) for table in world.tables.values())
+        said = (self.former.read(Line(()), table.properties) for table in world.tables.values())
         self.is_renamed = bool(store.positions) or any(any(ledger.source.values()) for ledger in said)
         if not self.is_renamed:
             world.checks.keep_landed()  # all starts again, and nothing is in the tables yet
@@ -76,7 +78,7 @@ class Operators:
         own = (world.control_topic, world.group)
         found = {
             ".".join(name): Held(
-                world.key("").read((), {}),
+                world.key("").read(Line(()), {}),
                 None,
                 {},
                 others_of(table.properties, (), [".".join(own)]),
@@ -157,27 +159,43 @@ class Operators:
     def roll_back(self) -> None:
         """The head of a table is an older snapshot. Its user wants it so, or has the sink bring back what it took."""
         world = self._world
-        name = world.names[0]
+        name = world.rng.choice(world.names)
         table, key = world.tables[name], world.key("")
-        good = [i for i, s in enumerate(table.snapshots[:-1], 1) if i > table.expired and key.offsets in s.summary]
+        good = [i for i in range(1, len(table.snapshots)) if i > table.expired]
         if not good or world.accidents.operator_in is not None:
             return
         before = set(table.rows)
-        count = world.rng.choice(good[-6:])
+        count = world.rng.choice([*good[-6:], *good[:2]])
+        is_own = any(key.offsets in s.summary for s in table.snapshots[table.expired : count])
         files = {path for s in table.snapshots[count:] for path in s.files}
         table.back_to(count, world.files)
         taken = before - set(table.rows)
         world.checks.discard(files)
         world.checks.went_back(name)
         self.taken.setdefault(name, set()).update(taken)
-        if world.chance(0.5):
+        self.again -= taken
+        # Nobody recovers a table while another one is being read again: its operator waits until that is done.
+        is_busy = any(key.holding in table.properties for table in world.tables.values())
+        if not is_busy and world.chance(0.5):
             self.rolled_back.add(name)
             world.accidents.operator_in = world.rng.randint(0, 30)
-        world.stats["rolled back"] += 1
+        world.stats["rolled back" if is_own else "rolled back to another's"] += 1
 
-    def brought_back(self) -> None:
+    def to_bring_back(self, ledgers: Mapping[TableId, Ledger]) -> set[TableId]:
+        """The tables that can have everything again. The others stay as they are, and the command says so."""
+        return {name for name in self.rolled_back if self._has_more(name, ledgers[name])}
+
+    def _has_more(self, name: TableId, ledger: Ledger) -> bool:
+        try:
+            mind_order([".".join(name)] if name in self._world.mutation_tables else [], {".".join(name): ledger})
+        except ConfigError:
+            self._world.stats["rolled back, changed since"] += 1
+            return False
+        return ledger.doubt is None
+
+    def brought_back(self, names: Iterable[TableId]) -> None:
         """A recovery has had these tables read everything again."""
-        for name in self.rolled_back:
+        for name in names:
             self.again |= self.taken.pop(name, set())
         self._world.checks.forgiven -= self.again
         self.rolled_back = set()

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from calving.errors import AlreadyHeldError, CommitRefusedError, CommitUncertainError, SupersededError
@@ -16,11 +17,16 @@ from calving.protocol.admission import Admitted
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import LedgerKey
+from calving.protocol.rollback import Ancestor, Line, SnapshotPlace
 from tests.simulation.broker import Record
-from tests.simulation.mutations import Rows, compacted, resolved
+from tests.simulation.mutations import Rows, resolved
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+_LOOKS = 0.3
+"""How likely a leader looks at a table before a cycle's commits."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,14 @@ class Snapshot:
     at: float
     live: Rows | None = None
     """The rows of a mutation table; None: as before."""
+    number: int = 0
+    """The sequence number."""
+    compacts: bool = False
+    """Whether it replaces all files."""
+
+    @property
+    def place(self) -> SnapshotPlace:
+        return SnapshotPlace(self.id, self.number)
 
 
 @dataclass(frozen=True)
@@ -44,10 +58,21 @@ class Loaded:
     mark: TableMark
     live: Rows = frozenset()
     """The rows of a mutation table."""
+    expired: tuple[Snapshot, ...] = ()
+    """The rest of the ancestry, oldest first."""
 
     @property
-    def ancestry(self) -> Iterable[Mapping[str, str]]:
-        return (s.summary for s in reversed(self.snapshots))
+    def line(self) -> Line:
+        shown = [*self.expired[-1:], *self.snapshots]
+        found = [Ancestor(s.place, below.id, s.summary) for below, s in pairwise(shown)]
+        if not self.expired and shown:
+            found.insert(0, Ancestor(shown[0].place, None, shown[0].summary))
+        return Line(found[::-1], has_files_of=self._has_files_of)
+
+    def _has_files_of(self, place: SnapshotPlace) -> bool:
+        every = [*self.expired, *self.snapshots]
+        at = next((i for i, s in enumerate(every) if s.id == place.id), None)
+        return at is not None and bool(every[at].files) and not any(s.compacts for s in every[at + 1 :])
 
     @property
     def head(self) -> int | None:
@@ -72,7 +97,8 @@ class SimTable:
 
     def state(self) -> Loaded:
         mark = TableMark(str(self.uuid), self.sequence)
-        return Loaded(self.uuid, tuple(self.snapshots[self.expired :]), dict(self.properties), mark, self.live)
+        shown, expired = tuple(self.snapshots[self.expired :]), tuple(self.snapshots[: self.expired])
+        return Loaded(self.uuid, shown, dict(self.properties), mark, self.live, expired)
 
     @property
     def live(self) -> Rows:
@@ -81,8 +107,8 @@ class SimTable:
 
     def append(self, snapshot: Snapshot, files: Mapping[str, tuple[Record, ...]]) -> None:
         self.before.append(self.state())
-        self.snapshots.append(snapshot)
         self.sequence += 1
+        self.snapshots.append(replace(snapshot, number=self.sequence))
         for path in snapshot.files:
             self.rows.update(files[path])
 
@@ -158,7 +184,7 @@ class SimTarget:
         now = self.table.state()
         if (now.head, now.uuid) != (state.head, state.uuid):
             raise CommitRefusedError("the head has moved")
-        world.checks.table_commit(self.name, self.key, self._attempt, admitted, state.properties, live)
+        world.checks.table_commit(self.name, self.key, self._attempt, admitted, state, live)
         self.mark = self.table.state().mark
         world.hazard()
         if fault == "lost answer":
@@ -168,10 +194,8 @@ class SimTarget:
         return self._attempt
 
     def _someone_writes(self) -> None:
-        """Another writer; in a mutation table it compacts the files."""
-        number = self.world.next_id()
-        rows = compacted(self.table.live, f"c{number}") if self.name in self.world.mutation_tables else None
-        self.table.append(Snapshot(number, (), {}, self.world.now, rows), self.world.files)
+        """Another writer."""
+        self.table.append(self.world.accidents.others_snapshot(self.name), self.world.files)
 
     def resolve(self, state: Loaded, admitted: Admitted) -> Rows:
         """The rows of a mutation table after this commit, found on exactly what was loaded."""
@@ -236,7 +260,25 @@ class SimCommitter:
         is_behind = bool(table.before) and self._world.chance(self._world.odds.staleness)
         return (self._world.rng.choice(table.before) if is_behind else table.state()).mark
 
+    def look(self, name: TableId) -> None:
+        """As the leader does between its commits (R2a)."""
+        world, table = self._world, self._world.tables[name]
+        if table.broken:
+            return
+        stale = bool(table.before) and world.chance(world.odds.staleness)
+        state = world.rng.choice(table.before) if stale else table.state()
+        changes = world.looked(self._key, state.line, state.properties)
+        if changes and world.chance(world.odds.contention):
+            world.disturb()
+        now = world.tables[name].state()
+        if changes and (now.uuid, now.head) == (state.uuid, state.head):
+            world.tables[name].properties |= changes
+            world.stats["looks that found something"] += 1
+
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
+        for name in self._world.names:
+            if self._world.chance(_LOOKS):
+                self.look(name)
         self._on_request(request)
         for table in sorted(request.tables, key=lambda _: self._world.rng.random()):
             self._world.hazard()

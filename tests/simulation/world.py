@@ -28,6 +28,7 @@ from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
 from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
 from calving.protocol.marks import Marks
+from calving.protocol.notes import committed, looked
 from calving.protocol.recovery import recovery
 from calving.protocol.worker import BatchOutcome, Worker
 from calving.runtime.coordinator import CoordinatorLoop
@@ -40,7 +41,7 @@ from tests.simulation.members import INTERVALS, Crash, Member, SimSession
 from tests.simulation.mutations import Changes, changes
 from tests.simulation.odds import THEMES
 from tests.simulation.operators import Operators
-from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget
+from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget, Snapshot
 
 _STARTING_OVER = ("truncated", "truncated while a table fails", "topic without identity")
 
@@ -60,6 +61,8 @@ class World:
     table = SimTable
     policy = SourcePolicy("earliest", on_data_loss="skip", bounds_seconds=2)
     ledger_key = LedgerKey
+    committed = staticmethod(committed)
+    looked = staticmethod(looked)
     recovery = staticmethod(recovery)
     marks = Marks
     release = staticmethod(discard)
@@ -96,6 +99,9 @@ class World:
         self.control_topic, self.group = "control", "connect-sim"
         self._ids = 0
         self.tables = {name: self.table(self.next_id()) for name in self.names}
+        for table in self.tables.values():
+            if self.chance(self.odds.backfills):
+                table.append(Snapshot(self.next_id(), (), {}, self.now), {})
         self.passed_by: set[Record] = set()
         """Records that some batch left out because their table held them: what it held may be cleared while it runs."""
         self.files: dict[str, tuple[Record, ...]] = {}
@@ -212,9 +218,9 @@ class World:
 
     def ledger_of(self, state: Loaded) -> Ledger:
         """The table's ledgers of the sink, under its present and its former name."""
-        found = self.key(self.store.identity).read(state.ancestry, state.properties)
+        found = self.key(self.store.identity).read(state.line, state.properties)
         former = self.people.former
-        return found if former is None else former.read(state.ancestry, state.properties).joined(found)
+        return found if former is None else former.read(state.line, state.properties).joined(found)
 
     def known_as(self, tp: TopicPartition) -> TopicPartition:
         """As ledgers name a partition of the topic that is there now."""

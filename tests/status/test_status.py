@@ -27,6 +27,7 @@ from calving.model.files import DataFile
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range
+from calving.protocol.rollback import RolledBack
 from calving.runtime.tally import Tally
 from calving.runtime.worker import Publications
 from calving.status.folding import after_cycle
@@ -249,6 +250,15 @@ def test_publications_that_the_order_gate_holds_back_degrade_the_sink_and_name_t
     assert reason.text.startswith("table db.u: 1 entry is not committed after 3 commit cycles: offsets 0 to 9 of s-0")
     former = replace(leads, worker=replace(leads.worker, leads=False))
     assert [each.cause for each in reasons(former, 1_001.0)] == [Cause.TABLE_FAILING]
+
+
+def test_a_table_that_was_rolled_back_degrades_the_sink_until_somebody_answers() -> None:
+    found = CoordinatorStatus(rolled_back={"db.u": RolledBack({TopicPartition("s", 0): (Span(100, 300),)})})
+    leads = replace(WELL, worker=replace(WELL.worker, leads=True), coordinator=found)
+    (reason,) = reasons(leads, 1_001.0)
+    assert (reason.cause, reason.subject) == ("rolled-back", "db.u")
+    assert "no longer holds 200 offsets" in reason.text and "`calving recover FILE --table db.u`" in reason.text
+    assert reasons(replace(leads, coordinator=CoordinatorStatus()), 1_001.0) == ()
 
 
 def test_what_commits_did_to_rows_is_added_up_by_table() -> None:

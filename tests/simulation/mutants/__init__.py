@@ -1,6 +1,6 @@
 """Broken variants of the product, by the part that is broken."""
 
-from tests.simulation.mutants import coordinator, mutations, operators, stores, tables, worker
+from tests.simulation.mutants import coordinator, mutations, operators, rollbacks, stores, tables, worker
 from tests.simulation.mutants.registry import MUTANTS, Verdicts, table, verdicts
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "coordinator",
     "mutations",
     "operators",
+    "rollbacks",
     "stores",
     "table",
     "tables",

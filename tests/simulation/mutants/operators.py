@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from calving.protocol.ledger import GONE_OFFSETS, Ledger, LedgerKey
 from calving.protocol.offsets_text import decode_control
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
+from calving.protocol.rollback import Line, SnapshotPlace
 from tests.simulation.mutants.registry import mutant, with_buffer
 from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimTarget
@@ -31,7 +32,7 @@ class TakesAnyName(World):
 @mutant("recovery does not know what the tables say under the former name", "renamed")
 class ForgetsFormerName(World):
     def ledger_of(self, state: Loaded) -> Ledger:
-        return self.key(self.store.identity).read(state.ancestry, state.properties)
+        return self.key(self.store.identity).read(state.line, state.properties)
 
 
 @mutant("C4 files that wait for the table as it was are committed to the new one", "table recreated")
@@ -68,18 +69,16 @@ class DeafToReleases(World):
 @mutant("C6 after a rollback a replay brings back what was taken away", "rolled back")
 class ReplaysOverRollback(World):
     class ledger_key(LedgerKey):
-        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
-            summaries = list(ancestry)
-            found = super().read(summaries, properties)
-            own = next((s for s in summaries if self.offsets in s), None)
-            return found if own is None else replace(found, control=decode_control(own[self.offsets]))
+        def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
+            found, own = super().read(line, properties), self.own(line.snapshots)
+            return found if own is None else replace(found, control=decode_control(own.summary[self.offsets]))
 
 
 @mutant("C6 what a rollback took away is forgotten with the second commit", "rolled back")
 class ForgetsRollback(World):
     class ledger_key(LedgerKey):
-        def properties(self, ledger: Ledger) -> dict[str, str]:
-            found = super().properties(ledger)
+        def properties(self, ledger: Ledger, place: SnapshotPlace | None = None) -> dict[str, str]:
+            found = super().properties(ledger, place)
             return {name: value for name, value in found.items() if not name.startswith(GONE_OFFSETS)}
 
 

@@ -19,6 +19,7 @@ from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, SourceProgress
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
+from calving.protocol.rollback import Line
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget, Snapshot
 from tests.simulation.world import World
@@ -44,7 +45,7 @@ class RemembersLedger(World):
 @mutant("C6.2 entries below the ledger are not left out")
 class NoFilter(World):
     class _Key(LedgerKey):
-        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
+        def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
             return Ledger({})
 
     ledger_key = _Key
@@ -187,8 +188,8 @@ class DeletesUncertain(World):
 @mutant("C6 the ledger claims everything below the furthest record", "open transactions")
 class ClaimsHoles(World):
     class ledger_key(LedgerKey):
-        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
-            return replace(super().read(ancestry, properties), missing={})
+        def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
+            return replace(super().read(line, properties), missing={})
 
 
 @mutant("recovery goes back to what the furthest table has read", "lost store")
@@ -253,5 +254,5 @@ class WaitsForAll(World):
 @mutant("C6.1 the table's property is not read where the summaries have expired", "expiry")
 class ReadsSummariesOnly(World):
     class ledger_key(LedgerKey):
-        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
-            return super().read(ancestry, {})
+        def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
+            return super().read(line, {})

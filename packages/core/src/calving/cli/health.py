@@ -17,6 +17,7 @@ from calving.iceberg.writable import refusal
 from calving.model.coverage import Coverage
 from calving.model.events import DataWritten, Envelope
 from calving.protocol.ledger import COMMIT_ID, VALID_THROUGH, LedgerKey
+from calving.protocol.rollback import RolledBack
 from calving.protocol.waiting import DEGRADED
 from calving.runtime.heard import Heard
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
@@ -26,7 +27,8 @@ from calving.settings.load import Sink
 @dataclass(frozen=True, slots=True)
 class TableHealth:
     """``state``: ok; waiting for the next commit; missing, if there is no such table; or DEGRADED. A table is DEGRADED
-    if several cycles have not committed its files, entries are parked, offsets are missing, or it cannot be loaded.
+    if several cycles have not committed its files, entries are parked, offsets are missing, it was rolled back, or it
+    cannot be loaded.
     """
 
     name: str
@@ -45,6 +47,8 @@ class TableHealth:
     """Row mutations and their times in the last commit that reports them, by name."""
     changed_by: str = ""
     """The id of that commit."""
+    rolled_back: RolledBack | None = None
+    """A rollback that nobody has answered."""
     why: str = ""
     """Why the table cannot be loaded, or cannot take the waiting files; empty if the reason is not known here."""
 
@@ -70,14 +74,19 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         return TableHealth(name, state, cycles=cycles, files=_files(waiting), parked=parked, why=why)
     key = ledger_key(sink, heard.log_id, name)
     loaded = LoadedTable(table, key.branch)
-    waiting = heard.waiting(table_id(name), key.read(loaded.ancestry, loaded.properties).control)
+    ledger = key.read(loaded.line, loaded.properties)
+    waiting, rolled_back = heard.waiting(table_id(name), ledger.control), RolledBack.of(ledger.gone, ledger.doubt)
     cycles, missing = heard.cycles(waiting), heard.passed_over(key, table)
     head = next(iter(loaded.ancestry), {})
     changed = next((summary for summary in loaded.ancestry if mutations_in(summary)), {})
     refused = refusal(table.metadata, rewrites=sink.mutations(name) is not None)
     return TableHealth(
         name,
-        "DEGRADED" if cycles >= DEGRADED or missing or parked or refused else "waiting" if waiting else "ok",
+        "DEGRADED"
+        if cycles >= DEGRADED or missing or parked or refused or rolled_back
+        else "waiting"
+        if waiting
+        else "ok",
         head.get("total-records", "0"),
         _last_commit(table, key),
         cycles,
@@ -87,7 +96,8 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         parked,
         mutations_in(changed),
         changed.get(COMMIT_ID, ""),
-        "" if refused is None else f"table {name} takes no rows: {refused}",
+        why="" if refused is None else f"table {name} takes no rows: {refused}",
+        rolled_back=rolled_back,
     )
 
 

@@ -16,8 +16,8 @@ from calving.backend.reading import read_to_end
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.summary import engine
-from calving.iceberg.target import IcebergTarget, mark_of
-from calving.model.coverage import Coverage, encode_coverage
+from calving.iceberg.target import IcebergTarget, LoadedTable, mark_of
+from calving.model.coverage import encode_coverage, lowest_uncovered, size
 from calving.model.offsets import SourceOffsets, TopicPartition, within
 from calving.model.text import counted
 from calving.protocol.ledger import LOG_ID, Ledger
@@ -72,10 +72,12 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
             _supersede(catalog, sink, ledgers, cursor.log, again)
             _, ledgers = start.look()
         plan = start.plan(ledgers, again)
+        unmoved = [line for name in sorted(rolled_back) for line in start.left_as_it_is(name, ledgers[name])]
         for name in sorted(older):
             yield f"table {name} shows an older state than before: the records that it lacks are read again"
         positions = start.positions(plan)
         yield from _lines(plan, positions, start.stored)
+        yield from unmoved
         if dry_run:
             return
         _leave_out(catalog, sink, plan, identities)
@@ -84,7 +86,8 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         for name in ledgers:
             _mark(catalog, sink, name, replace(start.control, identity=cursor.log.identity), again=name in again)
         refuse_reused_offsets(sink, cursor.log, dict(held(catalog, sink, cursor.log.identity, ledgers)))
-    yield "done: the next run resumes there"
+    if not rolled_back or len(unmoved) < len(rolled_back):
+        yield "done: the next run resumes there"
 
 
 @contextlib.contextmanager
@@ -127,6 +130,25 @@ class _Start:
     def plan(self, ledgers: Mapping[str, Ledger], again: Collection[str]) -> Recovery:
         return recovery(ledgers, again, complete=not self.sink.keys.routes_freely)
 
+    def left_as_it_is(self, name: str, ledger: Ledger) -> Iterator[str]:
+        """A sentence on a table for which no record is read again: what its ledger says, and what is left to do."""
+        reached = {tp: lowest_uncovered(ledger.held(tp)) for tp in self.stored}
+        if any(offset < self.stored[tp] for tp, offset in reached.items()) or not self.stored:
+            return
+        if ledger.doubt is not None:
+            yield (
+                f"nothing is read again for table {name}: snapshot {ledger.doubt.id}, this sink's last commit there,"
+                " and those that would tell of a rollback have expired, so the table's ledger counts as it is;"
+                " if rows are missing, replace the table by one without rows (CREATE OR REPLACE TABLE), and run this"
+                " command again: then all records that the topics still have are read again"
+            )
+        else:
+            yield (
+                f"nothing is read again for table {name}: it lacks no record below the stored positions that this sink"
+                " has committed; if it was rolled back on another branch, or rows were deleted, this command does not"
+                " bring them back"
+            )
+
     def positions(self, plan: Recovery) -> SourceOffsets:
         """The planned position of each partition; where no table knows one, the partition's beginning."""
         return {tp: plan.positions.get(tp, begin) for tp, begin in self.begins.items()}
@@ -152,9 +174,9 @@ def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
     """
     for name in names:
         for tp in ledgers[name].source:
-            if len(held := ledgers[name].held(tp)) > 1:
+            if later := [span for span in ledgers[name].held(tp) if span.start]:
                 raise ConfigError(
-                    f"table {name} has changes of {tp} from offset {held[1].start} on that came after it was rolled"
+                    f"table {name} has changes of {tp} from offset {later[0].start} on that came after it was rolled"
                     f" back: older changes cannot be put beneath them; roll it back to that snapshot again, and"
                     " run `calving recover FILE --table` again"
                 )
@@ -173,14 +195,17 @@ def _groups(former: str | None) -> list[str]:
 def _said(catalog: Catalog, sink: Sink, log_id: str, topics: Collection[str]) -> Iterator[tuple[str, Held]]:
     own = own_tables(sink)
     for name, found in held(catalog, sink, log_id, (*own, *routed_tables(catalog, sink, topics).all())):
-        if found.ledger.source or found.others or name in own:
+        if found.ledger.source or found.ledger.gone or found.others or name in own:
             yield name, found
 
 
 def _ledgers(
     catalog: Catalog, sink: Sink, said: Mapping[str, Held], former: str | None, identities: Mapping[str, str]
 ) -> dict[str, Ledger]:
-    ledgers = {name: found.ledger for name, found in said.items() if found.ledger.source or name in own_tables(sink)}
+    own = own_tables(sink)
+    ledgers = {
+        name: found.ledger for name, found in said.items() if found.ledger.source or found.ledger.gone or name in own
+    }
     if former is not None:
         control_topic, _, group = former.partition(".")
         written = [name for name, found in said.items() if former in found.others]
@@ -210,11 +235,7 @@ def _lines(
         yield f"{tp}: {offset} (stored: {stored.get(tp, 'nothing')}){known}"
     for name, coverage in plan.held.items():
         if coverage:
-            yield f"table {name} skips {counted(_count(coverage), 'offset')} that it already holds"
-
-
-def _count(coverage: Coverage) -> int:
-    return sum(span.end - span.start for spans in coverage.values() for span in spans)
+            yield f"table {name} skips {counted(size(coverage), 'offset')} that it already holds"
 
 
 def _older(catalog: Catalog, sink: Sink, cursor: Cursor, names: Iterable[str]) -> set[str]:
@@ -264,8 +285,9 @@ def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, *, again
     table = catalog.load_table(table_id(name))
     ledger = ledger_of(key, table)
     changed = key.recovered_at(control.identity, control.end)
-    if ledger.gone and again:
-        changed |= key.brought_back(ledger)
+    if again and (ledger.gone or ledger.doubt is not None):
+        head = LoadedTable(table, key.branch).line.head
+        changed |= key.brought_back(ledger, head.place if head is not None else None)
     if table.properties.get(key.of_table(LOG_ID)) not in (None, control.identity):
         changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
     with table.transaction() as change:

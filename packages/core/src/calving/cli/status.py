@@ -20,6 +20,7 @@ from calving.model.events import Leader
 from calving.model.offsets import TopicPartition, named
 from calving.model.text import counted, listed
 from calving.protocol.moved import text_of as moved_text
+from calving.protocol.rollback import RolledBack
 from calving.runtime import components
 from calving.runtime.heard import Heard, hear
 from calving.runtime.moved import moved
@@ -208,8 +209,13 @@ def _table_json(t: TableHealth, now: float, changes: Mapping[str, int | None]) -
         "cycles": t.cycles,
         "parked": t.parked,
         "missing": text_of(t.missing) if t.missing else None,
+        "rolled_back": None if t.rolled_back is None else _rolled_back_json(t.rolled_back),
         "mutations": dict(changes) or None,
     }
+
+
+def _rolled_back_json(found: RolledBack) -> dict[str, Any]:
+    return {"gone_records": found.offsets, "gone": text_of(found.gone) or None, "sure": found.doubt is None}
 
 
 def _valid_through(table: TableHealth) -> float | None:
@@ -301,5 +307,7 @@ def _trouble(table: TableHealth) -> str:
     missing = f"it lacks {text_of(table.missing)}" if table.missing else ""
     wait = "waits" if table.files + table.parked == 1 else "wait"
     waits = f"{_waits(table)} {wait}" if _waits(table) else ""
+    if table.rolled_back is not None:
+        return "; ".join(part for part in (table.rolled_back.text(table.name), waits, missing) if part)
     why = table.why or f"table {table.name}"
     return ": ".join(part for part in (why, "; ".join(part for part in (waits, missing) if part)) if part)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
+
+from calving.iceberg.entries import read_entries, read_manifest_list, read_parent
+from calving.protocol.rollback import Ancestor, Line, SnapshotPlace
+
+_MOST_VERSIONS = 20
+"""How many earlier versions of the metadata are read, at most, to find an expired snapshot."""
 
 
 def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
@@ -16,3 +29,104 @@ def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
     while found is not None:
         yield found
         found = by_id.get(found.parent_snapshot_id) if found.parent_snapshot_id is not None else None
+
+
+def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def line_of(table: Table, branch: str) -> Line:
+    """The snapshots of a branch, for the decision whether it was rolled back."""
+    metadata = table.metadata
+    return Line(
+        _Snapshots(metadata, branch),
+        partial(_heads, metadata, branch),
+        _Order(metadata).is_earlier,
+        partial(_parent_of, table),
+        _Expired(table).find,
+        partial(_has_files_of, table, branch),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshots:
+    _metadata: TableMetadata
+    _branch: str
+
+    def __iter__(self) -> Iterator[Ancestor]:
+        return map(_ancestor, ancestors(self._metadata, self._branch))
+
+
+def _ancestor(snapshot: Snapshot) -> Ancestor:
+    return Ancestor(place_of(snapshot), snapshot.parent_snapshot_id, summary_of(snapshot))
+
+
+def place_of(snapshot: Snapshot) -> SnapshotPlace:
+    return SnapshotPlace(snapshot.snapshot_id, snapshot.sequence_number or 0)
+
+
+def _heads(metadata: TableMetadata, branch: str) -> Iterator[Ancestor]:
+    """The snapshot log names the heads of main only."""
+    if branch == MAIN_BRANCH:
+        by_id = {s.snapshot_id: s for s in metadata.snapshots}
+        for entry in reversed(metadata.snapshot_log):
+            if entry.snapshot_id in by_id:
+                yield _ancestor(by_id[entry.snapshot_id])
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The order of snapshots. Tables of format version 1 have no sequence numbers: there the snapshot log tells which
+    of two snapshots became a head first, if it has both.
+    """
+
+    _metadata: TableMetadata
+
+    def is_earlier(self, snapshot: SnapshotPlace, other: SnapshotPlace) -> bool:
+        if self._metadata.format_version > 1:
+            return snapshot.number < other.number
+        heads = [entry.snapshot_id for entry in self._metadata.snapshot_log]
+        return snapshot.id in heads and other.id in heads and heads.index(snapshot.id) < heads.index(other.id)
+
+
+def _manifests(table: Table, snapshot_id: int | None) -> list[ManifestFile]:
+    found = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+    return read_manifest_list(table.io, found.manifest_list) if found is not None else []
+
+
+def _parent_of(table: Table, place: SnapshotPlace) -> int | None:
+    found = table.metadata.snapshot_by_id(place.id)
+    return read_parent(table.io, found.manifest_list) if found is not None else None
+
+
+class _Expired:
+    """The snapshots in earlier versions of a table's metadata, the newest versions first."""
+
+    def __init__(self, table: Table) -> None:
+        self._io = table.io
+        self._files = [entry.metadata_file for entry in table.metadata.metadata_log][-_MOST_VERSIONS:]
+        self._known: dict[int, Ancestor] = {}
+
+    def find(self, snapshot_id: int) -> Ancestor | None:
+        while snapshot_id not in self._known and self._files:
+            with suppress(Exception):  # a version that is deleted, or cannot be read here, tells nothing
+                metadata = FromInputFile.table_metadata(self._io.new_input(self._files.pop()))
+                self._known = {s.snapshot_id: _ancestor(s) for s in metadata.snapshots} | self._known
+        return self._known.get(snapshot_id)
+
+
+def _has_files_of(table: Table, branch: str, place: SnapshotPlace) -> bool:
+    """Whether the head has a manifest of a snapshot, or a live file with its id or its sequence number. A compaction
+    keeps the sequence number.
+    """
+    ref = table.metadata.refs.get(branch)
+    manifests = _manifests(table, ref.snapshot_id if ref is not None else None)
+    if any(manifest.added_snapshot_id == place.id for manifest in manifests):
+        return True
+    number = place.number
+    return any(
+        entry.snapshot_id == place.id or (number and entry.sequence_number == number)
+        for manifest in manifests
+        if not number or (manifest.min_sequence_number or 0) <= number <= (manifest.sequence_number or number)
+        for entry in read_entries(table.io, manifest)
+    )

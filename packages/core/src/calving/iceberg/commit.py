@@ -19,6 +19,7 @@ from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.reporting import Report
 from calving.iceberg.resolvers import Resolvers
+from calving.iceberg.rollbacks import look
 from calving.iceberg.summary import engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
@@ -31,7 +32,8 @@ from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.gate import Gate, waiting
-from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, SourceProgress
+from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, Ledger, LedgerKey, SourceProgress
+from calving.protocol.rollback import RolledBack
 from calving.status.values import TableCommit
 
 log = logging.getLogger(__name__)
@@ -68,12 +70,13 @@ class IcebergCommitter:
         attempts: Attempts,
         tasks: Callable[[], Tasks | None] = lambda: None,
         seen: Mapping[TableId, TableMark] = MappingProxyType({}),
+        tables: Callable[[], Iterable[TableId]] = tuple,
     ) -> None:
         """``attempts`` belong to the process: attempts of an earlier coordinator may still be running. ``tasks``: the
         engine on which very large mutation tables are searched; None to search in this process. ``seen``: the tables
-        that may hold records of the sink, as they are now.
+        that may hold records of the sink, as they are now. ``tables`` names them, also those that come later.
         """
-        self.seen = seen
+        self.seen, self.tables = seen, tables
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._attempts = attempts
         self._parking = Parking(CatalogStorage(catalog))
@@ -82,6 +85,9 @@ class IcebergCommitter:
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
         """By table, offsets that were missing in two commits in a row: no later commit will add them."""
+        self.rolled_back: dict[TableId, RolledBack] = {}
+        """By table, a rollback that nobody has answered."""
+        self._read: set[TableId] = set()
         self._gate = Gate()
         self._reports: deque[TableCommit] = deque()
 
@@ -100,6 +106,29 @@ class IcebergCommitter:
     def key_cache_bytes(self) -> dict[str, int]:
         """Bytes in the key cache, by table."""
         return self._resolvers.cache_bytes
+
+    def look(self, table: TableId) -> None:
+        """Look at a table between its commits (R2a).
+
+        :raises UnavailableError: the catalog gives no clear answer.
+        """
+        ledger = look(self._catalog, table, self._style.key(table))
+        if ledger is not None:
+            self._note(table, ledger)
+
+    def take_read(self) -> frozenset[TableId]:
+        """The tables that were read since the last call."""
+        found = frozenset(self._read)
+        self._read -= found
+        return found
+
+    def _note(self, table: TableId, ledger: Ledger) -> None:
+        self._read.add(table)
+        found = RolledBack.of(ledger.gone, ledger.doubt)
+        if found is None:
+            self.rolled_back.pop(table, None)
+        else:
+            self.rolled_back[table] = found
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         jobs = {
@@ -151,6 +180,7 @@ class IcebergCommitter:
             log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
             parked, held_back = self._park(table, latest, request)
             return Failed(str(error), parked=parked, held_back=held_back)
+        self._note(table, done.admitted.ledger)
         self._mind_holes(table, done, request.progress)
         admitted = done.admitted
         self._gate.settled(table, admitted)
@@ -207,13 +237,11 @@ class IcebergCommitter:
         if (table, text_of(now)) not in self._told:
             self._told.add((table, text_of(now)))
             log.error(
-                "table %s does not hold %s, though it holds later offsets: the control log has lost entries, the table"
-                " was rolled back, or somebody moved the positions of the sink's group; stop all workers and run"
-                " `calving recover FILE`, for a table that was rolled back with --table %s; after a move that you"
-                " meant, `calving offsets FILE --accept`",
+                "table %s does not hold %s, though it holds later offsets: the control log has lost entries, or"
+                " somebody moved the positions of the sink's group; stop all workers and run `calving recover FILE`;"
+                " after a move that you meant, `calving offsets FILE --accept`",
                 ".".join(table),
                 text_of(now),
-                ".".join(table),
             )
 
     def _commit_one(

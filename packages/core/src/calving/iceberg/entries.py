@@ -140,6 +140,15 @@ def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
         return [_inherit_from_manifest(entry, manifest) for entry in reader]
 
 
+def read_parent(io: FileIO, path: str) -> int | None:
+    """The id of the parent that a snapshot had when its manifest list was written; None if it had none. The metadata
+    may no longer have it: pyiceberg removes it when the parent expires.
+    """
+    with _SharedReader(io.new_input(path), ManifestFile) as reader:
+        said = reader.header.meta.get("parent-snapshot-id", "null")
+    return int(said) if said != "null" else None
+
+
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """The live entries of a manifest. They have the sequence numbers, spec and row ids that they inherit from the
     manifest.

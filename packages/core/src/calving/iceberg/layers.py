@@ -15,12 +15,14 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
+    AddSnapshotUpdate,
     AssertTableUUID,
     TableRequirement,
     TableUpdate,
     update_table_metadata,
 )
 
+from calving.iceberg.ancestry import place_of
 from calving.iceberg.key_files import EqualityDeletes, live_specs
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.overlaps import Overlaps, overlaps
@@ -29,6 +31,7 @@ from calving.iceberg.summary import engine
 from calving.model.offsets import TopicPartition
 from calving.protocol.admission import Step
 from calving.protocol.ledger import COMMIT_ID
+from calving.protocol.rollback import SnapshotPlace
 
 _OF_EACH = {COMMIT_ID, *engine()}
 """The entries that each snapshot of a commit has."""
@@ -43,6 +46,11 @@ class Prepared:
     requirements: tuple[TableRequirement, ...]
     unused: frozenset[str] = frozenset()
     """Files of the steps that are not in the commit."""
+
+    @property
+    def place(self) -> SnapshotPlace:
+        """The last snapshot."""
+        return [place_of(update.snapshot) for update in self.updates if isinstance(update, AddSnapshotUpdate)][-1]
 
 
 def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterable[Step]) -> Prepared:

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table
@@ -30,6 +31,7 @@ from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
 from calving.mutations.parts import KEYS_AT_ONCE
 from calving.protocol.ledger import LedgerKey, carried
+from calving.protocol.notes import carried_on
 
 MAX_TRIES = 50
 
@@ -113,7 +115,7 @@ class Maintenance:
             prepared = self._prepared(state, found)
             made[prepared.snapshots[-1].snapshot_id] = found
             try:
-                landed: int | None = target.commit(state, prepared)
+                landed: int | None = target.commit(state, prepared, self._noted(state, prepared))
             except (CommitRefusedError, CommitUncertainError) as error:
                 state = target.load()
                 landed = target.landed(state)
@@ -129,6 +131,13 @@ class Maintenance:
                 delete_orphans(state.table.io, task.unused(made[landed].deletes))
                 return made[landed]
         raise AssertionError("unreachable")
+
+    def _noted(self, state: LoadedTable, prepared: Prepared) -> tuple[SetPropertiesUpdate, ...]:
+        """The ledgers of the head describe the new snapshot, too."""
+        refs = state.table.metadata.refs
+        head = refs[self._key.branch].snapshot_id
+        found = carried_on(state.properties, refs, self._key.branch, head, prepared.place)
+        return (SetPropertiesUpdate(updates=found),) if found else ()
 
     def _prepared(self, state: LoadedTable, change: Change) -> Prepared:
         head = next(iter(state.ancestry), {})

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -26,19 +26,19 @@ from calving.errors import (
     TableTroubleError,
     WentBackError,
 )
-from calving.iceberg.ancestry import ancestors
+from calving.iceberg.ancestry import ancestors, line_of, summary_of
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.key_files import unpartitioned
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import Resolver
+from calving.iceberg.rollbacks import log_rollback
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.stopwatch import Stopwatch
 from calving.iceberg.summary import mutation_summary
 from calving.iceberg.tries import tries
 from calving.iceberg.writable import refusal
-from calving.model.coverage import text_of
 from calving.model.events import TableId, TableMark
 from calving.model.files import FileContent
 from calving.model.mutations import MutationCounts
@@ -46,6 +46,8 @@ from calving.model.text import counted
 from calving.protocol.admission import Admitted
 from calving.protocol.ledger import LedgerKey
 from calving.protocol.marks import is_older
+from calving.protocol.notes import committed
+from calving.protocol.rollback import Line
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +67,13 @@ class LoadedTable:
         return self.table.metadata.properties
 
     @property
+    def line(self) -> Line:
+        return line_of(self.table, self.branch)
+
+    @property
     def ancestry(self) -> Iterator[Mapping[str, str]]:
-        for snapshot in ancestors(self.table.metadata, self.branch):
-            yield snapshot.summary.additional_properties if snapshot.summary else {}
+        """The summaries of the branch's snapshots, head first."""
+        return map(summary_of, ancestors(self.table.metadata, self.branch))
 
 
 class IcebergTarget:
@@ -154,19 +160,11 @@ class IcebergTarget:
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
         table = state.table
         self._refuse_other_settings(admitted)
-        newly = self._key.newly_gone(admitted.gone, state.properties)
-        if newly:
-            log.error(
-                "table %s was rolled back: it no longer holds %s, which this sink had committed; the sink continues"
-                " without these records; to have them again, stop all workers and run `calving recover FILE"
-                " --table %s`",
-                ".".join(self._table),
-                text_of(newly),
-                ".".join(self._table),
-            )
+        log_rollback(self._table, self._key, replace(admitted.ledger, gone=admitted.gone), state.properties)
         prepared = self._prepared(table, admitted)
         gone = expired(table.metadata, self._branch)
-        changes = (SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
+        noted = committed(self._key, state.line, state.properties, admitted.ledger, prepared.place)
+        changes = (SetPropertiesUpdate(updates=noted), *gone.updates)
         if self._key.outdated(state.properties, admitted.progress):
             changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
         made = self.commit(state, prepared, changes)

@@ -55,6 +55,11 @@ def beyond(spans: Iterable[Span], offset: int) -> tuple[Span, ...]:
     return tuple(Span(max(s.start, offset), s.end) for s in spans if s.end > offset)
 
 
+def size(coverage: Coverage) -> int:
+    """The number of offsets in it."""
+    return sum(span.end - span.start for spans in coverage.values() for span in spans)
+
+
 def lowest_uncovered(spans: tuple[Span, ...]) -> int:
     """The lowest offset that is not covered."""
     return spans[0].end if spans and spans[0].start == 0 else 0

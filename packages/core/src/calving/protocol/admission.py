@@ -161,9 +161,10 @@ def twice(admitted: Admitted, progress: SourceProgress, ledger: Ledger, left_out
 
 def passed_over(ledger: Ledger, progress: SourceProgress) -> Coverage:
     """Missing offsets below the end of the offsets that have been read: a later publication of the same partition was
-    read.
+    read. Offsets that a rollback removed are left out, because they were not passed over.
     """
-    found = {tp: common(holes, _heard(progress.covered.get(tp, ()))) for tp, holes in ledger.missing.items()}
+    missing = {tp: without(holes, ledger.gone.get(tp, ())) for tp, holes in ledger.missing.items()}
+    found = {tp: common(holes, _heard(progress.covered.get(tp, ()))) for tp, holes in missing.items()}
     return {tp: spans for tp, spans in found.items() if spans}
 
 
@@ -210,4 +211,4 @@ def _moved(
             holes = without((Span(below, held[-1].end),), held)
             if holes:
                 missing[tp] = holes
-    return Ledger(furthest(ledger.control, read), source, settled, missing, gone)
+    return Ledger(furthest(ledger.control, read), source, settled, missing, gone, doubt=ledger.doubt)

@@ -18,6 +18,7 @@ from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, named
 from calving.protocol.admission import Admitted, admit, twice
 from calving.protocol.ledger import NOWHERE, LedgerKey, SourceProgress
+from calving.protocol.rollback import Line
 
 S = TypeVar("S", bound="State")
 
@@ -26,8 +27,8 @@ class State(Protocol):
     """A table as loaded."""
 
     @property
-    def ancestry(self) -> Iterable[Mapping[str, str]]:
-        """Snapshot summaries of the target branch, head first."""
+    def line(self) -> Line:
+        """The snapshots of the target branch."""
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -107,7 +108,7 @@ class CommitLoop(Generic[S]):
         state = target.load()
         for tries in range(1, self._max_tries + 1):
             with self._deciding():
-                ledger = self._key.read(state.ancestry, state.properties)
+                ledger = self._key.read(state.line, state.properties)
                 left_out = self._key.left_out(state.properties)
                 admitted = admit(entries, read, progress, ledger, left_out, in_order=self._in_order)
             if not admitted:

@@ -8,7 +8,7 @@ property names are those of the Java sink (``Coordinator.commitToTable``), so ei
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from calving.model.coverage import (
@@ -22,6 +22,7 @@ from calving.model.coverage import (
 from calving.model.events import Envelope, Place
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition, furthest
 from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
+from calving.protocol.rollback import Ancestor, Line, SnapshotPlace, Verdict, verdict
 
 COMMIT_ID = "kafka.connect.commit-id"
 TASK_ID = "kafka.connect.task-id"
@@ -32,6 +33,9 @@ SETTLED_OFFSETS = "calving.settled-offsets"
 MISSING_OFFSETS = "calving.missing-offsets"
 HELD_OFFSETS = "calving.held-offsets"
 GONE_OFFSETS = "calving.gone-offsets"
+LEDGER_SNAPSHOT = "calving.ledger-snapshot"
+LEDGER_DOUBT = "calving.ledger-doubt"
+LEDGERS_AT = "calving.ledgers-at"
 RECOVERED_AT = "calving.recovered-at"
 OFFSETS = "kafka.connect.offsets."
 """Prefix of a summary entry with control offsets; the owner's name follows."""
@@ -51,7 +55,8 @@ class Ledger:
     and routed to this table.
 
     ``gone``: offsets that this table held before it was rolled back. Other tables still hold their records of these
-    offsets.
+    offsets. ``doubt``: the commit of this sink that the table may have lost by a rollback; then the ledger may claim
+    records that the table does not hold.
 
     ``source_control``: the control offsets of the commit that wrote ``source``, ``settled`` and ``missing``; empty if
     this commit used another control log.
@@ -63,6 +68,7 @@ class Ledger:
     missing: Coverage = field(default_factory=dict)
     gone: Coverage = field(default_factory=dict)
     source_control: ControlOffsets = field(default_factory=dict, compare=False)
+    doubt: SnapshotPlace | None = None
 
     def present(self, topic_ids: Mapping[str, str]) -> Ledger:
         """The ledger of the topics with these topic ids, keyed by plain topic name."""
@@ -72,6 +78,7 @@ class Ledger:
             present(self.settled, topic_ids),
             present(self.missing, topic_ids),
             present(self.gone, topic_ids),
+            doubt=self.doubt,
         )
 
     def held(self, tp: TopicPartition) -> tuple[Span, ...]:
@@ -158,30 +165,57 @@ class LedgerKey:
         name = name if name == self.offsets else f"{name}.{self.control_topic}.{self.group}"
         return name if self.branch == "main" else f"{name}@{self.branch}"
 
-    def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
-        """The ledger of a branch.
+    def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
+        """The ledger of a branch, from its snapshots and from the table's properties.
 
-        ``ancestry`` are the summaries of the branch's snapshots, head first. ``control`` comes from the newest summary
-        of this sink and this log. A summary without a log id was written by the Java sink, and counts as one of this
-        log. The table property counts, too: it stays after all these snapshots have expired. The source offsets come
-        from the newest summary of this sink that has source offsets, whichever log the entries went through. The Java
-        sink writes no source offsets.
+        ``control`` comes from the newest summary of this sink and this log. A summary without a log id was written by
+        the Java sink, and counts as one of this log. The table property counts, too: it stays after all these snapshots
+        have expired, and after a rollback a replay must not bring the removed rows back. The source offsets come from
+        the newest summary of this sink that has source offsets, whichever log the entries went through. The Java sink
+        writes no source offsets. If no summary has any, they come from the table properties, unless the branch was
+        rolled back (R2, R3).
         """
-        found: Ledger | None = None
         control: ControlOffsets = {}
         if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
-            # Also after a rollback: a replay must not bring the removed rows back.
             control = decode_control(properties.get(self.of_table(self.offsets), "{}"))
-        for summary in ancestry:
-            if self.offsets not in summary:
-                continue
-            if found is None and SOURCE_OFFSETS in summary:
-                found = self._less_what_is_gone(self._of_source(summary, str), properties)
-            if summary.get(LOG_ID, self.log_id) == self.log_id:
+        for _, _, summary in line.snapshots:
+            if self.offsets in summary and summary.get(LOG_ID, self.log_id) == self.log_id:
                 control = furthest(control, decode_control(summary[self.offsets]))
                 break
-        found = found or replace(self._of_source(properties, self.of_table), gone=self._known_to_be_gone(properties))
-        return replace(found, control=control)
+        found, doubt = self._source_part(line, properties)
+        return replace(self._less_what_is_gone(found, properties), control=control, doubt=doubt)
+
+    def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
+        """The first of the snapshots whose summary has source offsets of this sink."""
+        wanted = {self.offsets, SOURCE_OFFSETS}
+        return next((snapshot for snapshot in snapshots if wanted <= snapshot.summary.keys()), None)
+
+    def _source_part(self, line: Line, properties: Mapping[str, str]) -> tuple[Ledger, SnapshotPlace | None]:
+        """The source offsets that the branch holds; and the commit of which that is in doubt."""
+        doubt = self.doubt(properties)
+        if doubt is not None and line.has(doubt):
+            doubt = None
+        if (own := self.own(line.snapshots)) is not None:
+            is_from_before = doubt is not None and line.is_earlier(own.place, doubt)
+            return self._of_source(own.summary, str), None if is_from_before else doubt
+        stored = self._of_source(properties, self.of_table)
+        # A table of an earlier version has no such property. Its snapshot log may still name the commit (R4).
+        last = self.last_commit(properties) or (known.place if (known := self.own(line.heads())) is not None else None)
+        if last is None or verdict(line, last) is Verdict.INTACT:
+            return stored, doubt
+        shown = self._shown(line, properties)
+        return (shown, None) if shown is not None else (stored, doubt or last)
+
+    def _shown(self, line: Line, properties: Mapping[str, str]) -> Ledger | None:
+        """The source offsets that a branch without a summary of this sink holds for sure, after a rollback."""
+        known = [(frozenset(ids), entries) for ids, entries in self.ledgers_at(properties)]
+        for snapshot in line.snapshots:
+            for ids, entries in known:
+                if snapshot.place.id in ids:
+                    return self._of_source(entries, str)
+        if (own := self.own(line.past())) is not None:
+            return self._of_source(own.summary, str)
+        return Ledger({}) if line.below() is None else None
 
     def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
         """``found`` with ``gone``: a rollback removes snapshots, but the table properties still hold the ledger from
@@ -215,24 +249,50 @@ class LedgerKey:
         found = {tp: without(spans, known.get(tp, ())) for tp, spans in gone.items()}
         return {tp: spans for tp, spans in found.items() if spans}
 
+    def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
+        """The snapshot that the ledger in the table properties describes (R1)."""
+        return SnapshotPlace.parse(properties.get(self.of_table(LEDGER_SNAPSHOT), ""))
+
+    def doubt(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
+        """The commit of which the table properties say that a rollback may have removed it."""
+        return SnapshotPlace.parse(properties.get(self.of_table(LEDGER_DOUBT), ""))
+
+    def ledgers_at(self, properties: Mapping[str, str]) -> Iterator[tuple[list[int], dict[str, str]]]:
+        """The ids of snapshots of others, and the source offsets that the table held there, as in a summary."""
+        for entry in json.loads(properties.get(self.of_table(LEDGERS_AT), "[]")):
+            yield entry.pop("snapshots"), entry
+
     def summary(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as snapshot summary entries. Every value is a string, because Java refuses any other type."""
         return {
             self.offsets: encode_control(ledger.control),
             LOG_ID: self.log_id,
-            **_source_entries(ledger),
+            **source_entries(ledger),
         }
 
-    def properties(self, ledger: Ledger) -> dict[str, str]:
-        """The ledger as table properties, which stay when the ledger's snapshot expires."""
+    def properties(self, ledger: Ledger, place: SnapshotPlace | None = None) -> dict[str, str]:
+        """The ledger as table properties, which stay when the ledger's snapshot expires. ``place``: that snapshot."""
         found = {self.of_table(name): value for name, value in self.summary(ledger).items()}
-        if ledger.gone:
-            found[self.of_table(GONE_OFFSETS)] = encode_coverage(ledger.gone)
-        return found
+        return found | self.rollback_properties(ledger, place)
 
-    def brought_back(self, ledger: Ledger) -> dict[str, str]:
-        """Table properties that drop ``gone`` from the ledger, as if the table had never held those offsets."""
-        return {**self.properties(replace(ledger, gone={})), self.of_table(GONE_OFFSETS): "{}"}
+    def rollback_properties(self, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
+        """The table properties that tell of rollbacks."""
+        found = {
+            self.of_table(GONE_OFFSETS): encode_coverage(ledger.gone) if ledger.gone else "",
+            self.of_table(LEDGER_SNAPSHOT): str(place or ""),
+            self.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def brought_back(self, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
+        """Table properties that drop ``gone`` and ``doubt`` from the ledger, as if the table had never held those
+        offsets. ``place``: the head of the branch.
+        """
+        return {
+            **self.properties(replace(ledger, gone={}, doubt=None), place),
+            self.of_table(GONE_OFFSETS): "{}",
+            self.of_table(LEDGER_DOUBT): "",
+        }
 
     @property
     def holding(self) -> str:
@@ -278,7 +338,8 @@ class LedgerKey:
         )
 
 
-def _source_entries(ledger: Ledger) -> dict[str, str]:
+def source_entries(ledger: Ledger) -> dict[str, str]:
+    """The source offsets of a ledger as snapshot summary entries."""
     return {
         SOURCE_OFFSETS: encode_source(ledger.source),
         # Only where they differ from the source offsets: they are usually equal, and every snapshot has this entry.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from calving.model.coverage import Coverage, beyond, lowest_uncovered, merged, without
 from calving.model.offsets import SourceOffsets, Span, TopicPartition
@@ -29,29 +30,40 @@ def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *
 
     ``settled`` of a ledger holds for all tables, so the highest one counts. ``complete``: the sink has no tables but
     these; then offsets that all of these tables hold need not be read again either. A table in ``rolled_back`` may lack
-    settled records. So only its own ledger counts for it, and the table gets every record that it lacks.
+    settled records. So only its own ledger counts for it, and the table gets every record that it lacks. Another table
+    skips what a rollback has removed from it.
     """
     others = [ledger for name, ledger in ledgers.items() if name not in rolled_back]
     positions: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
     for tp in {tp for ledger in ledgers.values() for tp in ledger.source}:
         settled[tp] = max((ledger.settled.get(tp, 0) for ledger in others or ledgers.values()), default=0)
-        reached = [lowest_uncovered(merged((Span(0, settled[tp]), *ledger.held(tp)))) for ledger in others]
+        reached = [
+            lowest_uncovered(merged((Span(0, settled[tp]), *ledger.held(tp), *ledger.gone.get(tp, ()))))
+            for ledger in others
+        ]
         again = [lowest_uncovered(ledgers[name].held(tp)) for name in rolled_back]
         positions[tp] = min([*(reached if complete else [settled[tp]]), *again])
     return Recovery(
         positions,
-        {name: ahead(ledger, positions, {} if name in rolled_back else settled) for name, ledger in ledgers.items()},
+        {
+            name: ahead(ledger, positions, {})
+            if name in rolled_back
+            else ahead(ledger, positions, settled, ledger.gone)
+            for name, ledger in ledgers.items()
+        },
     )
 
 
-def ahead(ledger: Ledger, positions: SourceOffsets, settled: SourceOffsets) -> Coverage:
-    """The offsets that a table holds at or above these positions. Below ``settled`` it holds every record routed to
-    it.
+def ahead(
+    ledger: Ledger, positions: SourceOffsets, settled: SourceOffsets, away: Coverage = MappingProxyType({})
+) -> Coverage:
+    """The offsets that a table holds, or that are to stay ``away`` from it, at or above these positions. Below
+    ``settled`` it holds every record routed to it.
     """
     found = {
-        tp: beyond(merged((Span(0, settled.get(tp, 0)), *ledger.held(tp))), positions.get(tp, 0))
-        for tp in {*ledger.source, *settled}
+        tp: beyond(merged((Span(0, settled.get(tp, 0)), *ledger.held(tp), *away.get(tp, ()))), positions.get(tp, 0))
+        for tp in {*ledger.source, *settled, *away}
     }
     return {tp: spans for tp, spans in found.items() if spans}
 

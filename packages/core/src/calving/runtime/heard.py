@@ -20,6 +20,7 @@ from calving.protocol import moved
 from calving.protocol.admission import passed_over
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import LedgerKey
+from calving.protocol.rollback import Line
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
 from calving.status.listening import Listening
@@ -97,11 +98,11 @@ class Heard:
     def passed_over(self, key: LedgerKey, table: Table) -> Coverage:
         """Offsets that were missing in the last two commits of a table: no later commit will add them."""
         loaded = LoadedTable(table, key.branch)
-        ledger, progress = key.read(loaded.ancestry, loaded.properties), self._buffer.progress()
+        ledger, progress = key.read(loaded.line, loaded.properties), self._buffer.progress()
         now = passed_over(ledger, progress)
         # Compare the missing offsets with and without the last commit of the sink.
-        earlier = islice(dropwhile(lambda summary: key.offsets not in summary, loaded.ancestry), 1, None)
-        before = key.read(earlier, {}).missing
+        earlier = islice(dropwhile(lambda each: key.offsets not in each.summary, loaded.line.snapshots), 1, None)
+        before = key.read(Line(list(earlier)), {}).missing
         both = {tp: common(spans, before.get(tp, ())) for tp, spans in now.items()}
         # The next commit takes settled offsets for held, such as those that an operator has accepted; but not offsets
         # that a rollback has taken from the table.

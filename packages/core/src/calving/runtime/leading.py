@@ -20,6 +20,7 @@ from calving.model.text import counted
 from calving.protocol.coordinator import Coordinator, Intervals
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.failures import Retries
+from calving.runtime.looks import Looks
 from calving.runtime.watch import where
 from calving.settings.load import Sink
 from calving.source.interface import Source
@@ -71,6 +72,7 @@ class CoordinatorThread:
         self.complete_cycles = 0
         self.buffered = 0
         self._loop: CoordinatorLoop | None = None
+        self._looks: Looks | None = None
         self.moved = time.monotonic()
         """When this coordinator last made progress or found nothing to do. At first, when it was made."""
         self.has_moved = False
@@ -130,6 +132,7 @@ class CoordinatorThread:
                 cursor, committer, topics.partitions, machine, self._now, uuid4, topics.unknown, self._leader
             )
             self._loop = loop
+            self._looks = Looks(committer, keys.look_ms / 1000)
             log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))
             while not self._stop.is_set():
                 if self.trigger.is_set():
@@ -138,6 +141,8 @@ class CoordinatorThread:
                 loop.step(min(0.2, keys.commit_interval_ms / 5000))
                 self._after_step(loop, committer)
         finally:
+            if self._looks is not None:
+                self._looks.stop()
             if cursor is not None:
                 cursor.close()
             session.close()
@@ -163,6 +168,7 @@ class CoordinatorThread:
         now = replace(
             after_cycle(status.coordinator, cycle, failing, missing, self.buffered),
             held_back=held_back,
+            rolled_back={".".join(t): found for t, found in list(committer.rolled_back.items())},
             key_cache=committer.key_cache_bytes,
         )
         self._board.coordinator(now)
@@ -191,7 +197,7 @@ def cycle_text(cycle: Cycle, coordinator: CoordinatorStatus, lag: int) -> str:
         silent = cycle.unanswered
         more = f" and {len(silent) - 10} more" if len(silent) > 10 else ""
         text += f", PARTIAL: no answer for {', '.join(silent[:10])}{more}"
-    if degraded := sorted({*coordinator.failing, *coordinator.missing}):
+    if degraded := sorted({*coordinator.failing, *coordinator.missing, *coordinator.rolled_back}):
         text += f", DEGRADED: {', '.join(degraded)}"
     return text
 

@@ -82,6 +82,7 @@ class Parts:
             self._attempts,
             self._engine.for_other_jobs,
             {table_id(name): found.mark for name, found in tables.items() if found.mark is not None},
+            lambda: [table_id(name) for name in self._held_tables()],
         )
 
     def nothing_waits(self, backend: Backend) -> bool:

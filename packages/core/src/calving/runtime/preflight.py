@@ -181,7 +181,7 @@ def held(
 def ledger_of(key: LedgerKey, table: Table) -> Ledger:
     """The ledger of the table's branch."""
     loaded = LoadedTable(table, key.branch)
-    return key.read(loaded.ancestry, loaded.properties)
+    return key.read(loaded.line, loaded.properties)
 
 
 def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, Held]) -> None:

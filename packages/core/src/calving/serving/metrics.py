@@ -88,6 +88,12 @@ def _failures(status: Status) -> Numbers:
         yield (table,), 0 if failure is None else failure.times
 
 
+def _gone(status: Status) -> Numbers:
+    rolled_back = status.led.rolled_back
+    for table in sorted({table for table, _ in status.led.commits} | rolled_back.keys()):
+        yield (table,), rolled_back[table].offsets if table in rolled_back else 0
+
+
 def _files(status: Status) -> Numbers:
     for table, commit in sorted(status.coordinator.totals.items()):
         for content, value in (("data", commit.total_files), ("deletes", commit.total_deletes)):
@@ -201,6 +207,10 @@ METRICS: tuple[Metric, ...] = (
            _bounded(_files)),
     Metric("calving_table_bytes", "gauge", ("table", "content"), "Bytes of these files.",
            _bounded(_bytes)),
+    Metric("calving_table_gone_records", "gauge", ("table",),
+           "Of the leader: offsets whose records a rollback removed from the table, until they are there again or"
+           " `calving recover --table` has answered it.",
+           _bounded(_gone, max)),
     Metric("calving_located_rows_total", "counter", ("table",),
            "Live rows in which this worker's commits found keys of changed rows.", _mutations(lambda m: m.located)),
     Metric("calving_deletes_unmatched_total", "counter", ("table",), "Deletes for whose key there was no row.",

@@ -65,7 +65,7 @@ def tables(status: Status, now: float) -> list[Json]:
 def _table(status: Status, name: str, wrong: str | None) -> Json:
     table, coordinator = status.log.tables.get(name, TableStatus()), status.coordinator
     totals, failure = coordinator.totals.get(name), status.led.failing.get(name)
-    change = coordinator.changes.get(name)
+    change, gone = coordinator.changes.get(name), status.led.rolled_back.get(name)
     last = next((t for c in coordinator.recent for t in c.tables if t.table == name), None)
     return {
         "table": name,
@@ -77,6 +77,7 @@ def _table(status: Status, name: str, wrong: str | None) -> Json:
         "buffered_since": table.buffered_since,
         "cycles": table.cycles,
         "failures": failure.times if failure else 0,
+        "gone_records": gone.offsets if gone else 0,
         "files": totals.total_files if totals else None,
         "bytes": totals.total_bytes if totals else None,
         "commit_seconds": last.seconds if last else None,

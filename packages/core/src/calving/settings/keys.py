@@ -343,6 +343,13 @@ class SinkKeys(BaseModel):
         description="How long a cycle waits for the commit of one table, in milliseconds. A slower commit counts as"
         " failed but runs on, and the table's next commit starts when it has ended.",
     )
+    look_ms: int = Field(
+        600_000,
+        ge=1_000,
+        alias="iceberg.tables.look-ms",
+        description="How often the leader looks at tables that it does not commit to, in milliseconds, to notice that"
+        " they were rolled back. It also looks at its start.",
+    )
     full_cycle_ms: int | None = Field(
         None,
         ge=1_000,

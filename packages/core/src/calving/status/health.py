@@ -26,6 +26,7 @@ class Cause(enum.StrEnum):
     DEAD_LETTER_SHARE = "dead-letter-share"
     ORDER_GATE = "order-gate"
     PUBLICATION_REFUSED = "publication-refused"
+    ROLLED_BACK = "rolled-back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Reason:
 
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
-    return (*_tables(status), *_order(status), *_cycles(status), *_log(status, now), *_records(status))
+    of_tables = (*_tables(status), *_order(status), *_rolled_back(status))
+    return (*of_tables, *_cycles(status), *_log(status, now), *_records(status))
 
 
 def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
@@ -95,6 +97,11 @@ def _tables(status: Status) -> Iterator[Reason]:
 def _order(status: Status) -> Iterator[Reason]:
     for name, waits in sorted(status.led.held_back.items()):
         yield Reason(Cause.ORDER_GATE, name, f"table {name}: {waits}")
+
+
+def _rolled_back(status: Status) -> Iterator[Reason]:
+    for name, rolled_back in sorted(status.led.rolled_back.items()):
+        yield Reason(Cause.ROLLED_BACK, name, rolled_back.text(name))
 
 
 def _cycles(status: Status) -> Iterator[Reason]:

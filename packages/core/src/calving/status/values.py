@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from calving.model.events import Leader
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
+from calving.protocol.rollback import RolledBack
 from calving.protocol.waiting import DEGRADED
 from calving.status.histogram import RECORDS, SECONDS, Histogram
 
@@ -285,6 +286,8 @@ class CoordinatorStatus:
     """By table, the last commit that changed rows."""
     key_cache: Mapping[str, int] = field(default_factory=dict)
     """Bytes by table."""
+    rolled_back: Mapping[str, RolledBack] = field(default_factory=dict)
+    """By table, a rollback that nobody has answered."""
     held_back: Mapping[str, str] = field(default_factory=dict)
     """Mutation tables with publications that are not committed after several cycles, each with a text on the missing
     offsets.

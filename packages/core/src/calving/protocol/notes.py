@@ -1,0 +1,102 @@
+"""Table properties by which a ledger stays true when its snapshots expire or a branch is rolled back (R1, R2a, R3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from itertools import islice
+
+from calving.model.coverage import decode_coverage, encode_coverage
+from calving.protocol.ledger import (
+    GONE_OFFSETS,
+    LEDGER_DOUBT,
+    LEDGER_SNAPSHOT,
+    LEDGERS_AT,
+    LOG_ID,
+    Ledger,
+    LedgerKey,
+    source_entries,
+)
+from calving.protocol.rollback import Line, SnapshotPlace
+
+_MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
+"""The most snapshots for which a ledger is kept, and the most ledgers: every version of the metadata repeats them."""
+
+
+def committed(
+    key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
+) -> dict[str, str]:
+    """The table properties to set in the commit that adds the snapshot ``place`` with ``ledger``. ``line``,
+    ``properties``: the table on which the commit is built.
+    """
+    answered = {key.of_table(GONE_OFFSETS): "{}", key.of_table(LEDGER_DOUBT): ""}
+    return {
+        **{name: value for name, value in answered.items() if properties.get(name, value) != value},
+        **key.properties(ledger, place),
+        **_kept(key, line, properties),
+    }
+
+
+def looked(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
+    """The table properties to set after a look at the table as it is: empty if they are right already.
+
+    They must be set only if the head is still the head of ``line``. A sink that has written no source offsets has
+    nothing to keep, and during a recovery only ``calving recover`` writes.
+    """
+    if properties.get(key.of_table(LOG_ID)) != key.log_id or key.gets_all_again(properties):
+        return {}
+    ledger, head, last = key.read(line, properties), line.head, key.last_commit(properties)
+    is_known = (ledger.doubt, ledger.gone) == (key.doubt(properties), _gone(key, properties))
+    # So a later expiry of the sink's snapshots below the head leaves no doubt.
+    is_at_head = last is None or head is None or head.place.id == last.id
+    if is_known and is_at_head:
+        return {}
+    return {
+        **{key.of_table(name): value for name, value in source_entries(ledger).items()},
+        key.of_table(GONE_OFFSETS): encode_coverage(ledger.gone),
+        key.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
+        key.of_table(LEDGER_SNAPSHOT): str(head.place if head is not None else last or ""),
+        **_kept(key, line, properties),
+    }
+
+
+def _gone(key: LedgerKey, properties: Mapping[str, str]) -> object:
+    return decode_coverage(properties.get(key.of_table(GONE_OFFSETS), "{}"))
+
+
+def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
+    """The table property with the ledgers at snapshots of others, if no snapshot of the sink is left below them:
+    after a rollback to one of them nothing else tells what the table holds. Empty if the property is right already.
+    """
+    ids = [snapshot.place.id for snapshot in islice(line.snapshots, _MOST_SNAPSHOTS)]
+    known = list(key.ledgers_at(properties))
+    if not ids or key.own(line.snapshots) is not None or any(ids[0] in snapshots for snapshots, _ in known):
+        return {}
+    ledger = key.read(line, properties)
+    if ledger.doubt is not None:
+        return {}
+    left = [([i for i in snapshots if i not in ids], entries) for snapshots, entries in known]
+    found = [(ids, source_entries(ledger)), *((snapshots, entries) for snapshots, entries in left if snapshots)]
+    said = [{"snapshots": snapshots, **entries} for snapshots, entries in found[:_MOST_LEDGERS]]
+    return {key.of_table(LEDGERS_AT): json.dumps(said, separators=(",", ":"))}
+
+
+def carried_on(
+    properties: Mapping[str, str], branches: Collection[str], branch: str, head: int | None, place: SnapshotPlace
+) -> dict[str, str]:
+    """The table properties to set in a commit that changes no row on the ``head`` of a branch, and adds the snapshot
+    ``place``: ledgers of every sink that describe the head describe that snapshot, too (E3).
+    """
+    return {
+        name: str(place)
+        for name, value in properties.items()
+        if name.startswith(f"{LEDGER_SNAPSHOT}.")
+        and (known := SnapshotPlace.parse(value)) is not None
+        and known.id == head
+        and _branch_of(name, branches) == branch
+    }
+
+
+def _branch_of(name: str, branches: Collection[str]) -> str:
+    _, at, branch = name.rpartition("@")
+    return branch if at and branch in branches else "main"

@@ -1,0 +1,154 @@
+"""Whether a branch still has a sink's last commit, or was rolled back to a snapshot from before it (rule R2).
+
+A ledger stands in the summary of the snapshot that it describes. The table properties repeat the newest ledger, because
+snapshots expire, and name that snapshot (R1). A rollback moves the head and leaves the properties as they are. So if
+the branch shows no ledger, either the snapshots with one have expired, and the properties are true; or they were
+rolled back, and the properties claim records that are in no snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from calving.model.coverage import Coverage, size, text_of
+from calving.model.text import counted
+
+
+class SnapshotPlace(NamedTuple):
+    """A snapshot and its sequence number; 0 in tables of format version 1, which have none."""
+
+    id: int
+    number: int
+
+    def __str__(self) -> str:
+        """``<id>:<number>``, as a table property holds it."""
+        return f"{self.id}:{self.number}"
+
+    @staticmethod
+    def parse(text: str) -> SnapshotPlace | None:
+        """The place in a table property; None if the property is empty."""
+        snapshot_id, _, number = text.partition(":")
+        return SnapshotPlace(int(snapshot_id), int(number)) if text else None
+
+
+class Ancestor(NamedTuple):
+    """A snapshot of a branch. ``parent``: the id of its parent, which may have expired."""
+
+    place: SnapshotPlace
+    parent: int | None
+    summary: Mapping[str, str]
+
+
+def _has_lower_number(snapshot: SnapshotPlace, other: SnapshotPlace) -> bool:
+    return snapshot.number < other.number
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The snapshots of a branch, head first, as far as the table's metadata has them.
+
+    ``heads``: snapshots that were the branch's head at some time, newest first, as far as this is known.
+    ``is_earlier``: whether the first snapshot was surely made before the second one. ``parent_of``: the parent that a
+    snapshot had when it was made; some catalogs remove a snapshot's parent when the parent expires. ``expired``: an
+    expired snapshot by its id, if an earlier version of the metadata is still there that has it. ``has_files_of``:
+    whether the head has a live file or a manifest of a snapshot. The last three read files, so they are only called if
+    nothing else decides.
+    """
+
+    snapshots: Iterable[Ancestor]
+    heads: Callable[[], Iterable[Ancestor]] = tuple
+    is_earlier: Callable[[SnapshotPlace, SnapshotPlace], bool] = _has_lower_number
+    parent_of: Callable[[SnapshotPlace], int | None] = lambda snapshot: None
+    expired: Callable[[int], Ancestor | None] = lambda snapshot_id: None
+    has_files_of: Callable[[SnapshotPlace], bool] = lambda snapshot: False
+
+    @property
+    def head(self) -> Ancestor | None:
+        return next(iter(self.snapshots), None)
+
+    def has(self, place: SnapshotPlace) -> bool:
+        """Whether a snapshot is in the branch."""
+        return any(snapshot.place.id == place.id for snapshot in self.snapshots)
+
+    def below(self) -> int | None:
+        """The id of the snapshot below the last one, which has expired; None if the branch is known from its
+        beginning.
+        """
+        last = next(iter(deque(self.snapshots, maxlen=1)), None)
+        if last is None:
+            return None
+        return last.parent if last.parent is not None else self.parent_of(last.place)
+
+    def past(self) -> Iterator[Ancestor]:
+        """The expired snapshots below the last one, as far as they are known."""
+        below = self.below()
+        while below is not None and (snapshot := self.expired(below)) is not None:
+            yield snapshot
+            below = snapshot.parent
+
+
+class Verdict(Enum):
+    """``DOUBT``: a rollback whose target has expired, and a compaction with expiry, look alike."""
+
+    INTACT = "the branch has the commit"
+    ROLLED_BACK = "the branch was rolled back to before the commit"
+    DOUBT = "the branch has the commit, or was rolled back"
+
+
+def verdict(line: Line, last: SnapshotPlace) -> Verdict:
+    """Whether a branch has the sink's ``last`` commit: walk from the head along the parents, as far as they are
+    known.
+    """
+    for each in line.snapshots:
+        if each.place.id == last.id:
+            return Verdict.INTACT
+        if line.is_earlier(each.place, last):
+            return Verdict.ROLLED_BACK
+    below = line.below()
+    if below is None:
+        return Verdict.ROLLED_BACK
+    for each in line.past():
+        if line.is_earlier(each.place, last):
+            return Verdict.ROLLED_BACK
+        if last.id in (each.place.id, each.parent):
+            return Verdict.INTACT
+    return Verdict.INTACT if below == last.id or line.has_files_of(last) else Verdict.DOUBT
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """A rollback of a table that nobody has answered. ``doubt``: the commit that the table may have lost, if it is
+    not known whether the table was rolled back.
+    """
+
+    gone: Coverage
+    doubt: SnapshotPlace | None = None
+
+    @staticmethod
+    def of(gone: Coverage, doubt: SnapshotPlace | None) -> RolledBack | None:
+        return RolledBack(gone, doubt) if gone or doubt is not None else None
+
+    @property
+    def offsets(self) -> int:
+        """The number of offsets that the table held, and no longer holds."""
+        return size(self.gone)
+
+    def text(self, table: str) -> str:
+        """A sentence on what is missing, and on what to do."""
+        command = f"`calving recover FILE --table {table}`"
+        if not self.gone:
+            return (
+                f"table {table} may have been rolled back: snapshot {self.doubt and self.doubt.id}, this sink's last"
+                " commit there, has expired, and so have the snapshots that would tell whether the table still has its"
+                f" rows; compare the rows with the topics, then stop all workers and run {command}, which says what"
+                " is left to do"
+            )
+        return (
+            f"table {table} was rolled back: it no longer holds {counted(self.offsets, 'offset')} that this sink had"
+            f" committed ({text_of(self.gone)}); the sink continues without these records; to have them again, stop"
+            f" all workers and run {command}"
+        )

@@ -1,0 +1,92 @@
+"""Mutants of the rules by which a rollback is noticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from calving.model.events import TableId
+from calving.protocol import notes
+from calving.protocol.ledger import (
+    LEDGER_SNAPSHOT,
+    LEDGERS_AT,
+    SETTLED_OFFSETS,
+    SOURCE_OFFSETS,
+    Ledger,
+    LedgerKey,
+)
+from calving.protocol.offsets_text import encode_source
+from calving.protocol.rollback import Line, SnapshotPlace
+from tests.simulation.mutants.registry import mutant
+from tests.simulation.tables import SimCommitter
+from tests.simulation.world import World
+
+_THEME = "rolled back anywhere"
+
+
+@mutant("R2 a branch without a summary of the sink holds what its property says", _THEME)
+class TrustsProperties(World):
+    class ledger_key(LedgerKey):
+        def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
+            return None
+
+
+@mutant("R2 a missing ancestor is taken for a rollback", _THEME)
+class TakesExpiryForRollback(World):
+    class ledger_key(LedgerKey):
+        def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
+            shown = list(line.snapshots)
+            return super().read(replace(line, snapshots=[each._replace(parent=None) for each in shown]), properties)
+
+
+@mutant("R3 a rollback is noticed, and the property stays the ledger", _THEME)
+class NoticesOnly(World):
+    class ledger_key(LedgerKey):
+        def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
+            found = super().read(line, properties)
+            if self.own(line.snapshots) is not None:
+                return found
+            stored = self._of_source(properties, self.of_table)
+            return replace(found, source=stored.source, settled=stored.settled, missing=stored.missing)
+
+
+@mutant("R3 what the table holds at a snapshot of others is what it holds after the next commit", _THEME)
+class KeepsTheNextLedger(World):
+    @staticmethod
+    def committed(
+        key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
+    ) -> dict[str, str]:
+        found = notes.committed(key, line, properties, ledger, place)
+        next_ledger = {SOURCE_OFFSETS: encode_source(ledger.source), SETTLED_OFFSETS: "{}"}
+        kept = [{**entries, **next_ledger, "snapshots": ids} for ids, entries in key.ledgers_at(found)]
+        return found | ({key.of_table(LEDGERS_AT): json.dumps(kept)} if kept else {})
+
+
+@mutant("R2a a look names the head, and leaves the ledger of before the rollback in the properties", _THEME)
+class LooksPast(World):
+    @staticmethod
+    def looked(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
+        found = notes.looked(key, line, properties)
+        return {name: value for name, value in found.items() if name == key.of_table(LEDGER_SNAPSHOT)}
+
+
+@mutant("R1 only the first commit names its snapshot", _THEME)
+class NamesTheFirst(World):
+    @staticmethod
+    def committed(
+        key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
+    ) -> dict[str, str]:
+        return notes.committed(key, line, properties, ledger, key.last_commit(properties) or place)
+
+
+@mutant("R2a a look is noted whatever the head is by then", _THEME)
+class NotesLate(World):
+    class committer(SimCommitter):
+        def look(self, name: TableId) -> None:
+            world = self._world
+            state = world.tables[name].state()
+            changes = world.looked(self._key, state.line, state.properties)
+            if changes:
+                world.disturb()
+                world.tables[name].properties |= changes
