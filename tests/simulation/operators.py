@@ -62,7 +62,7 @@ class Operators:
                 stored.clear()
         else:
             world.control_topic = "another-control"
-        said = (self.former.read(Line(()), table.properties) for table in world.tables.values())
+        said = (self.former.read(table.state().line, table.properties) for table in world.tables.values())
         self.is_renamed = bool(store.positions) or any(any(ledger.source.values()) for ledger in said)
         if not self.is_renamed:
             world.checks.keep_landed()  # all starts again, and nothing is in the tables yet
