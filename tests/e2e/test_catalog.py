@@ -137,9 +137,8 @@ def test_a_rolled_back_table_gets_its_records_again(sink: Cli, committed_since: 
 
 def test_a_table_that_was_rolled_back_to_before_the_first_commit_gets_its_records_again(sink: Cli) -> None:
     catalog = open_catalog("iceberg", sink.catalog_keys)
-    catalog.create_namespace_if_not_exists("db")
-    table = catalog.create_table("db.t", pa.schema([("id", pa.int64())]))
-    table.append(pa.table({"id": [-1]}))
+    table = catalog.load_table("db.t")
+    table.append(pa.table({"id": [-1]}, schema=pa.schema([("id", pa.int64())])))
     backfill = table.metadata.current_snapshot_id
     assert backfill is not None
     for first in (0, 100):
