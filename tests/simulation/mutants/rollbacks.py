@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from calving.model.events import TableId
 from calving.protocol import notes
 from calving.protocol.ledger import (
     LEDGER_SNAPSHOT,
@@ -19,7 +18,6 @@ from calving.protocol.ledger import (
 from calving.protocol.offsets_text import encode_source
 from calving.protocol.rollback import Line, SnapshotPlace
 from tests.simulation.mutants.registry import mutant
-from tests.simulation.tables import SimCommitter
 from tests.simulation.world import World
 
 _THEME = "rolled back anywhere"
@@ -78,15 +76,3 @@ class NamesTheFirst(World):
         key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
     ) -> dict[str, str]:
         return notes.committed(key, line, properties, ledger, key.last_commit(properties) or place)
-
-
-@mutant("R2a a look is noted whatever the head is by then", _THEME)
-class NotesLate(World):
-    class committer(SimCommitter):
-        def look(self, name: TableId) -> None:
-            world = self._world
-            state = world.tables[name].state()
-            changes = world.looked(self._key, state.line, state.properties)
-            if changes:
-                world.disturb()
-                world.tables[name].properties |= changes
