@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
+from tenacity import stop_after_delay
 
 from calving.backend import SinkIdentity
 from calving.backend.registry import find
-from calving.errors import ConfigError, DataLossError
+from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.model.events import (
     Attachment,
     CommitComplete,
@@ -45,6 +46,25 @@ def test_a_saved_position_that_was_truncated_away_is_an_error(sink: Callable[...
     going_on = lenient.open("x").follow(replay=True)
     assert going_on.log.start == {0: 4}
     going_on.close()
+
+
+def test_a_control_topic_that_is_deleted_under_a_running_sink_stops_it_after_some_tries(
+    sink: Callable[..., Sink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = sink()
+    running, looking = (KafkaBackend(s.identity, KafkaOptions()) for _ in range(2))
+    running.provision()
+    running.open("x").close()
+    s.topic.admin.delete_topics([s.identity.control_topic])[s.identity.control_topic].result()
+    monkeypatch.setattr(KafkaBackend._control_topic.retry, "stop", stop_after_delay(1))
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="Unknown topic"):
+            running.open("x")
+    with pytest.raises(DataLossError, match=r"was deleted while the sink ran: .*run `calving recover FILE`"):
+        running.open("x")
+    for _ in range(4):  # a command has not seen the topic before: it may not be there yet
+        with pytest.raises(UnavailableError, match="Unknown topic"):
+            looking.open("x")
 
 
 def delete_below(s: Sink, offset: int) -> None:

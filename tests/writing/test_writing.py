@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from calving.errors import BadRecordError, ConfigError
 from calving.model.files import DataFile
 from calving.model.record_path import Limits
 from calving.records.fields import arrow_schema
+from calving.storage_errors import store_error
 from calving.tasks.shuffle import ShuffleWriter
 from calving.writing.table import TableWriter, Waiting
 from harness import memory
@@ -289,3 +291,15 @@ def test_a_writer_that_gives_up_ignores_files_that_cannot_be_deleted(tmp_path: P
         Path(file.file_path.removeprefix("file://")).unlink()
     writer.discard()
     assert writer.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_full_disk_is_named_with_the_file_that_it_has_no_room_for(name: str, tmp_path: Path) -> None:
+    io = {"py-io-impl": "tests.writing.full_disk.FullDisk"}
+    target = replace(table(tmp_path, EARLY, properties={"write.format.default": name}), io_properties=io)
+    with pytest.raises(OSError) as raised:
+        write(target, rows(EARLY, {"p": [1], "ts": [None]}))
+    assert re.fullmatch(
+        rf"no space is left for file://{re.escape(str(tmp_path))}/data/\S+\.{name}: make room on its volume",
+        str(store_error(raised.value)),
+    )

@@ -15,7 +15,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 from pydantic import BaseModel
 
 from calving.backend import Backend, Session, SinkIdentity
-from calving.errors import ConfigError
+from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.source.client import TIMEOUT, admin_client, patiently, reaching
 from calving_kafka.options import KafkaOptions
 from calving_kafka.session import KafkaSession
@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 _KEEP = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Kafka must keep all entries: coordinators remove those that are no longer needed (``trimming.py``)."""
 
+_DELETED = 3
+"""A control topic that was missed so often in a row, for some seconds each time, was deleted."""
+
 
 class KafkaBackend(Backend):
     name = "kafka"
@@ -33,6 +36,9 @@ class KafkaBackend(Backend):
     def __init__(self, sink: SinkIdentity, settings: BaseModel) -> None:
         self._sink = sink
         self._settings = KafkaOptions.model_validate(settings.model_dump(by_alias=True))
+        self._provisioned = False
+        self._missed = 0
+        """How often in a row the control topic was not there, though this process has seen it."""
 
     @patiently
     def provision(self) -> None:
@@ -64,9 +70,28 @@ class KafkaBackend(Backend):
                     *(topic, name, config[name].value, self._sink.kafka.get("bootstrap.servers", "SERVERS"), topic),
                     *(name, value),
                 )
+        self._provisioned = True
 
     def open(self, member_id: str) -> Session:
-        return KafkaSession(self._sink, self._settings, member_id, *self._control_topic())
+        try:
+            topic = self._control_topic()
+        except UnavailableError as error:
+            self._mind_a_deletion(error)
+            raise
+        self._missed = 0
+        return KafkaSession(self._sink, self._settings, member_id, *topic)
+
+    def _mind_a_deletion(self, error: UnavailableError) -> None:
+        """:raises DataLossError: the control topic was there, and brokers say again and again that it is not."""
+        cause = error.__cause__.args[0] if isinstance(error.__cause__, KafkaException) else None
+        if not isinstance(cause, KafkaError) or cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return
+        self._missed += self._provisioned
+        if self._missed >= _DELETED:
+            raise DataLossError(
+                f"control topic '{self._sink.control_topic}' was deleted while the sink ran: files that were published"
+                " there and not committed are in no table; stop all workers and run `calving recover FILE`"
+            ) from error
 
     @patiently
     def _control_topic(self) -> tuple[str, int]:

@@ -5,6 +5,9 @@ The libraries of Azure, Google and S3 are known by the names of their classes: n
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import re
 from collections.abc import Iterator
 
@@ -52,13 +55,36 @@ _NEEDS = {
 }
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextlib.contextmanager
+def of_file(path: str) -> Iterator[None]:
+    """Name this path in the error of a full disk, if the error names none.
+
+    :raises OSError: with the path as its ``filename``.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = _full(error)
+        if full is None or error.filename is not None:
+            raise
+        raise OSError(full, os.strerror(full), path) from error
+
+
+def _full(error: OSError) -> int | None:
+    """The number of a full disk's error. Arrow's writer of ORC has it in the text only."""
+    return next((number for number in _FULL if error.errno == number or f"[Errno {number}]" in str(error)), None)
+
+
 def store_error(error: BaseException) -> UnavailableError | None:
     """The error to raise for an error of a store; None if the error does not tell whether another attempt helps.
 
     ``AccessDeniedError`` names the file, the permission and the remedy. ``CredentialsExpiredError`` names the file.
     """
     # fsspec's file systems raise errors of their own from those of the stores' libraries.
-    found = (known(each) for known in (_of_s3, _of_another, _of_permissions) for each in _causes(error))
+    found = (known(each) for known in (_of_s3, _of_another, _of_permissions, _of_space) for each in _causes(error))
     return next(filter(None, found), None)
 
 
@@ -90,6 +116,12 @@ def _of_permissions(error: BaseException) -> UnavailableError | None:
     if not isinstance(error, PermissionError):
         return None
     return AccessDeniedError(f"access is denied: the sink's user needs the right to read and write: {error}")
+
+
+def _of_space(error: BaseException) -> UnavailableError | None:
+    if not isinstance(error, OSError) or _full(error) is None:
+        return None
+    return UnavailableError(f"no space is left for {error.filename or 'a file'}: make room on its volume")
 
 
 def _status(error: BaseException) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from pyiceberg.table.locations import load_location_provider
 from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
+from calving.storage_errors import of_file
 from calving.writing.formats.interface import FileWriter
 from calving.writing.formats.metrics import Metrics
 from calving.writing.layout import Layout, Placed
@@ -92,7 +93,8 @@ class _OpenFile:
     metrics: Metrics
 
     def write(self, rows: pa.Table) -> None:
-        self.writer.write(rows)
+        with of_file(self.location):
+            self.writer.write(rows)
         self.metrics.add(rows)
 
 
@@ -179,8 +181,9 @@ class TableWriter(BufferedWriter):
         path = self._layout.partitioner.partition(number).path
         name = f"{abs(self._task):05d}-0-{self._id}-{self._files:05d}.{self._layout.format.name}"
         location = self._locations.new_data_location(f"{path}/{name}" if path else name)
-        out = self._io.new_output(location).create()
-        file = _OpenFile(location, out, self._layout.format.open(out), self._layout.metrics())
+        with of_file(location):
+            out = self._io.new_output(location).create()
+            file = _OpenFile(location, out, self._layout.format.open(out), self._layout.metrics())
         self._open_files[number] = file
         return file
 
@@ -190,8 +193,10 @@ class TableWriter(BufferedWriter):
         del self._open_files[number]
 
     def _described(self, file: _OpenFile, partition: Partition) -> DataFile:
-        ends, metrics, order = file.writer.close(), file.metrics, self._layout.order
-        file.out.close()
+        metrics, order = file.metrics, self._layout.order
+        with of_file(file.location):
+            ends = file.writer.close()
+            file.out.close()
         metrics.end(ends)
         return DataFile(
             file_path=file.location,
