@@ -18,7 +18,8 @@ from harness.proxy import Proxy
 from harness.run import Run, Store
 
 _PLACES = {
-    "publish": ("before", "after"),
+    # After the pause others have read the same records: only the comparison of positions refuses the publication.
+    "publish": ("before", "after", "pause"),
     "acknowledge": ("before", "after"),
     "table": ("before", "after", "lost-request", "lost-answer", "false-conflict"),
     "batch": ("before", "after"),

@@ -1,7 +1,8 @@
 """A worker process of the sink that dies, or is lied to, at one chosen place.
 
 ``FAULT = <place>:<when>:<count>``: at the ``count``-th call of a place the process kills itself ``before`` or ``after``
-it takes effect, hangs, or (for ``table``, ``table=<name>``) the commit is made to answer wrongly.
+it takes effect, hangs, makes a ``pause`` before it that outlasts its session, or (for ``table``, ``table=<name>``) the
+commit is made to answer wrongly.
 ``<place>:<when>:@<folder>``: as soon as the file ``<place>-<when>`` is there, which the first takes away that finds it.
 Several faults are separated by commas. ``<place>:broken:@<folder>``: every call fails while that file is there.
 ``deletes`` is where a commit of a mutation table has found the rows to delete, and writes its delete files; its call of
@@ -14,6 +15,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -54,8 +56,19 @@ PLACES: dict[str, tuple[type | ModuleType, str]] = {
 }
 
 
+PAUSE_SECONDS = 8
+"""Longer than the sessions and leases of the tests' sinks: others have taken over meanwhile."""
+
+
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def pause() -> None:
+    """Stop the whole process, as a machine that sleeps does. A process of its own wakes it."""
+    wake = f"sleep {PAUSE_SECONDS}; kill -CONT {os.getpid()}"
+    subprocess.Popen(["sh", "-c", wake], stdin=subprocess.DEVNULL)
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def arm(fault: str) -> None:
@@ -84,6 +97,9 @@ def arm(fault: str) -> None:
                 die()
             case "hang":
                 threading.Event().wait()
+            case "pause":
+                pause()
+                return original(*args, **kwargs)
             case "lost-request":
                 raise OSError("the request was lost")
             case "lost-answer":
