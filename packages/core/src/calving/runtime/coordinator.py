@@ -80,7 +80,8 @@ class CoordinatorLoop:
 
         :raises UnavailableError: the log delivers no entries, not even this coordinator's own.
         """
-        self._act(self.machine.tick(self._clock(), self._fresh_id(), self._partitions()))
+        partitions = self._partitions()
+        self._act(self.machine.tick(self._clock(), self._fresh_id(), partitions))
         if self.idle:
             timeout = max(0.0, min(timeout, self.machine.due - self._clock()))
             self._look_for_topics()
@@ -88,7 +89,7 @@ class CoordinatorLoop:
         for envelope in heard:
             self._act(self.machine.heard(envelope))
             if isinstance(envelope.event, DataComplete):
-                self._look_for_other_settings(envelope.event)
+                self._look_for_other_settings(envelope.event, {tp.topic for tp in partitions})
         if heard:
             self._unheard_since, self._silent_reads = None, 0
         elif self._unheard_since is not None:
@@ -97,8 +98,8 @@ class CoordinatorLoop:
             if silent > _DEAF_SECONDS and self._silent_reads > _DEAF_READS:
                 raise UnavailableError(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
 
-    def _look_for_other_settings(self, answer: DataComplete) -> None:
-        reported, own = {a.source.topic for a in answer.assignments}, {tp.topic for tp in self._partitions()}
+    def _look_for_other_settings(self, answer: DataComplete, own: Collection[str]) -> None:
+        reported = {a.source.topic for a in answer.assignments}
         if topics := self._others.heard(self._clock(), reported, own):
             log.warning(
                 "workers of this group read %s, which the settings of this worker do not: if two sinks have this group,"
