@@ -68,6 +68,7 @@ class Line:
 
     @property
     def head(self) -> Ancestor | None:
+        """The newest snapshot; None for an empty branch."""
         return next(iter(self.snapshots), None)
 
     def has(self, place: SnapshotPlace) -> bool:
@@ -130,6 +131,7 @@ class RolledBack:
 
     @staticmethod
     def of(gone: Coverage, doubt: SnapshotPlace | None) -> RolledBack | None:
+        """The state of a table that lacks ``gone``, or may lack what came up to ``doubt``; None if it lacks nothing."""
         return RolledBack(gone, doubt) if gone or doubt is not None else None
 
     @property
@@ -139,16 +141,15 @@ class RolledBack:
 
     def text(self, table: str) -> str:
         """A sentence on what is missing, and on what to do."""
-        command = f"`calving recover FILE --table {table}`"
         if not self.gone:
             return (
                 f"table {table} may have been rolled back: snapshot {self.doubt and self.doubt.id}, this sink's last"
                 " commit there, has expired, and so have the snapshots that would tell whether the table still has its"
-                f" rows; compare the rows with the topics, then stop all workers and run {command}, which says what"
-                " is left to do"
+                " rows; compare the rows with the topics, then stop all workers and run"
+                f" `calving recover FILE --table {table}`, which says what is left to do"
             )
         return (
             f"table {table} was rolled back: it no longer holds {counted(self.offsets, 'offset')} that this sink had"
             f" committed ({text_of(self.gone)}); the sink continues without these records; to have them again, stop"
-            f" all workers and run {command}"
+            f" all workers and run `calving recover FILE --table {table}`"
         )

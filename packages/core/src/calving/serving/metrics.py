@@ -208,8 +208,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_table_bytes", "gauge", ("table", "content"), "Bytes of these files.",
            _bounded(_bytes)),
     Metric("calving_table_gone_records", "gauge", ("table",),
-           "Of the leader: offsets whose records a rollback removed from the table, until they are there again or"
-           " `calving recover --table` has answered it.",
+           "Of the leader: offsets whose records a rollback removed from the table, until they are there again or an"
+           " operator has answered it.",
            _bounded(_gone, max)),
     Metric("calving_located_rows_total", "counter", ("table",),
            "Live rows in which this worker's commits found keys of changed rows.", _mutations(lambda m: m.located)),
