@@ -19,6 +19,8 @@ from tests.simulation.tables import Snapshot
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+_COMPACTIONS = 0.05
+"""The share of other writers' snapshots that replace all files. It matters only where heads go back."""
 _KEPT = 25
 """Nobody expires snapshots that are younger."""
 
@@ -140,7 +142,8 @@ class Accidents:
         world, number = self._world, self._world.next_id()
         mutates = name in world.mutation_tables
         rows = compacted(world.tables[name].live, f"c{number}") if mutates else None
-        return Snapshot(number, (), {}, world.now, rows, compacts=world.chance(0.05))
+        compacts = world.chance(_COMPACTIONS if world.odds.rollbacks else 0.0)
+        return Snapshot(number, (), {}, world.now, rows, compacts=compacts)
 
     def _stall(self) -> None:
         self.stalled ^= {self._world.names[0]}

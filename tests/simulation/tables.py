@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _LOOKS = 0.3
-"""How likely a leader looks at a table before a cycle's commits."""
+"""How likely a leader looks at a table before a cycle's commits, where heads go back: elsewhere a look finds nothing."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class SimCommitter:
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         for name in self._world.names:
-            if self._world.chance(_LOOKS):
+            if self._world.chance(_LOOKS if self._world.odds.rollbacks else 0.0):
                 self.look(name)
         self._on_request(request)
         for table in sorted(request.tables, key=lambda _: self._world.rng.random()):
