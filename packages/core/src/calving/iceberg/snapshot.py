@@ -126,7 +126,7 @@ class SinkSnapshot(_MergeAppendFiles):
         self._to_remove, self._to_rewrite, self._known = frozenset(found), frozenset(manifests), known
 
     def correct(self, entries: Mapping[FileKey, DataFile], manifests: Collection[str]) -> None:
-        """Describe files of the table anew; ``manifests`` name them. The files and their rows stay as they are."""
+        """Replace the entries of these files; ``manifests`` name them. The files and their rows stay as they are."""
         self._corrected, self._to_rewrite = entries, frozenset(manifests)
 
     def add(self, found: Iterable[files.DataFile]) -> None:
