@@ -14,7 +14,7 @@ from rich.text import Text
 from calving.backend.interface import Session
 from calving.cli.health import TableHealth, health
 from calving.cli.inspect import Position, positions_of, positions_table
-from calving.cli.leader import commit_seconds_of, reasons_of
+from calving.cli.leader import commit_seconds_of, read_token, reasons_of
 from calving.model.coverage import text_of
 from calving.model.events import Leader
 from calving.model.offsets import TopicPartition, named
@@ -108,10 +108,11 @@ def status(sink: Sink) -> Status:
     ]
     workers = len(source.members(sink.group))
     leader = heard.leader if workers else None
-    reasons = reasons_of(leader, sink.keys.name)
+    token = read_token(leader, sink.keys)
+    reasons = reasons_of(leader, sink.keys.name, token)
     told = None if reasons is None else tuple(reasons)
     answers = told is not None and any(t.mutations for t in tables)
-    seconds = commit_seconds_of(leader) if answers else None
+    seconds = commit_seconds_of(leader, token) if answers else None
     times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
     oldest = min(times.values(), default=None)
     at = None if oldest is None else oldest / 1000

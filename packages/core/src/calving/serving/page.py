@@ -16,8 +16,7 @@ def page() -> Response:
     inject one.
     """
     text, policy = _page()
-    headers = {"content-security-policy": policy, "x-content-type-options": "nosniff", "cache-control": "no-cache"}
-    return HTMLResponse(text, headers=headers)
+    return HTMLResponse(text, headers={"content-security-policy": policy, "cache-control": "no-cache"})
 
 
 @lru_cache(maxsize=1)
@@ -25,5 +24,6 @@ def _page() -> tuple[str, str]:
     text = files("calving.serving").joinpath("page.html").read_text(encoding="utf-8")
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    allowed = f"connect-src 'self'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    policy = f"default-src 'none'; {allowed}; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     return text, policy

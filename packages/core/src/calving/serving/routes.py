@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hmac
 import json
 import logging
 import time
@@ -12,19 +10,19 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from calving.serving import connect, views
+from calving.serving.access import Access, Guard, error
 from calving.serving.controls import Controls
 from calving.serving.exposition import exposition
 from calving.serving.history import History
 from calving.serving.page import page
-from calving.settings.keys import LOOPBACK
 from calving.settings.load import Sink
 from calving.status.health import not_ready
+from calving.status.values import Status
 
 Handler = Callable[[Request], Response]
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -32,16 +30,15 @@ _MOST_BYTES = 1024 * 1024
 
 
 class Endpoints:
-    def __init__(self, sink: Sink, controls: Controls, history: History, address: str) -> None:
-        """``address`` is the worker's id in Kafka Connect's answers: host and port."""
+    def __init__(self, sink: Sink, controls: Controls, history: History, address: str, advertised: str) -> None:
+        """``address`` is the worker's id in Kafka Connect's answers: host and port. ``advertised`` is the server's URL
+        for others.
+        """
         self._sink, self._controls, self._history, self._address = sink, controls, history, address
+        self._access = Access(sink.keys, advertised)
         self._expose = exposition(lambda: controls.status)
 
     def app(self) -> Starlette:
-        """The application. On a loopback address it answers only to the names of loopback hosts, so that no other site
-        can make a browser call it.
-        """
-        hosts = list(LOOPBACK) if self._sink.keys.http_host in LOOPBACK else ["*"]
         name = "/connectors/{name}"
         routes = [
             Route("/", self._root),
@@ -62,17 +59,14 @@ class Endpoints:
             Route(f"{name}/resume", self._act(lambda: self._done(self._controls.resume, 202)), methods=["PUT"]),
             Route(f"{name}/restart", self._act(lambda: self._done(self._controls.restart, 204)), methods=["POST"]),
             Route(f"{name}/commit", self._act(self._commit), methods=["POST"]),
-            Route("/api/status", self._json(views.overview)),
+            Route("/api/status", self._json(self._overview)),
             Route("/api/tables", self._json(views.tables)),
             Route("/api/partitions", self._json(views.partitions)),
             Route("/api/commits", self._json(lambda status, now: views.commits(status))),
             Route("/api/history", self._charts),
             Route("/admin/loggers/{logger:path}", self._logger, methods=["GET", "PUT"]),
         ]
-        return Starlette(
-            routes=routes,
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
-        )
+        return Starlette(routes=routes, middleware=[Middleware(Guard, access=self._access)])
 
     @property
     def _status(self) -> Any:
@@ -84,6 +78,9 @@ class Endpoints:
 
     def _json(self, view: Callable[[Any, float], Any]) -> Handler:
         return lambda request: JSONResponse(view(self._status, time.time()))
+
+    def _overview(self, status: Status, now: float) -> views.Json:
+        return views.overview(status, now, with_values=self._sink.keys.http_show_values)
 
     def _state(self) -> connect.Json:
         stopped = self._controls.stopped_loops()
@@ -98,12 +95,13 @@ class Endpoints:
         text, media_type = self._expose(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": media_type})
 
-    def _healthz(self, request: Request) -> Response:
+    # The two probes are answered at once; all other requests wait for each other.
+    async def _healthz(self, request: Request) -> Response:
         stopped = self._controls.stopped_loops()
         reasons = [f"the loop of the {loop} stands still for {s:.0f} s" for loop, s in stopped.items()]
         return _answer(reasons)
 
-    def _readyz(self, request: Request) -> Response:
+    async def _readyz(self, request: Request) -> Response:
         return _answer(list(not_ready(self._status)))
 
     def _connectors(self, request: Request) -> Response:
@@ -111,7 +109,7 @@ class Endpoints:
         if not expand:
             return JSONResponse([self._name])
         parts: Mapping[str, Callable[[], Any]] = {"status": self._state, "info": lambda: connect.info(self._sink)}
-        return JSONResponse({self._name: {part: parts[part]() for part in expand if part in parts}})
+        return JSONResponse({self._name: {part: parts[part]() for part in parts if part in expand}})
 
     def _topics(self) -> connect.Json:
         topics = sorted({tp.topic for tp in self._status.worker.partitions})
@@ -121,19 +119,11 @@ class Endpoints:
         return lambda request: self._unknown(request) or JSONResponse(view())
 
     def _act(self, act: Callable[[], Response]) -> Handler:
-        return lambda request: self._refused(request) or self._unknown(request) or act()
+        return lambda request: self._access.change_refusal(request.headers) or self._unknown(request) or act()
 
     def _unknown(self, request: Request) -> Response | None:
         name = request.path_params["name"]
-        return None if name == self._name else _error(404, f"Connector {name} not found")
-
-    def _refused(self, request: Request) -> Response | None:
-        token = self._sink.keys.http_token
-        if token is None:
-            return _error(403, "changes are off: set iceberg.http.token")
-        if hmac.compare_digest(_given(request.headers.get("authorization", "")).encode(), token.encode()):
-            return None
-        return _error(403, "this needs the token: Authorization: Bearer <iceberg.http.token>")
+        return None if name == self._name else error(404, f"Connector {name} not found")
 
     def _done(self, act: Callable[[], None], code: int) -> Response:
         act()
@@ -150,12 +140,12 @@ class Endpoints:
         return JSONResponse(found, 409)
 
     async def _validate(self, request: Request) -> Response:
-        refused = self._refused(request)
+        refused = self._access.change_refusal(request.headers)
         if refused is not None:
             return refused
         found = await _body(request)
         if not isinstance(found, dict):
-            return _error(400, "a configuration is an object of keys")
+            return error(400, "a configuration is an object of keys")
         config = {str(key): str(value) for key, value in found.items() if value is not None}
         return JSONResponse(connect.validated(config))
 
@@ -166,36 +156,24 @@ class Endpoints:
 
     async def _logger(self, request: Request) -> Response:
         name = request.path_params["logger"]
-        if request.method == "GET":
-            return JSONResponse({"level": logging.getLevelName(logging.getLogger(name).getEffectiveLevel())})
-        refused = self._refused(request)
+        if name != "root" and name not in logging.root.manager.loggerDict:  # asking for a logger would make it
+            return error(404, f"Logger {name} not found")
+        logger = logging.getLogger(name)
+        if request.method != "PUT":
+            return JSONResponse({"level": logging.getLevelName(logger.getEffectiveLevel())})
+        refused = self._access.change_refusal(request.headers)
         if refused is not None:
             return refused
         found = await _body(request)
         level = str(found.get("level", "")).upper() if isinstance(found, dict) else ""
         if level not in _LEVELS:
-            return _error(400, f"a level is one of {', '.join(_LEVELS)}")
-        logging.getLogger(name).setLevel(level)
+            return error(400, f"a level is one of {', '.join(_LEVELS)}")
+        logger.setLevel(level)
         return JSONResponse([name])
-
-
-def _given(authorization: str) -> str:
-    """The bearer token, or the password of a Kafka Connect client, which can only send a password."""
-    kind, _, given = authorization.partition(" ")
-    if kind.lower() != "basic":
-        return given.strip() if kind.lower() == "bearer" else ""
-    try:
-        return base64.b64decode(given, validate=True).decode().partition(":")[2]
-    except ValueError:
-        return ""
 
 
 def _answer(reasons: list[str]) -> Response:
     return JSONResponse({"status": "unavailable" if reasons else "ok", "reasons": reasons}, 503 if reasons else 200)
-
-
-def _error(code: int, text: str) -> Response:
-    return JSONResponse({"error_code": code, "message": text}, code)
 
 
 async def _body(request: Request) -> Any:

@@ -6,19 +6,25 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 import threading
 import time
 
 import uvicorn
+from anyio import to_thread
 
 from calving.errors import ConfigError
+from calving.serving.connections import connection_maker
 from calving.serving.controls import Controls
 from calving.serving.history import SECONDS, History
 from calving.serving.routes import Endpoints
+from calving.settings.keys import SinkKeys
 from calving.settings.load import Sink
 
 log = logging.getLogger(__name__)
 
+_BACKLOG = 100
+"""The most clients whose connections the server has not accepted yet, and accepts at once."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be known, not listened on
 
 
@@ -32,6 +38,8 @@ class _Uvicorn(uvicorn.Server):
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
+        # Answers need the interpreter, and nothing else. More threads would only take it from the sink's own.
+        to_thread.current_default_thread_limiter().total_tokens = 1
         await self.on_tick(0)
         if not self.should_exit:
             await self._closed.wait()
@@ -63,20 +71,17 @@ class Server:
             self.advertised = f"{scheme}://{socket.gethostname()}:{port}/"
         self._history, self._controls = history or History(), controls
         config = uvicorn.Config(
-            Endpoints(sink, controls, self._history, self.address).app(),
+            Endpoints(sink, controls, self._history, self.address, self.advertised).app(),
+            http=connection_maker(_context(keys)),  # type: ignore[arg-type]  # it is called as the class would be
             log_config=None,
-            log_level="warning",
+            log_level="error",  # anybody can cause warnings
             access_log=False,
             lifespan="off",
             ws="none",
             server_header=False,
             date_header=False,
-            limit_concurrency=100,
-            timeout_keep_alive=30,
-            ssl_certfile=keys.http_certificate,
-            ssl_keyfile=keys.http_key,
+            backlog=_BACKLOG,
         )
-        _load(config)
         self._server = _Uvicorn(config)
         self._ended = threading.Event()
         threading.Thread(target=self._serve, args=(bound,), name="calving-http", daemon=True).start()
@@ -102,13 +107,20 @@ class Server:
             self._ended.wait(SECONDS)
 
 
-def _load(config: uvicorn.Config) -> None:
-    """Load the TLS files now, so that the start reports their errors."""
+def _context(keys: SinkKeys) -> ssl.SSLContext | None:
+    """The server's certificate; None without HTTPS.
+
+    :raises ConfigError: it cannot be read.
+    """
+    if keys.http_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        config.load()
+        context.load_cert_chain(keys.http_certificate, keys.http_key)
     except OSError as error:  # an SSLError is one
         reason = error.strerror or error
-        raise ConfigError(f"iceberg.http.tls-certificate-file: {config.ssl_certfile}: {reason}") from error
+        raise ConfigError(f"iceberg.http.tls-certificate-file: {keys.http_certificate}: {reason}") from error
+    return context
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -117,7 +129,7 @@ def _bound(host: str, port: int) -> socket.socket:
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-        found.listen(100)  # a client that connects before the server runs waits
+        found.listen(_BACKLOG)  # a client that connects before the server runs waits
     except OSError as error:
         raise ConfigError(
             f"iceberg.http.port: the server cannot listen on {host}:{port}: {error.strerror or error}"

@@ -12,7 +12,8 @@ from calving.status.values import Cycle, Status, TableCommit, TableStatus
 Json = dict[str, Any]
 
 
-def overview(status: Status, now: float) -> Json:
+def overview(status: Status, now: float, *, with_values: bool) -> Json:
+    """The sink. ``with_values``: whether samples of dead letters show values of the records."""
     sink, worker, coordinator = status.sink, status.worker, status.coordinator
     records = worker.batches.records
     return {
@@ -45,7 +46,7 @@ def overview(status: Status, now: float) -> Json:
         "lost": dict(worker.lost),
         "passed_over": dict(worker.passed_over),
         "undecodable": worker.undecodable,
-        "dead_letter_samples": list(worker.batches.dead_letters),
+        "dead_letter_samples": [each if with_values else _place(each) for each in worker.batches.dead_letters],
         "publications": dict(worker.publications),
         "committed_records": coordinator.records,
         "committed_files": coordinator.files,
@@ -144,6 +145,11 @@ def _commit(table: TableCommit) -> Json:
 def _mutations(counts: MutationCounts | None) -> Json | None:
     """The counts of a mutation table whose rows are deleted by position; None for other tables."""
     return None if counts is None else asdict(counts)
+
+
+def _place(sample: str) -> str:
+    """The topic, the partition and the offset of a dead letter, without the reason, in which a value may be."""
+    return sample.partition(": ")[0]
 
 
 def _seconds(micros: int | None) -> float | None:

@@ -522,6 +522,26 @@ class SinkKeys(BaseModel):
         alias="iceberg.http.token",
         description="The bearer token of calls that change something. Without this key the server refuses such calls.",
     )
+    http_read_token: str | None = Field(
+        None,
+        min_length=16,
+        alias="iceberg.http.read-token",
+        description="The bearer token of calls that read, except `/healthz` and `/readyz`. Who has `iceberg.http.token`"
+        " may read, too. Default: everybody who reaches the server may read.",
+    )
+    http_allowed_hosts: Names = Field(
+        (),
+        alias="iceberg.http.allowed-hosts",
+        description="Host names by which clients reach the server, without ports; `*`: any. It is always reached by an"
+        " address, and by a name of this machine's loopback address. Default: the host of"
+        " `iceberg.http.advertised-url`.",
+    )
+    http_show_values: bool = Field(
+        False,
+        alias="iceberg.http.show-values",
+        description="`/api/status` and the status page show why sample records became dead letters, which may show"
+        " values of these records. By default they show only their topic, partition and offset.",
+    )
     http_certificate: str | None = Field(
         None,
         alias="iceberg.http.tls-certificate-file",
@@ -662,6 +682,8 @@ class SinkKeys(BaseModel):
             raise ValueError(
                 f"iceberg.http.host = {self.http_host} listens beyond this machine: set iceberg.http.token, too"
             )
+        if self.http_read_token is not None and self.http_read_token == self.http_token:
+            raise ValueError("iceberg.http.read-token and iceberg.http.token have to differ: who reads may not change")
         if (self.http_certificate is None) != (self.http_key is None):
             raise ValueError("iceberg.http.tls-certificate-file and iceberg.http.tls-key-file go together")
         if self.http_advertised is not None and self.http_port is None:

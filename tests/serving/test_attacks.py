@@ -1,0 +1,262 @@
+"""The server under attack: by web sites, by clients without a token, and by floods and silence."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import socket
+import ssl
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from calving.cli.leader import read_token
+from calving.errors import ConfigError
+from calving.model.events import Leader
+from calving.serving import connections
+from calving.serving.server import Server
+from tests.serving.sinks import TOKEN, Client, Worker, serving, sink, status
+from tests.serving.test_http import READS
+from tests.tls import Authority
+
+READ_TOKEN = "fedcba9876543210"
+OPEN = {"iceberg.http.host": "0.0.0.0", "iceberg.http.token": TOKEN}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with serving(Worker(status(time.time()))) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", ["nobody.has.made.it", "a." * 400 + "a", "a." * 7_000 + "a"])
+def test_a_logger_that_is_not_there_is_not_made_by_asking_for_it(name: str, client: Client) -> None:
+    before = set(logging.root.manager.loggerDict)
+    assert client.get(f"/admin/loggers/{name}").code in (404, 414)
+    assert client.ask("PUT", f"/admin/loggers/{name}", {"level": "DEBUG"}).code in (404, 414)
+    made = set(logging.root.manager.loggerDict) - before
+    assert not any(each.startswith(("nobody", "a.")) for each in made)
+
+
+def test_a_query_has_a_length_that_is_served(client: Client) -> None:
+    assert client.get("/api/history?" + "age=db.t000&" * 1_500).code in (400, 414)
+
+
+SITE = "https://evil.example.com"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "code"),
+    [
+        ("/api/status", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("/api/status", {"Sec-Fetch-Site": "same-site"}, 403),
+        ("/healthz", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, 403),
+        ("/api/status", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ("/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403),
+        ("/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
+        ("/api/status", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("/api/status", {"Sec-Fetch-Site": "none"}, 200),
+        ("/metrics", {"Origin": SITE}, 403),
+        ("/metrics", {"Origin": "null"}, 403),
+        ("/metrics", {"Origin": "http://127.0.0.1:1"}, 403),
+        ("/metrics", {"Origin": "http://HOST"}, 200),
+    ],
+)
+@pytest.mark.parametrize("keys", [{}, {**OPEN, "iceberg.http.allowed-hosts": "*"}], ids=["loopback", "everywhere"])
+def test_a_page_of_another_site_gets_nothing(
+    path: str, headers: dict[str, str], code: int, keys: dict[str, str]
+) -> None:
+    with serving(Worker(status(time.time())), sink(**keys)) as client:
+        host = client.url.split("/")[2]
+        given = {name: value.replace("HOST", host) for name, value in headers.items()}
+        answer = client.get(path, **given)
+    assert answer.code == code
+    assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+ADVERTISED = {"iceberg.http.advertised-url": "https://sinks.example.com/orders/"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "host", "code"),
+    [
+        ({}, "127.0.0.1:8083", 200),
+        ({}, "[::1]:8083", 200),
+        ({}, "localhost", 200),
+        ({}, "evil.example.com", 400),
+        ({}, "127.0.0.1.evil.example.com", 400),
+        (OPEN, "10.1.2.3:8083", 200),
+        (OPEN, socket.gethostname(), 200),
+        (OPEN, "evil.example.com", 400),
+        ({**OPEN, **ADVERTISED}, "sinks.example.com", 200),
+        ({**OPEN, **ADVERTISED}, "SINKS.example.com.:443", 200),
+        ({**OPEN, **ADVERTISED}, "other.example.com", 400),
+        ({**OPEN, **ADVERTISED, "iceberg.http.allowed-hosts": "a.example.com, b.example.com"}, "b.example.com", 200),
+        ({**OPEN, "iceberg.http.allowed-hosts": "*"}, "any.example.com", 200),
+    ],
+)
+def test_a_server_answers_to_its_names_alone(keys: dict[str, str], host: str, code: int) -> None:
+    with serving(Worker(status(time.time())), sink(**keys)) as client:
+        assert client.get("/api/status", Host=host).code == code
+
+
+def test_a_page_behind_a_proxy_reads_from_its_own_server() -> None:
+    with serving(Worker(status(time.time())), sink(**OPEN, **ADVERTISED)) as client:
+        assert client.get("/api/status", Origin="https://sinks.example.com").code == 200
+
+
+def test_with_a_read_token_only_probes_are_answered_without_it() -> None:
+    keys = {"iceberg.http.read-token": READ_TOKEN, "iceberg.http.token": TOKEN}
+    password = base64.b64encode(f"anybody:{READ_TOKEN}".encode()).decode()
+    with serving(Worker(status(time.time())), sink(**keys)) as client:
+        for path in READS:
+            refused = client.get(path)
+            assert refused.code == (200 if path in ("/healthz", "/readyz") else 401), path
+            assert "hunter2" not in refused.text and "db.t000" not in refused.text
+            for given in (f"Bearer {READ_TOKEN}", f"Bearer {TOKEN}", f"Basic {password}"):
+                assert client.get(path, Authorization=given).code == 200
+            assert client.get(path, Authorization="Bearer ").code == refused.code
+        assert client.get("/", Accept="text/html").headers["www-authenticate"].startswith("Basic ")
+        change = ("PUT", "/connectors/orders/pause")
+        assert client.ask(*change, Authorization=f"Bearer {READ_TOKEN}").code == 403
+        assert client.ask(*change, Authorization=f"Bearer {TOKEN}").code == 202
+
+
+def test_a_token_for_reading_is_not_that_for_changes() -> None:
+    with pytest.raises(ConfigError, match=r"iceberg\.http\.read-token"):
+        sink(**{"iceberg.http.read-token": TOKEN, "iceberg.http.token": TOKEN})
+
+
+@pytest.mark.parametrize(
+    ("url", "is_told"),
+    [
+        ("http://127.0.0.1:8083/", True),
+        ("http://127.0.0.1:9999/", False),
+        ("https://a.example.com:8083/", True),
+        ("https://evil.example.com:8083/", False),
+        ("http://10.1.2.3:8083/", False),
+    ],
+)
+def test_a_url_of_the_control_log_gets_the_read_token_only_if_the_settings_name_it(url: str, is_told: bool) -> None:
+    keys = {"iceberg.http.port": 8083, "iceberg.http.read-token": READ_TOKEN}
+    configured = sink(**keys, **{"iceberg.http.allowed-hosts": "a.example.com"})
+    assert (read_token(Leader("m-1", "here", url), configured.keys) == READ_TOKEN) is is_told
+
+
+def test_a_sample_of_dead_letters_shows_no_value_unless_a_key_says_so(client: Client) -> None:
+    place = "topic 'orders', partition 2, offset 93120"
+    assert client.get("/api/status").json["dead_letter_samples"] == [place]
+    with serving(Worker(status()), sink(**{"iceberg.http.show-values": "true"})) as showing:
+        (sample,) = showing.get("/api/status").json["dead_letter_samples"]
+    assert sample == f"{place}: field 'amount': ' 12' is not a double"
+
+
+@pytest.mark.parametrize("path", [*READS, "/nothing", "/connectors/other/status"])
+def test_no_answer_can_be_framed_guessed_at_or_kept(path: str, client: Client) -> None:
+    for accept in ("text/html", "*/*"):
+        headers = client.get(path, Accept=accept).headers
+        policy = headers["content-security-policy"]
+        wanted = ("default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'")
+        assert all(each in policy for each in wanted)
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["cache-control"] in ("no-store", "no-cache")
+
+
+def connected(client: Client, sent: bytes = b"") -> socket.socket:
+    host, _, port = client.url.split("/")[2].partition(":")
+    found = socket.create_connection((host, int(port)), timeout=10)
+    found.sendall(sent)
+    return found
+
+
+@contextlib.contextmanager
+def many(client: Client, number: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as opened:
+        yield [opened.enter_context(connected(client, sent)) for _ in range(number)]
+
+
+GET = "GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "sent"),
+    [
+        (110, b""),
+        (300, b"GET /api/status HTTP/1.1\r\nHost: "),
+        (110, GET.format("/api/status").encode()),  # they never read
+        (110, GET.format("/metrics").encode() * 3),
+        (50, b"\x16\x03\x01" * 100),
+    ],
+    ids=["silent", "half a head", "no reader", "pipelined", "no http"],
+)
+def test_probes_and_readers_are_answered_under_attack(number: int, sent: bytes, client: Client) -> None:
+    with many(client, number, sent):
+        started = time.monotonic()
+        assert client.get("/healthz").code == client.get("/readyz").code == 200
+        assert time.monotonic() - started < 2
+        for _ in range(50):  # once the attackers' own answers are made
+            if (code := client.get("/api/status").code) == 200:
+                break
+        assert code == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /healthz", GET.format("/healthz").encode() + b"GET /", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n"],
+    ids=["silent", "half a head", "idle", "half a body"],
+)
+def test_a_client_that_sends_nothing_more_is_disconnected(
+    sent: bytes, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
+    with connected(client, sent) as waiting, contextlib.suppress(ConnectionResetError):
+        while waiting.recv(65_536):
+            pass
+
+
+def test_a_client_that_sends_a_byte_now_and_then_has_no_more_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    with connected(client) as slow, pytest.raises(OSError):
+        for _ in range(200):
+            slow.sendall(b"G")
+            time.sleep(0.01)
+
+
+def test_the_limits_are_those_of_the_manual() -> None:
+    assert (connections.HEAD_SECONDS, connections.IDLE_SECONDS, connections.MOST) == (10.0, 30.0, 100)
+
+
+def test_attackers_write_nothing_into_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    for sent in (
+        b"\x00\xff\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    ):
+        with connected(client, sent) as attacker:
+            attacker.recv(1_000)
+    assert client.get("/healthz").code == 200
+    assert not [r for r in caplog.records if r.name.startswith("uvicorn")]
+
+
+def test_silent_clients_do_not_keep_others_from_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    authority = Authority(tmp_path)
+    pair = authority.issue("server")
+    keys = {"iceberg.http.tls-certificate-file": pair.certificate, "iceberg.http.tls-key-file": pair.key}
+    server = Server(sink(**keys), Worker(status()))
+    trusting = ssl.create_default_context(cafile=str(authority.certificate))
+    try:
+        with many(Client(server.url), 110) as silent:
+            with urllib.request.urlopen(f"{server.url}healthz", timeout=10, context=trusting) as answer:
+                assert answer.status == 200
+            with contextlib.suppress(ConnectionResetError):
+                assert silent[-1].recv(1) == b""
+    finally:
+        server.close()
