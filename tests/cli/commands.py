@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.cli.recover import recover
 from calving.engine.local import LocalEngine
@@ -22,6 +25,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.model.offsets import TopicPartition
 from calving.runtime.app import App
 from calving.settings.load import load
+from calving.source.client import client_config
 from calving.source.members import members
 from harness.nursery import Forked
 from harness.topic import Topic
@@ -95,6 +99,14 @@ class Cli:
 
     def send(self, first: int, end: int) -> None:
         self.topic.send(*encode(*({"id": i} for i in range(first, end))))
+
+    def move(self, offset: int) -> None:
+        """Store another position, as an operator does with kafka-consumer-groups.sh."""
+        group = load(self.config).group
+        with contextlib.closing(
+            Consumer(client_config({"bootstrap.servers": self.topic.servers}, group_id=group))
+        ) as client:
+            client.commit(offsets=[KafkaPartition(self.topic.name, 0, offset)], asynchronous=False)
 
     def ids(self, table: str = "db.t") -> list[int]:
         rows = open_catalog("iceberg", self.catalog_keys).load_table(table).scan().to_arrow()

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from prometheus_client.parser import text_string_to_metric_families
 
+from calving.cli.accept import accept
 from calving.engine.local import LocalEngine
 from calving.errors import FencedError
 from calving.iceberg.catalog import open_catalog
@@ -95,7 +96,7 @@ def _pause_and_go_on(cli: Cli, client: Client) -> None:
     assert client.ask("PUT", f"{connector}/pause", **BEARER).code == 202
     wait_for(lambda: client.get(f"{connector}/status").json["connector"]["state"] == "PAUSED")
     cycles = sums(client)["calving_commit_cycles_total"]
-    cli.send(101, 111)
+    cli.send(121, 131)
     wait_for(lambda: sums(client)["calving_commit_cycles_total"] > cycles + 1)
     wait_for(lambda: sums(client)["calving_source_lag_records"] == 10)
     assert sums(client)["calving_records_read_total"] == 102
@@ -220,12 +221,15 @@ def test_every_metric_gets_a_value_in_a_run(cli: Cli, monkeypatch: pytest.Monkey
         let.wait(60)
         return commit(self, request)
 
-    monkeypatch.setattr(IcebergCommitter, "commit", held)
     cli.keys |= {
         "iceberg.tables.upsert-mode-enabled": True,
         "iceberg.tables.default-id-columns": "id",
         "iceberg.source.on-data-loss": "skip",
     }
+    cli.run_here()
+    cli.send(100, 120)
+    cli.move(110)
+    monkeypatch.setattr(IcebergCommitter, "commit", held)
     declared, seen = {metric.name for metric in METRICS}, set[str]()
 
     def missing() -> set[str]:
@@ -235,14 +239,16 @@ def test_every_metric_gets_a_value_in_a_run(cli: Cli, monkeypatch: pytest.Monkey
     with running(cli) as client:
         wait_for(lambda: "calving_table_oldest_buffered_timestamp_seconds" not in missing())
         let.set()
+        wait_for(lambda: "calving_records_passed_over_total" not in missing())
+        assert len(list(accept(load(cli.config)))) == 1
         wait_for(lambda: missing() is not None and sums(client).get("calving_commit_lag_records") == 0)
         cli.topic.send(b"{", b"{", b'{"id": 1}', b'{"id": 1}', None)
-        wait_for(lambda: missing() is not None and sums(client)["calving_records_read_total"] == 105)
+        wait_for(lambda: missing() is not None and sums(client)["calving_records_read_total"] == 15)
         wait_for(lambda: missing() is not None and sums(client).get("calving_commit_lag_records") == 0)
         connector = f"/connectors/{cli.name}"
         client.ask("PUT", f"{connector}/pause", **BEARER)
         wait_for(lambda: client.get(f"{connector}/status").json["connector"]["state"] == "PAUSED")
-        cli.send(101, 111)
+        cli.send(121, 131)
         gone = [KafkaPartition(cli.topic.name, 0, -1)]
         cli.topic.admin.delete_records(gone)[gone[0]].result()
         wait_for(lambda: sums(client).get("calving_records_lost_total") == 10)

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.cli.accept import accept
 from calving.cli.status import status
@@ -40,12 +39,6 @@ def consumer(sink: Cli, **settings: str | bool) -> Consumer:
     return Consumer(client_config({"bootstrap.servers": sink.topic.servers}, group_id=group, **settings))
 
 
-def move(sink: Cli, offset: int) -> None:
-    """As an operator does, with kafka-consumer-groups.sh."""
-    with contextlib.closing(consumer(sink)) as client:
-        client.commit(offsets=[KafkaPartition(sink.topic.name, 0, offset)], asynchronous=False)
-
-
 def answer_as_java(sink: Cli, offset: int) -> None:
     """The answer of a task of the Java sink, which has no headers."""
     loaded = load(sink.config)
@@ -59,7 +52,7 @@ def test_records_that_an_operator_skips_are_named_until_they_are_read_again(
     sink: Cli, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink.send(300, 400)
-    move(sink, 400)
+    sink.move(400)
     sentence = (
         f"topic '{sink.topic.name}', partition 0: 100 records from offset 300 to 400 are in no table, because somebody"
         " else (another consumer with the sink's group id, or an operator) has moved the position"
@@ -106,7 +99,7 @@ def test_records_that_a_consumer_with_the_group_of_the_sink_takes_can_be_accepte
 
 def test_a_move_is_accepted_before_the_sink_reads_on(sink: Cli, caplog: pytest.LogCaptureFixture) -> None:
     sink.send(300, 400)
-    move(sink, 350)
+    sink.move(350)
     assert list(accept(load(sink.config))) == [f"{sink.topic.name}-0: 50 offsets from 300 to 350: accepted"]
     assert not status(load(sink.config)).moved
     for end in (400, 410):
@@ -121,7 +114,7 @@ def test_positions_that_the_java_sink_has_stored_are_believed(sink: Cli, caplog:
     """Its tasks announce each position with an answer in the control log."""
     sink.send(300, 400)
     answer_as_java(sink, 400)
-    move(sink, 400)
+    sink.move(400)
     assert not status(load(sink.config)).moved
     for end in (400, 410):
         sink.send(end, end + 10)

@@ -166,4 +166,4 @@ def test_keys_stay_keys_with_equality_until_they_are_turned_into_positions(sink:
 
 def test_a_table_that_is_only_appended_to_is_not_maintained(sink: Cli) -> None:
     said = sink.run("maintain", "--table", "db.t", code=2)
-    assert "table db.t: this sink only appends to it, and has nothing to maintain" in said
+    assert "table db.t: this sink only appends to it, which leaves no deletes" in said

@@ -48,8 +48,8 @@ class Lender:
         """For how long credentials are lent."""
         self.bytes = float("inf")
         """For how many bytes of requests they are lent."""
-        self.void = 0
-        """So many of the next ones are withdrawn before the catalog answers."""
+        self.void = False
+        """The next ones are withdrawn before the catalog answers, until one of them has signed a request."""
         self.lent: dict[str, float] = {}
         """By access key, until when."""
         self.withdrawn: set[str] = set()
@@ -79,6 +79,7 @@ class Lender:
     def _heard(self, request: Request) -> Fate:
         with self._lock:
             self.signers[request.signer] += 1
+            self.void = self.void and request.signer not in self.withdrawn
             self._signed[request.signer] += request.size
             for key, until in self.lent.items():
                 expired = time.monotonic() >= until or self._signed[key] > self.bytes
@@ -106,7 +107,6 @@ class Lender:
         key: str = found["AccessKeyId"]
         self.lent[key] = time.monotonic() + self.seconds
         if self.void:
-            self.void -= 1
             self._withdraw(key)
         return {"s3.access-key-id": key, "s3.secret-access-key": found["SecretAccessKey"]}
 
@@ -124,7 +124,7 @@ def started(seaweedfs: SeaweedFs) -> Iterator[Lender]:
 
 @pytest.fixture
 def lender(started: Lender) -> Lender:
-    started.seconds, started.bytes, started.void, started.broken = float("inf"), float("inf"), 0, ""
+    started.seconds, started.bytes, started.void, started.broken = float("inf"), float("inf"), False, ""
     started.withdraw_all()
     started.signers.clear()
     return started
@@ -147,7 +147,7 @@ def test_a_batch_whose_credentials_are_withdrawn_is_repeated_with_new_ones(lende
     cli.topic.send(*encode({"id": 1}))
     cli.run_here()
     cli.topic.send(*encode({"id": 2}, {"id": 3}))
-    lender.void = 3
+    lender.void = True
     cli.run_here()
     assert lender.signers.keys() & lender.withdrawn
     assert Counter(row["id"] for row in rows(cli)) == Counter((1, 2, 3))

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from operator import methodcaller
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -141,10 +142,14 @@ def unavailable(error: KafkaError, what: str) -> UnavailableError:
     return (UnavailableError if error.code() in _PASSING else UnexpectedError)(f"{what}: {error.str()}")
 
 
+_headers = methodcaller("headers")
+"""Python's interpreter, once it has specialised a call, does not see that the client answered with an error pending."""
+
+
 def headers_of(message: Message) -> Headers | None:
     """The headers of a message; None if they cannot be read, because the name of one is not UTF-8."""
     try:
-        return cast("Headers", message.headers() or ())
+        return cast("Headers", _headers(message) or ())
     except (UnicodeDecodeError, SystemError) as error:  # the client does not give the other headers either
         if isinstance(error, SystemError) and not isinstance(error.__cause__, UnicodeDecodeError):
             raise

@@ -23,7 +23,6 @@ from confluent_kafka.admin import AdminClient
 from calving.errors import ConfigError, UnavailableError
 from calving.model.membership import WORKER, Claim
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
-from calving.records.regex import Regex
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching, unavailable
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times
@@ -41,7 +40,6 @@ class Topics(Source):
 
     def __init__(self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> None:
         self._kafka, self.names, self.regex = kafka, topics, regex
-        self._pattern = Regex(regex) if regex else None
         self._known: frozenset[TopicPartition] = frozenset()
         self._asked = float("-inf")
         self._making = threading.Lock()
@@ -118,10 +116,12 @@ class Topics(Source):
         return frozenset(found)
 
     def _ask(self) -> frozenset[TopicPartition]:
+        from calving.records.regex import Regex  # it imports Arrow, which would delay a start
+
         with reaching("asking for the topics' partitions"):
-            if self._pattern is not None:
+            if self.regex:
                 found = self._admin.list_topics(timeout=TIMEOUT).topics
-                topics = {name: list(found[name].partitions) for name in self._pattern.matching(found)}
+                topics = {name: list(found[name].partitions) for name in Regex(self.regex).matching(found)}
             else:
                 topics = dict(self._described())
         return frozenset(TopicPartition(name, p) for name, numbers in topics.items() for p in numbers)
