@@ -303,14 +303,14 @@ def test_few_values_give_what_they_give_among_many(monkeypatch: pytest.MonkeyPat
     assert [convert([value]).rows[0] for value in values] == [together[i] for i in range(40)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(_RECORDS, min_size=1, max_size=8))
 def test_the_fast_way_and_the_exact_way_give_the_same(records: list[dict[str, Any]]) -> None:
     values = [json.dumps(record).encode() for record in records]
     assert comparable(convert(values)) == comparable(convert(values, exactly=True))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(_RECORDS, min_size=1, max_size=6))
 def test_the_fast_way_and_the_exact_way_ask_for_the_same(records: list[dict[str, Any]]) -> None:
     evolution = Evolution(evolve=True)

@@ -26,7 +26,7 @@ from tests.converters.odd_json import SCHEMA, record
 
 pytest.importorskip("calving_native")
 NUMBERS = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "s", StringType(), required=False))
-COUNT = 1_000
+COUNT = 400
 NESTING = 20
 NOTHING = pa.array([], pa.struct([]))
 
@@ -274,7 +274,7 @@ def test_a_panic_in_rust_is_an_error() -> None:
 
 def test_a_block_has_the_same_outcome_with_and_without_rust(monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(3)
-    values = [record(random) if i % 20 == 0 else json.dumps({"must": i, "s": str(i)}).encode() for i in range(2_000)]
+    values = [record(random) if i % 20 == 0 else json.dumps({"must": i, "s": str(i)}).encode() for i in range(600)]
 
     def everything() -> list[Any]:
         converter = table(SCHEMA, evolve=True)
