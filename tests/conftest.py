@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from calving import secrets
 from calving.converters.json import JsonConverter
 from calving.errors import NotInstalledError
 from calving.services.container import Container
@@ -49,6 +50,14 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_secrets_of_other_tests() -> Iterator[None]:
+    """Texts of a module's tests are masked by the settings of these tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "_KNOWN", secrets._Known())
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

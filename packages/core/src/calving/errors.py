@@ -1,10 +1,15 @@
 """Every error that calving raises on purpose. Its class tells the caller's next move."""
 
+from calving.secrets import masked
+
 
 class CalvingError(Exception):
     """The base class of all these errors, never raised itself. The text is one sentence for the user: what is wrong,
-    where, and what to do.
+    where, and what to do. Secrets of the configuration are masked in it.
     """
+
+    def __str__(self) -> str:
+        return masked(super().__str__())
 
 
 class FencedError(CalvingError):
@@ -149,6 +154,6 @@ FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolEr
 
 
 def first_line(error: BaseException) -> str:
-    """The error in one line, for a reason."""
-    text = str(error).strip()
+    """The error in one line, for a reason, without secrets of the configuration."""
+    text = masked(str(error).strip())
     return text.splitlines()[0] if text else type(error).__name__

@@ -1,50 +1,163 @@
-"""Masks passwords in errors, logs and dead letters."""
+"""Masks secrets in errors, logs, dead letters and answers of the status server."""
 
 from __future__ import annotations
 
+import base64
+import json
+import logging
 import re
-from collections.abc import Mapping
-from urllib.parse import unquote
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from urllib.parse import quote, unquote
 
+from calving.harmless import is_harmless, is_harmless_parameter, looks_secret
+
+_MASK = "***"
 _LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<login>[^/?#\s]*)@")
-_SECRET = re.compile(
-    r"passw|secret|token|user\.info|jaas|credential|access.key|account.key|api.?key|authorization|webhook|private"
-    r"|key\.pem",
-    re.IGNORECASE,
-)
-_QUERY = re.compile(r"(?P<name>[?&;][^=&;?\s]*(passw|secret|token)[^=&;?\s]*=)[^&;\s'\"]*", re.IGNORECASE)
+_WHOLE_LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<login>[^/?#\s@]*:.*|[^/?#\s]*)@", re.DOTALL)
+"""In a setting the login ends at the last ``@``: a password may hold any character."""
+_ORACLE = re.compile(r"(?P<scheme>jdbc:oracle:\w+:)(?P<login>[^@\s]*/[^\s]*)@", re.IGNORECASE)
+_QUERY = re.compile(r"(?P<mark>[?&;#])(?P<name>[^=&;?#\s]+)=(?P<value>[^&;#\s'\"]*)")
+_ITEMS = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+_QUOTED = re.compile(r"""=\s*(?:"((?:\\.|[^"\\])+)"|'((?:\\.|[^'\\])+)')""")
+_NONE: Mapping[str, Collection[str]] = {}
+_PLAIN = re.compile(r"(?i:true|false|none|null|yes|no)|[\d.:]+(ms|[smhdkg]b?)?")
+"""Values that are too common in texts to be masked there."""
 
-_SHORTEST = 6
-"""The shortest secret that is masked in texts. A shorter one may be part of any word."""
+_SHORTEST, _BOUNDED = 4, 6
+"""The shortest secret that is masked in texts, and the shortest one that is masked inside words, too."""
+_SHORTEST_UNKNOWN = 8
+"""The shortest value of a key that may be a secret, and whose name does not say so, that is masked in texts."""
+
+
+class _Known:
+    """The secrets of the configurations of this process, by the name of the sink."""
+
+    def __init__(self) -> None:
+        self._secrets: dict[str, frozenset[str]] = {}
+        self._pattern: re.Pattern[str] | None = None
+
+    def put(self, sink: str, secrets: Iterable[str]) -> None:
+        self._secrets[sink] = frozenset(secrets)
+        self._pattern = _pattern(frozenset().union(*self._secrets.values()))
+
+    def masked(self, text: str) -> str:
+        return text if self._pattern is None else self._pattern.sub(_MASK, text)
+
+
+_KNOWN = _Known()
+
+
+def know(sink: str, settings: Collection[tuple[str, str]], provided: Mapping[str, Collection[str]] = _NONE) -> None:
+    """Mask the secrets of a sink's settings, keys with values, in all texts from now on, in place of those of its
+    earlier settings. ``provided``: values that came from outside of the configuration, such as ``${env:...}``, by the
+    key that they are a part of. They are secrets unless the key is harmless and does not mask them.
+    """
+    found: set[str] = set()
+    for key, text in settings:
+        found.update(_secrets_of(key, text))
+        text_shown = shown_text(key, text)
+        found.update(value for value in provided.get(key, ()) if value not in text_shown)
+    harmless = {
+        part
+        for key, text in settings
+        if is_harmless(key)
+        for part in (text, *re.split(r"[,\s]+", text))
+        if _MASK not in shown_text(key, text)
+    }
+    _KNOWN.put(sink, (form for secret in found - harmless for form in _forms(secret)))
 
 
 def masked(text: str) -> str:
-    """The text, with ``***`` in place of the login in every URL, and of the passwords among the URL's parameters."""
-    return _QUERY.sub(r"\g<name>***", _LOGIN.sub(r"\g<scheme>***@", text))
+    """The text, with ``***`` in place of the logins and of the parameters' values in URLs, unless these are known to be
+    harmless, and of all secrets of the configuration.
+    """
+    return _KNOWN.masked(_by_form(text))
 
 
 def shown(key: str, value: object) -> str:
     """A setting's value as an error may show it."""
-    return "***" if _SECRET.search(key) else masked(repr(value))
+    return _by_form(_whole(repr(value))) if is_harmless(key) else _MASK
 
 
 def shown_text(key: str, text: str) -> str:
     """Like ``shown``, for text without quotes."""
-    return "***" if _SECRET.search(key) else masked(text)
+    return _by_form(_whole(text)) if is_harmless(key) else _MASK
 
 
 def without_secrets(text: str, settings: Mapping[str, str]) -> str:
-    """A text from another service, with ``***`` in place of the secrets in these settings: the service may repeat the
-    secrets that it was sent.
+    """A text from another service, with ``***`` in place of the secrets in these settings, whose keys have no prefix:
+    the service may repeat the secrets that it was sent.
     """
-    for key, value in settings.items():
-        if _SECRET.search(key):
-            for secret in (value, *value.split(":")):
-                text = text.replace(secret, "***") if len(secret) >= _SHORTEST else text
-    return masked(text)
+    found = {
+        form
+        for key, value in settings.items()
+        for secret in _secrets_of(f"iceberg.catalog.{key}", value)
+        for form in _forms(secret)
+    }
+    pattern = _pattern(found)
+    return masked(text if pattern is None else pattern.sub(_MASK, text))
 
 
 def without_logins(urls: str) -> tuple[str, str | None]:
     """Comma-separated URLs without their logins, and the first ``user:password`` among them."""
     logins = [match["login"] for match in _LOGIN.finditer(urls)]
     return _LOGIN.sub(r"\g<scheme>", urls), unquote(logins[0]) if logins else None
+
+
+class MaskingFormatter(logging.Formatter):
+    """Formats log records, tracebacks included, without the secrets of the configuration."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
+
+
+def _by_form(text: str) -> str:
+    return _QUERY.sub(_parameter, _ORACLE.sub(_login, _LOGIN.sub(_login, text)))
+
+
+def _login(match: re.Match[str]) -> str:
+    return f"{match['scheme']}{_MASK}@"
+
+
+def _parameter(match: re.Match[str]) -> str:
+    if is_harmless_parameter(match["name"]) or not match["value"]:
+        return match[0]
+    return f"{match['mark']}{match['name']}={_MASK}"
+
+
+def _whole(text: str) -> str:
+    """A setting's text, without the logins in its URLs."""
+    return ",".join(_ORACLE.sub(_login, _WHOLE_LOGIN.sub(_login, item)) for item in _ITEMS.split(text))
+
+
+def _secrets_of(key: str, text: str) -> Iterator[str]:
+    """What may be a secret in a setting."""
+    if looks_secret(key):
+        yield text
+        yield from text.split(":") if "://" not in text else ()
+        yield from (a or b for a, b in _QUOTED.findall(text))
+    elif not is_harmless(key) and len(text) >= _SHORTEST_UNKNOWN:
+        yield text
+    for item in _ITEMS.split(text):
+        for match in (*_WHOLE_LOGIN.finditer(item), *_ORACLE.finditer(item)):
+            yield from (match["login"], re.split("[:/]", match["login"], maxsplit=1)[-1])
+        yield from (m["value"] for m in _QUERY.finditer(item) if not is_harmless_parameter(m["name"]))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """A secret as texts may show it: as it is, as part of a URL, of JSON, and of an HTTP header."""
+    if len(secret) < _SHORTEST or _PLAIN.fullmatch(secret):
+        return
+    plain = unquote(secret)
+    yield from (secret, plain, quote(plain), quote(plain, safe=""), json.dumps(secret)[1:-1])
+    yield base64.b64encode(plain.encode()).decode()
+
+
+def _pattern(secrets: Collection[str]) -> re.Pattern[str] | None:
+    """What finds secrets in texts, the longest first; None if there are none."""
+    if not secrets:
+        return None
+    longest = sorted(secrets, key=lambda s: (-len(s), s))
+    return re.compile(
+        "|".join(re.escape(s) if len(s) >= _BOUNDED else rf"(?<!\w){re.escape(s)}(?!\w)" for s in longest)
+    )

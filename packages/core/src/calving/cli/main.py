@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from calving.cli.logs import set_up_logs
 from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
 from calving.optional import reason
 from calving.settings.load import load
@@ -308,13 +309,7 @@ def version() -> None:
 
 def main() -> None:
     """The entry point. CALVING_TRACEBACK=1 shows tracebacks, CALVING_LOG_LEVEL sets the log level."""
-    logging.basicConfig(
-        level=os.environ.get("CALVING_LOG_LEVEL", "INFO").upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    for noisy in ("py4j", "pyiceberg", "httpx", "httpx2"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
-    logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)  # important messages come back as errors
+    set_up_logs()
     try:
         code = app(standalone_mode=False)  # which returns the code of typer.Exit
         sys.exit(code if isinstance(code, int) else 0)

@@ -15,6 +15,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from calving.errors import RestartNeededError
+from calving.secrets import masked
 
 _EXPECTED = "WARNING: Using incubator modules: jdk.incubator.vector"
 """Java says so at each start, because Spark's launcher adds the module."""
@@ -103,5 +104,5 @@ def _hand_on(source: int) -> None:
             if line.rstrip() == _EXPECTED or sys.stderr is None:
                 continue
             with contextlib.suppress(OSError, ValueError):  # closed; the JVM must not block on its output
-                sys.stderr.write(line)
+                sys.stderr.write(masked(line))
                 sys.stderr.flush()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +21,8 @@ from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.model.sink import DeadLetterTopic, SinkIdentity
-from calving.secrets import shown, shown_text
+from calving.secrets import know, shown, shown_text
+from calving.settings import providers
 from calving.settings.connect_worker import with_worker
 from calving.settings.java_client import translate
 from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SECRET = re.compile(r"\$\{(env|file):([^}]+)\}")
 _TABLE = "iceberg.table."
 
 M = TypeVar("M", bound=BaseModel)
@@ -186,13 +184,17 @@ def read(path: Path) -> dict[str, str]:
 
 def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     """The sink of flat keys, all values as text. ``resolved``: whether to look up ``${env:...}`` and ``${file:...}``.
+    From then on the secrets among them are masked in texts.
 
     :raises ConfigError: a key is wrong.
     """
     for key in TAKEN_OVER.keys() & raw.keys():
         log.warning("key %s has no effect here and is ignored: %s", key, TAKEN_OVER[key])
     given = {key: shown_text(key, value) for key, value in raw.items()}
-    raw = {key: _resolve(key, value) if resolved else value for key, value in raw.items() if key not in TAKEN_OVER}
+    raw = {key: value for key, value in raw.items() if key not in TAKEN_OVER}
+    if resolved:
+        raw, provided = providers.resolved(raw)
+        know(raw.get("name", ""), raw.items(), provided)
     connector = connector_group(raw)
     raw = _consumers(from_tabular(raw))
     own = {field.alias for field in SinkKeys.model_fields.values()}
@@ -296,25 +298,6 @@ def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:
             raise ConfigError(f"unknown key '{key}'") from error
         given = f" (given: {shown(key, first['input'])})" if first["loc"] else ""
         raise ConfigError(f"{key}: {message}{given}" if first["loc"] else message) from error
-
-
-def _resolve(key: str, value: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        kind, rest = match.groups()
-        if kind == "env":
-            if rest not in os.environ:
-                raise ConfigError(f"{key}: the environment variable {rest} is not set")
-            return os.environ[rest]
-        path, _, name = rest.rpartition(":")
-        try:
-            found = read_properties(Path(path).read_text())
-        except OSError as error:
-            raise ConfigError(f"{key}: {path}: {error.strerror}") from error
-        if name not in found:
-            raise ConfigError(f"{key}: {path} has no '{name}'")
-        return found[name]
-
-    return _SECRET.sub(replace, value)
 
 
 def _flat_json(raw: Any) -> dict[str, str]:

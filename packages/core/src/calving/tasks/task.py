@@ -19,6 +19,7 @@ from calving.model.text import counted
 from calving.records.arrays import Indices, without
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
+from calving.secrets import know
 from calving.source.opening import open_reader
 from calving.source.reading import UNREADABLE, Block, headers_of
 from calving.storage_errors import store_error
@@ -42,6 +43,19 @@ def run(spec: TaskSpec) -> TaskResult:
     return result
 
 
+def _settings(spec: TaskSpec) -> set[tuple[str, str]]:
+    """The settings of the task's clients, as a configuration names them. Reasons of bad records show none of their
+    secrets.
+    """
+    found = {(f"kafka.{key}", value) for key, value in spec.path.kafka.items()}
+    for table in spec.tables.values():
+        found |= {(f"iceberg.catalog.{key}", value) for key, value in table.io_properties.items()}
+    for converters in spec.path.converters.values():
+        for kind in (converters.key, converters.value):
+            found |= {(f"value.converter.{key}", value) for key, value in kind.options.items()}
+    return found
+
+
 def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
     """Run a task. Yields blocks of rows for other tasks, and at the end the result: files, and one result per range. If
     some record does not fit its table, the result has only schema changes, and the blocks are void.
@@ -50,6 +64,7 @@ def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
     with its properties, is an ``error`` of the result, and is not retried. After an ``unclear`` result all tasks run
     once more with ``careful``.
     """
+    know("tasks", _settings(spec))
     task = _Task(spec)
     collecting = gc.isenabled()
     # The garbage collector tracks each message. Walking over all messages again and again costs more than reading them.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from calving.secrets import MaskingFormatter
 from calving.status.values import Status
 from calving.terminal.live import Rate, view
 
@@ -21,7 +22,7 @@ class _Lines(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        self.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
 
     def emit(self, record: logging.LogRecord) -> None:
         self._console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,36 @@
+"""The log of the command, and tracebacks of errors that nobody expects: neither shows a secret of the configuration."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import traceback
+from types import TracebackType
+
+from calving.secrets import MaskingFormatter, masked
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_QUIET = {"py4j": logging.ERROR, "pyiceberg": logging.ERROR, "httpx": logging.ERROR, "httpx2": logging.ERROR}
+_QUIET["calving.librdkafka"] = logging.CRITICAL  # important messages come back as errors
+
+
+def set_up_logs() -> None:
+    """Log to the standard error, at the level of CALVING_LOG_LEVEL."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(MaskingFormatter(FORMAT))
+    logging.basicConfig(level=os.environ.get("CALVING_LOG_LEVEL", "INFO").upper(), handlers=[handler])
+    for name, level in _QUIET.items():
+        logging.getLogger(name).setLevel(level)
+    sys.excepthook = _print
+    threading.excepthook = _print_of_thread
+
+
+def _print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))
+
+
+def _print_of_thread(arguments: threading.ExceptHookArgs) -> None:
+    if arguments.exc_type is not SystemExit and arguments.exc_value is not None:
+        _print(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)

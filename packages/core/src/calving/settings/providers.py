@@ -1,0 +1,46 @@
+"""Looks up ``${env:NAME}`` and ``${file:PATH:KEY}`` in settings."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from calving.errors import ConfigError
+from calving.settings.properties import read_properties
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+
+
+def resolved(raw: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """The settings with what they refer to, and the values that were looked up, by key.
+
+    :raises ConfigError: there is no such variable, file, or key in the file.
+    """
+    provided: dict[str, list[str]] = {}
+
+    def resolve(key: str, value: str) -> str:
+        def look_up(match: re.Match[str]) -> str:
+            text = _look_up(key, *match.groups())
+            provided.setdefault(key, []).append(text)
+            return text
+
+        return _REFERENCE.sub(look_up, value)
+
+    return {key: resolve(key, value) for key, value in raw.items()}, provided
+
+
+def _look_up(key: str, kind: str, rest: str) -> str:
+    if kind == "env":
+        if rest not in os.environ:
+            raise ConfigError(f"{key}: the environment variable {rest} is not set")
+        return os.environ[rest]
+    path, _, name = rest.rpartition(":")
+    try:
+        entries = read_properties(Path(path).read_text())
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror}") from error
+    if name not in entries:
+        raise ConfigError(f"{key}: {path} has no '{name}'")
+    return entries[name]
