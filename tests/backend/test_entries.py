@@ -6,10 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from calving.backend.entries import Entries, beside_text, covered_text, payloads, settled_text
+from calving.backend.entries import Encoded, Entries, beside_text, covered_text, payloads, settled_text
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import (
+    NO_COMMIT,
     Attachment,
     CommitComplete,
     DataComplete,
@@ -21,6 +22,7 @@ from calving.model.events import (
     Publication,
     TableMark,
     TableReference,
+    WorkerEnd,
 )
 from calving.model.offsets import Span, TopicPartition, within
 from calving.testing.odd_entries import own_with_files, strange
@@ -55,6 +57,39 @@ def test_what_a_coordinator_attaches_is_written_byte_for_byte() -> None:
 def test_a_publication_says_whose_it_is_which_version_wrote_it_and_how_many_parts_it_has() -> None:
     text = beside_text("g", [WRITTEN, DataComplete(COMMIT)], [b"1", b"2", b"3"])
     assert text == f'{{"group":"g","version":"{__version__}","parts":2}}'.encode()
+
+
+END = WorkerEnd("0.2.0", 1_700_000_000_000, "m-1", "kafka-1", "topic 'orders' was deleted")
+
+
+def test_the_end_of_a_worker_is_an_answer_without_partitions() -> None:
+    found = Encoded.of_end("g", END, 100_000)
+    assert found.beside == (
+        b'{"group":"g","parts":0,"end":["0.2.0",1700000000000,"m-1","kafka-1","topic \'orders\' was deleted"]}'
+    )
+    envelope = Entries("g", "log", strict=True).envelope(0, 7, b"m-1", *found.events, found.coverage, found.beside)
+    assert envelope == Envelope(0, 7, DataComplete(NO_COMMIT), parts=0, end=END)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        '"why"',
+        "[]",
+        '["0.2.0",1,"m","h"]',
+        '["0.2.0",1,"m","h","e","x"]',
+        '["0.2.0","1","m","h","e"]',
+        '["0.2.0",1e999,"m","h","e"]',
+        '["0.2.0",-1,"m","h","e"]',
+        '["0.2.0",1,"m","h","two\\nlines"]',
+        f'["0.2.0",1,"m","h","{"x" * 501}"]',
+        '["0.2.0",1,"m",null,"e"]',
+    ],
+)
+def test_an_end_in_another_form_is_not_shown(odd: str) -> None:
+    (value,), beside = payloads("g", [DataComplete(COMMIT)], 100_000), f'{{"group":"g","parts":0,"end":{odd}}}'
+    envelope = Entries("g", "log", strict=True).envelope(0, 7, b"m-1", value, b"", beside.encode())
+    assert envelope == Envelope(0, 7, DataComplete(COMMIT), parts=0)
 
 
 def test_what_is_covered_is_written_in_the_order_of_the_names_as_written() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from pyiceberg.schema import Schema
@@ -20,7 +21,15 @@ from calving.cli.inspect import Position
 from calving.cli.leader import commit_seconds_of, reasons_of
 from calving.cli.status import Status, as_json, as_text
 from calving.iceberg.catalog import open_catalog
-from calving.model.events import Leader
+from calving.model.events import (
+    NO_COMMIT,
+    CommitComplete,
+    DataComplete,
+    Envelope,
+    Leader,
+    StartCommit,
+    WorkerEnd,
+)
 from calving.model.offsets import TopicPartition
 from calving.runtime.heard import Heard
 from calving.runtime.preflight import ledger_key
@@ -71,6 +80,21 @@ def test_a_table_that_cannot_be_loaded_hides_no_other_where_records_choose_their
     (tmp_path / "lake" / "broken" / "metadata").rename(tmp_path / "away")
     states = {t.name: t.state for t in health(configured, catalog, Heard("log", {0: 0}), ["orders"])}
     assert states == {"lake.well": "ok", "lake.broken": "DEGRADED"}
+
+
+def test_a_sink_whose_last_worker_ended_with_an_error_is_not_well_although_nothing_waits() -> None:
+    heard = Heard("log", {0: 0})
+    heard.hear(
+        Envelope(0, 0, DataComplete(NO_COMMIT), parts=0, end=WorkerEnd("0.2.0", 1_000, "m", "kafka-1", "no disk"))
+    )
+    idle = replace(seen(), workers=0, positions=())
+    found = replace(idle, end=heard.end)
+    sentence = "a worker on kafka-1 ended at 1970-01-01T00:00:01+00:00 with an error, and no commit cycle has ended since: no disk"
+    assert (found.health, found.reasons) == ("DEGRADED", [sentence])
+    heard.hear(Envelope(0, 1, StartCommit(UUID(int=1))))
+    assert heard.end is not None
+    heard.hear(Envelope(0, 2, CommitComplete(UUID(int=1))))
+    assert replace(idle, end=heard.end).health == "OK"
 
 
 def test_a_sink_without_workers_is_not_well_while_records_wait_for_one() -> None:

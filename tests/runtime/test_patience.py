@@ -261,9 +261,10 @@ def test_a_worker_that_stands_still_ends_itself_and_says_where_it_hangs(
         codes.append(code)
         ended.set()
 
-    Watchdog(steps.stalled, end)
+    reasons: list[str] = []
+    Watchdog(steps.stalled, reasons.append, end)
     within(10, "test", ended.wait)
-    assert codes == [EXIT_CODE]
+    assert codes == [EXIT_CODE] and [why.split(" for ")[0] for why in reasons] == ["the worker has stood still"]
     assert "the worker has stood still for" in caplog.text
     assert "in _ended (calving/deadline.py" in caplog.text
 

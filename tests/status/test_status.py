@@ -22,6 +22,7 @@ from calving.model.events import (
     Leader,
     StartCommit,
     TableReference,
+    WorkerEnd,
 )
 from calving.model.files import DataFile
 from calving.model.mutations import MutationCounts
@@ -202,6 +203,7 @@ def test_a_sink_that_is_well_has_no_reasons() -> None:
             ),
         ),
         (Cause.CONTROL_LOG_BEHIND, replace(WELL, log=LogStatus(cycle_at=900.0))),
+        (Cause.WORKER_ENDED, replace(WELL, log=replace(WELL.log, end=WorkerEnd("0.2.0", 0, "m", "h", "why")))),
         (Cause.DEAD_LETTER_SHARE, replace(WELL, worker=replace(WELL.worker, batches=Batches(recent=((100, 2),))))),
         (Cause.PUBLICATION_REFUSED, replace(WELL, worker=replace(WELL.worker, refused_in_a_row=3))),
     ],

@@ -6,7 +6,7 @@ from calving.backend.entries import BEFORE, Encoded, LogOptions, check_starts, p
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import GroupSession
 from calving.model.dead_letters import DeadLetter
-from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication, WorkerEnd
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, stored_in
 from calving.model.sink import DeadLetterTopic, SinkIdentity
@@ -34,6 +34,7 @@ __all__ = [
     "SourceOffsets",
     "Topic",
     "TopicPartition",
+    "WorkerEnd",
     "check_starts",
     "closing_on_error",
     "partition_key",

@@ -16,6 +16,7 @@ from calving.backend.headers import Headers
 from calving.errors import DataLossError, StaleError
 from calving.model.coverage import encode_coverage, encode_covered, encode_places, encode_settled
 from calving.model.events import (
+    NO_COMMIT,
     NOTHING_ATTACHED,
     Attachment,
     CommitToTable,
@@ -26,6 +27,7 @@ from calving.model.events import (
     Place,
     Publication,
     StartCommit,
+    WorkerEnd,
 )
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.version import __version__
@@ -153,6 +155,15 @@ class Encoded(NamedTuple):
         values = payloads(group, events, max_bytes)
         beside = beside_text(group, events, values, attached)
         return cls(values, settled_text(attached), beside, bool(attached.parked))
+
+    @classmethod
+    def of_end(cls, group: str, end: WorkerEnd, max_bytes: int) -> Encoded:
+        """The event that tells the end of a worker: an answer to no cycle, about no partition, which every version and
+        the Java sink pass over.
+        """
+        values = payloads(group, [DataComplete(NO_COMMIT)], max_bytes)
+        said = {"group": group, "parts": 0, "end": end}
+        return cls(values, b"", json.dumps(said, separators=(",", ":")).encode())
 
 
 class Entries:

@@ -18,7 +18,9 @@ from calving.model.events import (
     Place,
     TableId,
     TableMark,
+    WorkerEnd,
 )
+from calving.model.timestamps import is_moment
 from calving.wire.codec import UndecodableError
 
 _LONGEST = 500
@@ -81,7 +83,8 @@ class Headers(NamedTuple):
                     return Envelope(*place, event, covered, restarted=restarted, writer=self._version())
                 case DataComplete():
                     covered, restarted = decode_covered(text)
-                    return Envelope(*place, event, covered, self._parts(), restarted=restarted)
+                    end = _end(self.beside.get("end"))
+                    return Envelope(*place, event, covered, self._parts(), restarted=restarted, end=end)
             return Envelope(*place, event, attached=_attached(text, self.beside))
         except Exception as error:  # bytes from the network can fail a decoder in any way
             raise UndecodableError(f"its headers cannot be read: {type(error).__name__}: {error}") from error
@@ -127,9 +130,21 @@ def _table(levels: list[object]) -> TableId:
 
 def _leader(said: object) -> Leader | None:
     """A leader as another process wrote it; None unless it is safe to show: short text, and an http address."""
-    if not isinstance(said, list) or len(said) != len(Leader._fields):
-        return None
-    if not all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in said):
+    if not isinstance(said, list) or len(said) != len(Leader._fields) or not all(map(_is_short, said)):
         return None
     member, host, url = said
     return Leader(member, host, url if url.startswith(("http://", "https://")) else "")
+
+
+def _end(said: object) -> WorkerEnd | None:
+    """The end of a worker as another process wrote it; None unless it is safe to show: short texts, and a moment."""
+    if not isinstance(said, list) or len(said) != len(WorkerEnd._fields):
+        return None
+    version, at_ms, *texts = said
+    if type(at_ms) is not int or not is_moment(at_ms) or not all(map(_is_short, (version, *texts))):
+        return None
+    return WorkerEnd(version, at_ms, *texts)
+
+
+def _is_short(text: object) -> bool:
+    return isinstance(text, str) and len(text) <= _LONGEST and text.isprintable()

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication, WorkerEnd
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
 from calving.model.sink import SinkIdentity
@@ -176,6 +176,14 @@ class Session(ABC):
             ``StaleError``.
         :raises UnavailableError: nothing was written; try again.
         :raises OutcomeUnknownError: start over from ``committed``.
+        """
+
+    @abstractmethod
+    def report_end(self, end: WorkerEnd) -> None:
+        """Append an entry that tells the end of a worker: a DataComplete about no partition, with ``Envelope.end``. It
+        moves no position and fences nobody, so it needs no claim.
+
+        :raises CalvingError: perhaps nothing was written; do not try again.
         """
 
     @abstractmethod

@@ -20,6 +20,7 @@ from calving.errors import FencedError, ProtocolError
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import (
+    NO_COMMIT,
     NOTHING_ATTACHED,
     Attachment,
     DataComplete,
@@ -27,6 +28,7 @@ from calving.model.events import (
     Envelope,
     Event,
     Publication,
+    WorkerEnd,
 )
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, furthest, stored_in
@@ -43,6 +45,7 @@ class Entry(NamedTuple):
     attached: Attachment
     restarted: frozenset[TopicPartition]
     writer: str | None = None
+    end: WorkerEnd | None = None
 
 
 @dataclass
@@ -185,6 +188,12 @@ class MemorySession(Session):
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
             store.topic_ids.update(publication.identities)
+
+    def report_end(self, end: WorkerEnd) -> None:
+        with self._store.lock:
+            self.check()
+            entry = Entry(DataComplete(NO_COMMIT), {}, 0, NOTHING_ATTACHED, frozenset(), end=end)
+            self._store.log[self._store.shard(self._member)].append(entry)
 
     def check(self) -> None:
         """Check that this session may still write.

@@ -10,7 +10,7 @@ from calving.backend.entries import Encoded, LogOptions
 from calving.backend.interface import Session
 from calving.errors import FencedError
 from calving.model.dead_letters import DeadLetter
-from calving.model.events import Publication
+from calving.model.events import Publication, WorkerEnd
 from calving.model.membership import Claim
 from calving.model.sink import SinkIdentity
 from calving.source.dead_letters import DeadLetterWriter
@@ -34,6 +34,9 @@ class GroupSession(Session):
         self.write_dead_letters(publication.dead_letters)
         self.append(publication, Encoded.of_worker(self._group, publication, self._max_bytes), claim)
 
+    def report_end(self, end: WorkerEnd) -> None:
+        self.append(Publication((), {}, {}), Encoded.of_end(self._group, end, self._max_bytes), Claim("", None))
+
     def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Write the dead letters before the publication. A store in Kafka writes them together with the publication,
         and does nothing here.
@@ -54,7 +57,8 @@ class GroupSession(Session):
     @abstractmethod
     def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
         """Atomically append ``encoded``, advance the source positions and store their topic ids, as ``publish``
-        promises. ``claim`` names a member of the group, and may be stale.
+        promises. ``claim`` names a member of the group, and may be stale; it names none if the publication moves no
+        position.
 
         :raises FencedError, UnavailableError, OutcomeUnknownError: as ``publish``.
         """

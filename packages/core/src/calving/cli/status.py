@@ -16,7 +16,7 @@ from calving.cli.health import TableHealth, health
 from calving.cli.inspect import Position, positions_of, positions_table
 from calving.cli.leader import commit_seconds_of, read_token, reasons_of
 from calving.model.coverage import text_of
-from calving.model.events import Leader
+from calving.model.events import Leader, WorkerEnd
 from calving.model.offsets import TopicPartition, named
 from calving.model.text import counted, listed
 from calving.protocol.moved import text_of as moved_text
@@ -25,6 +25,7 @@ from calving.runtime import components
 from calving.runtime.heard import Heard, hear
 from calving.runtime.moved import moved
 from calving.settings.load import Sink
+from calving.status.health import end_text
 from calving.terminal.texts import ago
 
 _FRAMES = 15
@@ -56,6 +57,8 @@ class Status:
     """
     moved: tuple[str, ...] = ()
     """Sentences on records that nobody has read, because somebody else has moved a position."""
+    end: WorkerEnd | None = None
+    """The last worker that has ended with an error, if no commit cycle has ended since."""
 
     @property
     def health(self) -> str:
@@ -80,7 +83,8 @@ class Status:
         tables = [_trouble(t) for t in self.tables if t.state == "DEGRADED" and t.name not in known]
         silent = [p.partition for p in self.positions if p.answered is False]
         last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
-        control = [*self._nobody(), *self.unreadable, *self.moved]
+        ended = [] if self.end is None else [end_text(self.end)]
+        control = [*self._nobody(), *ended, *self.unreadable, *self.moved]
         return list(dict.fromkeys([*control, *(text for _, text in told), *tables, *last]))
 
     def _nobody(self) -> list[str]:
@@ -116,7 +120,7 @@ def status(sink: Sink) -> Status:
     times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
     oldest = min(times.values(), default=None)
     at = None if oldest is None else oldest / 1000
-    facts = workers, leader, told, seconds, heard.unreadable, at, sentences
+    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, heard.end
     return Status(sink, tuple(positions), tuple(tables), *facts)
 
 

@@ -149,6 +149,18 @@ class Leader(NamedTuple):
     url: str
 
 
+class WorkerEnd(NamedTuple):
+    """The end of a worker that ended with an error."""
+
+    version: str
+    at_ms: int
+    """Milliseconds since the epoch."""
+    member: str
+    host: str
+    error: str
+    """One line."""
+
+
 class TableMark(NamedTuple):
     """A table as last loaded: its UUID, and its last sequence number, which no operation on a table lowers."""
 
@@ -214,7 +226,8 @@ class Envelope:
 
     ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown. ``attached``:
     the coordinator's attachment to the event. ``writer``: the version of calving that has published it; None for a
-    version before 0.2.0, and for other senders.
+    version before 0.2.0, and for other senders. ``end``, with DataComplete: the end of the worker that sent it; it
+    covers nothing then, and answers no cycle.
     """
 
     partition: int
@@ -225,6 +238,7 @@ class Envelope:
     attached: Attachment = NOTHING_ATTACHED
     restarted: frozenset[TopicPartition] = frozenset()
     writer: str | None = None
+    end: WorkerEnd | None = None
 
     @property
     def publication(self) -> Hashable:

@@ -15,7 +15,15 @@ from uuid import uuid4
 from calving.backend.interface import Backend, ControlLog, Session
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
-from calving.errors import FATAL, CalvingError, ResignedError, SilentError, UnavailableError, UnreachableError
+from calving.errors import (
+    FATAL,
+    CalvingError,
+    ResignedError,
+    RestartNeededError,
+    SilentError,
+    UnavailableError,
+    UnreachableError,
+)
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.model.events import Leader
@@ -141,10 +149,20 @@ class App:
 
         :raises CalvingError: an operator has to act; other errors are retried.
         """
+        try:
+            self._run(on_progress, until_caught_up=until_caught_up)
+        except Exception as error:
+            self._report_end(error)
+            raise
+
+    def _run(self, on_progress: Callable[[Progress], None] | None, *, until_caught_up: bool) -> None:
         keys = self._sink.keys
         steps = Steps("the worker", keys.stalled_ms / 1000)
         failures = Failures(Retries(keys.retry_seconds))
-        watchdog = Watchdog(lambda: steps.stalled() or self._stalled_batch() or self._stale())
+        watchdog = Watchdog(
+            lambda: steps.stalled() or self._stalled_batch() or self._stale(),
+            lambda why: self._report_end(RestartNeededError(f"this process ends itself: {why}")),
+        )
         try:
             self._serve()
             self._patiently(self._provision, failures, steps)
@@ -160,6 +178,11 @@ class App:
             for part in (self._server, self._webhook, self._otel):
                 if part is not None:
                     part.close()
+
+    def _report_end(self, error: Exception) -> None:
+        from calving.runtime.ending import report_end
+
+        report_end(self._sink, self._backend, self._topics, self._member, error)
 
     def _serve(self) -> None:
         if self._sink.keys.http_port is not None:

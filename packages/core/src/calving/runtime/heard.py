@@ -14,7 +14,16 @@ from calving.backend.reading import read_to_end
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage, common, without
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, Leader, StartCommit, TableId
+from calving.model.events import (
+    CommitComplete,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Leader,
+    StartCommit,
+    TableId,
+    WorkerEnd,
+)
 from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol import moved
 from calving.protocol.admission import passed_over
@@ -76,6 +85,11 @@ class Heard:
     def leader(self) -> Leader | None:
         """The coordinator of the last cycle; None if the log does not name it."""
         return self._listening.leader
+
+    @property
+    def end(self) -> WorkerEnd | None:
+        """The last worker that has ended with an error; None if a commit cycle has ended since."""
+        return self._listening.end
 
     def waiting(self, table: TableId, control: ControlOffsets) -> tuple[Envelope, ...]:
         """The entries that ``table`` lacks, if it holds all entries below ``control``."""

@@ -32,8 +32,14 @@ def where(thread: int | None) -> str:
 class Watchdog:
     """Ends the process as soon as ``stalled`` returns a reason. A hanging thread cannot be ended alone."""
 
-    def __init__(self, stalled: Callable[[], str | None], end: Callable[[int], None] = os._exit) -> None:
-        self._stalled, self._end_process = stalled, end
+    def __init__(
+        self,
+        stalled: Callable[[], str | None],
+        report: Callable[[str], None],
+        end: Callable[[int], None] = os._exit,
+    ) -> None:
+        """``report`` gets the reason before the process ends. It must return in time, and raise nothing."""
+        self._stalled, self._report, self._end_process = stalled, report, end
         self._end = threading.Event()
         threading.Thread(target=self._run, name="calving-watchdog", daemon=True).start()
 
@@ -45,6 +51,7 @@ class Watchdog:
             reason = self._stalled()
             if reason is not None:
                 log.critical("this process ends itself: %s", reason)
+                self._report(reason)
                 logging.shutdown()
                 self._end_process(EXIT_CODE)
                 return

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
+from calving.model.events import WorkerEnd
 from calving.model.text import counted, listed
 from calving.protocol.waiting import DEGRADED
 from calving.status.values import Status
@@ -27,6 +29,7 @@ class Cause(enum.StrEnum):
     ORDER_GATE = "order-gate"
     PUBLICATION_REFUSED = "publication-refused"
     ROLLED_BACK = "rolled-back"
+    WORKER_ENDED = "worker-ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Reason:
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
     of_tables = (*_tables(status), *_order(status), *_rolled_back(status))
-    return (*of_tables, *_cycles(status), *_log(status, now), *_records(status))
+    return (*of_tables, *_ended(status), *_cycles(status), *_log(status, now), *_records(status))
 
 
 def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
@@ -102,6 +105,17 @@ def _order(status: Status) -> Iterator[Reason]:
 def _rolled_back(status: Status) -> Iterator[Reason]:
     for name, rolled_back in sorted(status.led.rolled_back.items()):
         yield Reason(Cause.ROLLED_BACK, name, rolled_back.text(name))
+
+
+def _ended(status: Status) -> Iterator[Reason]:
+    if status.log.end is not None:
+        yield Reason(Cause.WORKER_ENDED, "", end_text(status.log.end))
+
+
+def end_text(end: WorkerEnd) -> str:
+    """When, where and why a worker has ended."""
+    at = datetime.fromtimestamp(end.at_ms / 1000, UTC).isoformat(timespec="seconds")
+    return f"a worker on {end.host} ended at {at} with an error, and no commit cycle has ended since: {end.error}"
 
 
 def _cycles(status: Status) -> Iterator[Reason]:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from calving.model.coverage import Coverage
-from calving.model.events import CommitComplete, CommitToTable, DataComplete, DataWritten, Envelope, Leader, StartCommit
+from calving.model.events import (
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Leader,
+    StartCommit,
+    WorkerEnd,
+)
 from calving.protocol.waiting import Waiting, settled
 from calving.status.values import LogStatus, TableStatus
 
@@ -36,6 +45,8 @@ class Listening:
         self.waiting = Waiting()
         self.leader: Leader | None = None
         """The leader that the last event of a coordinator names, if it names one."""
+        self.end: WorkerEnd | None = None
+        """The last worker that has ended with an error, until a commit cycle ends."""
         self.settled: Coverage = {}
         """Source offsets whose records are committed to every table to which they are routed."""
         self._buffered: dict[str, deque[_Publication]] = {}
@@ -52,6 +63,7 @@ class Listening:
         self.waiting.hear(envelope)
         if isinstance(envelope.event, StartCommit | CommitComplete):
             self.leader = envelope.attached.leader
+        self.end = envelope.end or self.end
         match envelope.event:
             case StartCommit(commit_id):
                 self._open = commit_id
@@ -67,6 +79,7 @@ class Listening:
                 self._commits[str(table)] = _Commit(now, snapshot_id, valid_through or known)
                 self._let_go(str(table), self._answered)
             case CommitComplete(_, valid_through):
+                self.end = None
                 self._cycle_at, self._valid_through_us = now, valid_through or self._valid_through_us
                 self._settle(envelope.attached.settled)
 
@@ -81,6 +94,7 @@ class Listening:
             None if self._cycle_at is None else self._cycle_at + wall,
             self._valid_through_us,
             self.leader,
+            self.end,
         )
 
     def _table(self, name: str, cycles: int, wall: float) -> TableStatus:

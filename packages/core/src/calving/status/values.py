@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from calving.model.events import Leader
+from calving.model.events import Leader, WorkerEnd
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
 from calving.protocol.rollback import RolledBack
@@ -194,6 +194,8 @@ class LogStatus:
     valid_through_us: int | None = None
     leader: Leader | None = None
     """The leader that the newest entries name; None if none does."""
+    end: WorkerEnd | None = None
+    """The last worker that has ended with an error, if no commit cycle has ended since."""
 
     @property
     def degraded(self) -> dict[str, int]:

@@ -15,6 +15,7 @@ import pytest
 from calving.backend.interface import Backend, Cursor, Session
 from calving.errors import DataLossError, FencedError, OutcomeUnknownError, ProtocolError, StaleError, UnavailableError
 from calving.model.events import (
+    NO_COMMIT,
     Attachment,
     CommitComplete,
     DataComplete,
@@ -28,6 +29,7 @@ from calving.model.events import (
     StartCommit,
     TableId,
     TableReference,
+    WorkerEnd,
 )
 from calving.model.files import DataFile
 from calving.model.membership import Claim
@@ -358,6 +360,22 @@ class BackendContract:
         store.cursor(replay=True).acknowledge({}, [StartCommit(uuid4())])
         heard = store.wait_for(store.cursor(replay=True), StartCommit, count=2)
         assert [envelope.attached.leader for envelope in heard][-2:] == [leader, None]
+
+    @rule("B5.11", "The end of a worker that ended with an error is read, whoever leads, and moves no position.")
+    def test_the_end_of_a_worker_is_read(self, store: Store) -> None:
+        store.publish(0, None, 5)
+        leader, end = (
+            store.cursor(replay=True),
+            WorkerEnd("0.2.0", 1_700_000_000_000, "m-1", "kafka-1", "no such table"),
+        )
+        store.session().report_end(end)
+        leader.acknowledge({}, [CommitComplete(uuid4())])
+        for cursor in (leader, store.watcher()):
+            heard = store.wait_for(cursor, CommitComplete)
+            assert [e.end for e in heard if e.end is not None] == [end]
+            (told,) = (e for e in heard if e.end is not None)
+            assert (told.event, told.parts, told.spans) == (DataComplete(NO_COMMIT), 0, {})
+        assert store.session().committed(store.source) == {store.source[0]: 5}
 
     # B6
 
