@@ -10,7 +10,9 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from calving.cli.preview import as_text, preview
 from calving.iceberg.catalog import open_catalog
+from calving.settings.load import load
 from harness.topic import Topic
 from tests.cli.commands import Cli
 from tests.tasks.conftest import encode
@@ -101,3 +103,27 @@ def test_a_table_whose_rows_change_is_shown_with_the_rows_that_its_records_leave
     assert "table db.t: would be created, rows: 6\n  + id long required\n  + ts long\n" in text
     assert "bad records" not in text
     assert open_catalog("iceberg", cli.catalog_keys).list_namespaces() == []
+
+
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_table_that_cannot_be_loaded_hides_no_other(cli: Cli, creates: bool) -> None:
+    cli.keys |= {
+        "iceberg.tables": "",
+        "iceberg.tables.dynamic-enabled": True,
+        "iceberg.tables.route-field": "to",
+        "iceberg.tables.default-partition-by": "",
+        "iceberg.tables.auto-create-enabled": creates,
+    }
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    catalog.create_namespace("db")
+    for name in ("broken", "well"):
+        catalog.create_table(f"db.{name}", Schema(NestedField(1, "id", LongType(), required=False)))
+    (cli.folder / "warehouse" / "db" / "broken" / "metadata").rename(cli.folder / "away")
+    cli.topic.send(*encode(*({"id": i, "to": f"db.{name}"} for i in range(3) for name in ("broken", "well"))))
+    found = preview(load(cli.config), 7)
+    assert [(t.name, t.rows) for t in found.tables] == [("db.well", 3)]
+    (broken,) = found.unreadable
+    assert (broken.name, broken.records) == ("db.broken", 3)
+    assert not any("db.broken" in letter.reason for letter in found.bad)
+    assert f"\n{broken.why}; its records were not looked at: 3" in "\n".join(as_text(found, tolerates=True))
+    assert broken.why.startswith("table db.broken cannot be loaded: ")

@@ -145,3 +145,21 @@ def test_only_the_kafka_backend_takes_over(cli: Cli) -> None:
     cli.keys |= {"iceberg.control.backend": "redis", "iceberg.control.redis.url": "redis://127.0.0.1:1"}
     with pytest.raises(ConfigError, match="only the Kafka backend"):
         look(cli)
+
+
+@pytest.mark.parametrize("routed", [True, False])
+def test_a_table_that_cannot_be_loaded_hides_no_other(cli: Cli, routed: bool) -> None:
+    cli.run_here()
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    table = catalog.load_table("db.t")
+    catalog.create_table("db.broken", table.schema(), properties=table.properties)
+    (cli.folder / "warehouse" / "db" / "broken" / "metadata").rename(cli.folder / "away")
+    cli.keys |= {
+        "iceberg.tables": "" if routed else "db.broken,db.t",
+        "iceberg.tables.dynamic-enabled": routed,
+        "iceberg.tables.route-field": "to",
+    }
+    found = look(cli)
+    (refusal,) = found.refusals
+    assert refusal.startswith("table db.broken cannot be loaded: ")
+    assert any("db.t" in line for line in found.happens)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,7 +14,7 @@ import redis
 
 from calving.backend import Cursor, Session, SinkIdentity
 from calving.errors import ConfigError, FencedError, OutcomeUnknownError, SilentError, UnavailableError
-from calving.model.events import CommitComplete, Envelope, Publication, StartCommit
+from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, Publication, StartCommit
 from calving.model.offsets import Advance, TopicPartition
 from calving.services.process import free_port
 from calving.services.redis import RedisServer, launch_redis
@@ -20,6 +22,7 @@ from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
 from harness.proxy import Proxy
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.services
 
@@ -110,6 +113,34 @@ def test_a_store_out_of_memory_writes_nothing(start: Start) -> None:
         session.publish(move(None, 5), member_claim("group"))
     assert session.committed([TP]) == {}
     session.close()
+
+
+@pytest.mark.parametrize("odd", ["tomorrow", f"{2**64 - 1}-{2**64 - 1}"])
+def test_an_entry_of_a_stranger_in_the_future_stops_the_sink_until_it_is_recovered(start: Start, odd: str) -> None:
+    server = start()
+    session, cursor = backend(server).open("m"), backend(server).open("c").follow(replay=True)
+    session.publish(replace(move(None, 5), events=(DataComplete(NO_COMMIT),)), member_claim("group"))
+    stream = "calving:{control:group}:log"
+    with redis.Redis(port=server.port) as client:
+        client.xadd(stream, {"x": "y"}, id=odd.replace("tomorrow", f"{time.time_ns() // 1000 + 86_400_000_000}-0"))
+    for append in (
+        lambda: session.publish(replace(move(5, 9), events=(DataComplete(NO_COMMIT),)), member_claim("group")),
+        lambda: cursor.acknowledge({}, [StartCommit(uuid4())]),
+    ):
+        with pytest.raises(ConfigError, match="somebody else has added one with an ID in the future") as refused:
+            append()
+        assert f"stream '{stream}'" in str(refused.value) and "`calving recover FILE`" in str(refused.value)
+    assert session.committed([TP]) == {TP: 5}
+    with contextlib.closing(backend(server).open("operator").follow(replay=True)) as operator:
+        operator.rewind({TP: 5})
+    cursor.close()
+    session.close()
+    after = backend(server).open("n")
+    watcher = after.watch()
+    after.publish(replace(move(5, 9), events=(DataComplete(NO_COMMIT),)), member_claim("group"))
+    wait_for(lambda: any(isinstance(e.event, DataComplete) for e in watcher.read(0.1)))
+    watcher.close()
+    after.close()
 
 
 def test_a_store_that_was_emptied_refuses_whoever_was_connected_before(start: Start) -> None:

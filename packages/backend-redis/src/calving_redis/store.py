@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+import redis
+
 from calving.backend import SinkIdentity, stale
-from calving.errors import FencedError, ProtocolError
+from calving.errors import ConfigError, FencedError, ProtocolError
 from calving_redis.connection import Client, reaching, where, writing
 from calving_redis.durability import Durability
 from calving_redis.options import RedisOptions
+
+_BELOW = re.compile("equal or smaller than the target stream top item|exhausted the last possible ID")
+"""The store's answer to an entry with an ID below the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,13 @@ class Store:
         with reaching(self.options):
             client.ping()  # an unreachable store is detected before anything is sent
         with writing(self.options):
-            verdict, *why = (text.decode() for text in client.register_script(script)(keys, arguments))
+            try:
+                verdict, *why = (text.decode() for text in client.register_script(script)(keys, arguments))
+            except redis.ResponseError as error:
+                if not _BELOW.search(str(error)):
+                    raise
+                # To append is the first write of each script, so nothing was written.
+                raise self._refused_by_stranger(client) from error
         if verdict == "recreated":
             raise FencedError(f"{where(self.options)}: the store was emptied")
         if verdict == "moved":
@@ -55,3 +67,12 @@ class Store:
         if verdict != "done":
             raise ProtocolError(f"the store's script answers {verdict!r}")
         self.durability.wait(client, self.options)
+
+    def _refused_by_stranger(self, client: Client) -> ConfigError:
+        """The error about an entry of somebody else, below which the stream takes no entries."""
+        ((last, _), *_) = client.xrevrange(self.keys.log, count=1) or [(b"?", {})]
+        return ConfigError(
+            f"{where(self.options)}: stream '{self.keys.log}' takes no more entries, because somebody else has added"
+            f" one with an ID in the future (the last is {last.decode()}); stop all workers, keep others from writing"
+            " to the stream, and run `calving recover FILE`"
+        )

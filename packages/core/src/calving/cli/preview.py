@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 
 from calving.engine.local import LocalEngine
-from calving.errors import ConfigError
+from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
@@ -57,6 +57,15 @@ class TablePreview:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableTable:
+    """A table that cannot be loaded now, so that nobody can say what would become of its ``records``."""
+
+    name: str
+    why: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """The outcome for the records that were read."""
 
@@ -64,6 +73,7 @@ class Preview:
     tables: tuple[TablePreview, ...]
     filtered: Mapping[str, int]
     bad: tuple[DeadLetter, ...]
+    unreadable: tuple[UnreadableTable, ...] = ()
 
 
 def preview(sink: Sink, records: int) -> Preview:
@@ -87,7 +97,28 @@ def preview(sink: Sink, records: int) -> Preview:
         finally:
             runner.close()
         tables = [copies.shown(".".join(table.identifier), files) for table, files in outcome.written.items()]
-        return Preview(outcome.records, tuple(sorted(tables, key=lambda t: t.name)), filtered, outcome.dead_letters)
+        tables.sort(key=lambda t: t.name)
+        return _told(Preview(outcome.records, tuple(tables), filtered, outcome.dead_letters), copies.unreadable)
+
+
+def _told(found: Preview, why: Mapping[str, UnavailableError]) -> Preview:
+    """The preview without guesses about tables that cannot be loaded: their records went to new tables instead, or were
+    bad for want of a table.
+    """
+    records = Counter({table.name: table.rows for table in found.tables if table.name in why})
+    bad: list[DeadLetter] = []
+    for letter in found.bad:
+        name = next((n for n in why if letter.reason.startswith((f"table {n} ", f"table {n}:"))), None)
+        if name is None:
+            bad.append(letter)
+        else:
+            records[name] += 1
+    return replace(
+        found,
+        tables=tuple(table for table in found.tables if table.name not in why),
+        bad=tuple(bad),
+        unreadable=tuple(UnreadableTable(name, str(error), records[name]) for name, error in sorted(why.items())),
+    )
 
 
 _NO_LIMITS = ErrorLimits(per_batch=_EVERYTHING, share=1.0)
@@ -142,12 +173,18 @@ class _Copies:
         self._theirs, self._folder = theirs, folder
         self.catalog = open_catalog("preview", {"type": "embedded", "warehouse": str(folder)})
         self._before: dict[str, Schema | None] = {}
+        self.unreadable: dict[str, UnavailableError] = {}
+        """Tables that cannot be loaded, and why. They have no copies."""
 
     def copy(self, name: str) -> None:
         """Make the copy of a table once, if the table exists."""
-        if name in self._before:
+        if name in self._before or name in self.unreadable:
             return
-        found = find_table(self._theirs, table_id(name))
+        try:
+            found = find_table(self._theirs, table_id(name))
+        except UnavailableError as error:
+            self.unreadable[name] = error
+            return
         self._before[name] = None if found is None else found.schema()
         if found is None:
             return
@@ -199,6 +236,8 @@ def as_text(found: Preview, *, tolerates: bool) -> Iterator[str]:
     yield f"read {newest}; nothing was written"
     for table in found.tables:
         yield from ("", *_table_text(table))
+    for each in found.unreadable:
+        yield from ("", f"{each.why}; its records were not looked at: {each.records}")
     if found.filtered:
         yield from ("", "filtered: " + ", ".join(f"{count} {cause}" for cause, count in found.filtered.items()))
     if found.bad:

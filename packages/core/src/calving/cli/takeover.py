@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from calving.backend.interface import ControlLog, Session
 from calving.backend.reading import read_to_end
 from calving.errors import ConfigError, DataLossError, UnavailableError
-from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.catalog import find_table, look_for, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
@@ -102,10 +102,15 @@ def _look(sink: Sink, source: Source) -> Place:
     every = source.partitions()
     bounds = source.bounds(every)
     catalog = components.catalog(sink)
-    names = [*own_tables(sink), *routed_tables(catalog, sink, {tp.topic for tp in every}).all()]
+    routed = routed_tables(catalog, sink, {tp.topic for tp in every})
+    unreadable = {**_unreadable(catalog, [*own_tables(sink), *routed.names]), **routed.unreadable}
+    names = [name for name in (*own_tables(sink), *routed.names) if name not in unreadable]
     found = _hear(sink, source, catalog, names)
-    found.check(lambda: list(refuse_missing_tables(catalog, sink)))
-    names += sorted({str(e.event.table) for e in found.entries if isinstance(e.event, DataWritten)})
+    found.check(lambda: list(refuse_missing_tables(catalog, sink, unreadable)))
+    announced = sorted({str(e.event.table) for e in found.entries if isinstance(e.event, DataWritten)} - {*names})
+    unreadable |= _unreadable(catalog, [name for name in announced if name not in unreadable])
+    names += [name for name in announced if name not in unreadable]
+    found.troubles += map(str, unreadable.values())
     return Place(
         keys.name,
         sink.group,
@@ -127,6 +132,11 @@ def _look(sink: Sink, source: Source) -> Place:
         keys.on_data_loss == "skip",
         sink.changes_rows,
     )
+
+
+def _unreadable(catalog: Catalog, names: Iterable[str]) -> dict[str, UnavailableError]:
+    """Those of these tables that cannot be loaded, and why. What they hold of the sink is unknown."""
+    return {name: each for name, each in look_for(catalog, names).items() if isinstance(each, UnavailableError)}
 
 
 def _hear(sink: Sink, source: Source, catalog: Catalog, names: Sequence[str]) -> _Found:

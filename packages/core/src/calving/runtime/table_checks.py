@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -29,15 +29,16 @@ from calving.tasks.letters import LETTERS
 from calving.writing.identity import no_id_columns
 
 
-def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, bool]]:
-    """Each table in the settings, and whether it exists.
+def refuse_missing_tables(catalog: Catalog, sink: Sink, unreadable: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
+    """Each table in the settings, and whether it exists. The ``unreadable`` ones are left out.
 
     :raises ConfigError: a table does not exist and will not be created, its partition terms are wrong, or records
         cannot change its rows as the settings say.
     """
     keys = sink.keys
-    _check_letters(catalog, sink)
-    for name in keys.tables:
+    if keys.dead_letter_table not in unreadable:
+        _check_letters(catalog, sink)
+    for name in (name for name in keys.tables if name not in unreadable):
         table = find_table(catalog, table_id(name))
         exists = table is not None
         if not exists and not keys.auto_create and keys.on_missing_table == "fail":
