@@ -24,8 +24,11 @@ from calving.converters.json import JsonConverter
 from calving.converters.plain import BytesConverter, StringConverter
 from calving.converters.protobuf import ProtobufConverter
 from calving.converters.registry import converter
+from calving.converters.typed_json import json_value
 from calving.model.record_path import Evolution, Limits
 from calving.records.fields import Projection
+from calving.records.jsontext import parse
+from calving.transforms.bson import parse as parse_document
 from harness.registry import SchemaRegistry, avro, framed, serialized
 from tests.converters.test_envelope import envelope
 from tests.converters.test_protobuf import class_of, file_of
@@ -120,6 +123,7 @@ JSON_POISON: dict[str, tuple[bytes, dict[str, Any] | str]] = {
     "nested deeper than any reader goes": (b'{"id":1,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", BAD),
     "a whole number beyond 64 bits": (b'{"id":99999999999999999999}', BAD),
     "a whole number of 6,000 digits": (b'{"id":' + b"9" * 6_000 + b"}", BAD),
+    "a whole number of 6,000 digits that nobody wants": (b'{"id":1,"x":' + b"9" * 6_000 + b"}", BAD),
     "a fraction beyond a double": (b'{"d":1e400}', BAD),
     "a fraction too small for any double": (b'{"d":1e-99999999999999999999}', {"id": None, "text": None, "d": 0.0}),
     "zero with a large exponent": (b'{"d":0e99999999999999999999}', {"id": None, "text": None, "d": 0.0}),
@@ -139,6 +143,19 @@ def test_a_json_value_is_bad_or_taken_whatever_stands_beside_it(sender: Sender, 
     values = [sender.value(GOOD)] * 16
     values[place] = sender.raw(raw)
     assert rows_of(sender, values) == [expected if i == place else GOOD for i in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("sender", "row"), [("json", BAD), ("envelope", {"id": 1, "text": None, "d": None})], indirect=["sender"]
+)
+@pytest.mark.parametrize("place", [0, 7, 15])
+def test_a_fraction_beyond_a_double_that_nobody_wants_is_bad_without_a_schema(
+    sender: Sender, row: object, place: int
+) -> None:
+    assert sender.raw is not None
+    values = [sender.value(GOOD)] * 16
+    values[place] = sender.raw(b'{"id":1,"x":[1e400]}')
+    assert rows_of(sender, values) == [row if i == place else GOOD for i in range(16)]
 
 
 @pytest.mark.parametrize("place", [0, 7, 15])
@@ -204,3 +221,10 @@ def test_keys_that_are_always_new_are_not_remembered() -> None:
     finally:
         tracemalloc.stop()
     assert held < 20_000  # a key that is remembered takes more than 100 bytes, and these are a thousand
+
+
+@pytest.mark.parametrize("read", [lambda text: parse(text.encode(), 100), json_value, parse_document])
+def test_an_integer_that_is_too_long_to_read_is_named(read: Callable[[str], object]) -> None:
+    with pytest.raises(ValueError, match=r"^it has an integer of more than 4,300 digits$"):
+        read('{"x":' + "9" * 4_301 + "}")
+    assert read('{"x":' + "9" * 4_300 + "}") == {"x": int("9" * 4_300)}

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.converters.building import DAY_MS, map_type, time_of_day
-from calving.records.jsontext import check_start
+from calving.records.jsontext import check_start, long_integers_named
 from calving.records.semantics import semantic, unscaled_decimal
 
 Read = Callable[[Any], Any]
@@ -110,6 +110,14 @@ def json_value(text: str) -> Any:
     :raises ValueError, RecursionError: the text is no JSON value.
     """
     check_start(text)
+    with long_integers_named():
+        value = _value(text)
+    if "\\ud" in text or "\\uD" in text:
+        json.dumps(value, default=str, ensure_ascii=False).encode()
+    return value
+
+
+def _value(text: str) -> Any:
     try:
         value, end = _scan(text, 0)
         if end != len(text):
@@ -118,8 +126,6 @@ def json_value(text: str) -> Any:
         value = _DECODER.decode(text)
     except ArithmeticError:
         value = _FAR_DECODER.decode(text)
-    if "\\ud" in text or "\\uD" in text:
-        json.dumps(value, default=str, ensure_ascii=False).encode()
     return value
 
 

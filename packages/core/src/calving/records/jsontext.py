@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation, Overflow
 from typing import Any
 
@@ -58,9 +60,23 @@ def _parsed(value: bytes, nesting: int) -> Any | ValueError:
 def load_json(text: str) -> Any:
     """The value of a JSON text. :raises ValueError, RecursionError: as ``parse``."""
     check_start(text)
-    value = _DECODER.decode(text)
+    with long_integers_named():
+        value = _DECODER.decode(text)
     _check_pairs(text, value)
     return value
+
+
+@contextlib.contextmanager
+def long_integers_named() -> Iterator[None]:
+    """Translate Python's error about an integer that it does not read, which advises to change Python's settings. To
+    read an integer takes time that grows with the square of its digits.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "integer string conversion" in str(error):
+            raise ValueError(f"it has an integer of more than {sys.get_int_max_str_digits():,} digits") from None
+        raise
 
 
 def check_start(text: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from calving.records.jsontext import long_integers_named
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = pa.timestamp("ms", "UTC")
 _REGEX = pa.struct([("regex", pa.string()), ("options", pa.string())])
@@ -27,7 +29,8 @@ def parse(text: str) -> dict[str, Any]:
 
     :raises ValueError: the text is no document.
     """
-    found = json.loads(text, parse_constant=_no_constant)
+    with long_integers_named():
+        found = json.loads(text, parse_constant=_no_constant)
     if not isinstance(found, dict):
         raise ValueError("not a document")
     return found
