@@ -39,8 +39,10 @@ from calving.converters.registry import converter
 from calving.model.record_path import Evolution, TransformSpec
 from calving.model.tables import Moments
 from calving.records.inferred import of_type
-from calving.records.values import Records, Values
+from calving.records.semantics import SemanticType, like, semantic
+from calving.records.values import HEADERS, Records, Values
 from calving.transforms.chain import Chain
+from calving.transforms.sql import Sql
 from harness.registry import SchemaRegistry, framed
 from harness.registry import avro as written
 
@@ -450,3 +452,39 @@ def _varint(number: int) -> bytes:
     while number > 127:
         found, number = found + struct.pack("B", number & 127 | 128), number >> 7
     return found + struct.pack("B", number)
+
+
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("SELECT * FROM records", {"u", "y", "z"}),
+        ("SELECT u, u AS v, z AS u2, y FROM records WHERE y > 0", {"u", "v", "u2", "y"}),
+        ("SELECT 1 AS n, * EXCLUDE (z), z AS w FROM records", {"u", "y", "w"}),
+        ("SELECT * REPLACE (upper(u) AS u) FROM records", {"y", "z"}),
+        ("SELECT * EXCLUDE (u), upper(u) AS u FROM records", {"y", "z"}),
+        ("SELECT upper(u) AS u, u AS v FROM records", {"v"}),
+        ("SELECT * RENAME (u AS x) FROM records", set()),
+        ("SELECT z AS u, u::VARCHAR AS z, y + 0 AS y FROM records", {"u"}),
+    ],
+)
+def test_a_field_that_sql_only_copies_keeps_its_meaning(query: str, kept: set[str]) -> None:
+    uuid, zoned, year = (semantic(kind, f"io.debezium.{name}") for kind, name in (
+        (pa.string(), "data.Uuid"), (pa.string(), "time.ZonedTimestamp"), (pa.int32(), "time.Year")
+    ))  # fmt: skip
+    columns = [
+        like(uuid, pa.array(["a-b"])),
+        like(zoned, pa.array(["2026-01-01T00:00:00Z"])),
+        like(year, pa.array([7], pa.int32())),
+    ]
+    value = pa.StructArray.from_arrays(columns, ["u", "z", "y"])
+    given = Records(
+        pa.array([0], pa.int32()), pa.array(["t"]), 0, pa.array([0]), pa.array([0]), pa.nulls(1), value,
+        pa.nulls(1, HEADERS), typed=True,
+    )  # fmt: skip
+    found = Sql({"query": query}).apply(given).value
+    meant = {"u": uuid, "v": uuid, "z": zoned, "w": zoned, "u2": zoned, "y": year}
+    if query.startswith("SELECT z AS u"):
+        meant["u"] = zoned
+    assert {f.name: f.type for f in found.type if isinstance(f.type, SemanticType)} == {n: meant[n] for n in kept}
+    if "v" in kept:
+        assert found.field("v").storage.to_pylist() == ["a-b"]

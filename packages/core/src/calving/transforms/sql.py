@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from calving.errors import ConfigError, first_line
 from calving.records.arrays import JSON, children_of, conform, holds, retyped, struct, take
 from calving.records.inferred import of_type
-from calving.records.semantics import SemanticType, moment_type
+from calving.records.semantics import SemanticType, like, moment_type
 from calving.records.values import Records
 from calving.transforms.columns import check_options, required
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
@@ -48,6 +48,8 @@ class _Bound:
     rows: str
     condition: str | None
     expressions: Sequence[str]
+    meanings: Mapping[str, SemanticType]
+    """The meanings that DuckDB's columns lack, by the names of these columns."""
 
 
 class Sql(Transform):
@@ -100,12 +102,15 @@ class Sql(Transform):
         with self._refusing(table, {text: text for text in bound.expressions}, places):
             found, json_places = self._run(table, bound.rows)
         names = [bound.fields.get(name, name) for name in found.column_names]
+        # A copy keeps what its field means, such as the text of a UUID.
+        copied = self._query.copies(bound.names, found.column_names) if bound.meanings else [None] * len(names)
         columns: dict[str, pa.Array] = {}
-        for place, (name, column) in enumerate(zip(names, found.columns, strict=True)):
+        for place, (name, column, field) in enumerate(zip(names, found.columns, copied, strict=True)):
             if name in columns:
                 raise UnfitTypeError(f"the query makes two columns named '{name}'")
             if name != _NOTHING:
-                columns[name] = _plain(name, column, place in json_places)
+                plain, meaning = _plain(name, column, place in json_places), bound.meanings.get(field or "")
+                columns[name] = like(meaning, plain) if meaning and meaning.storage_type == plain.type else plain
         if found.num_rows != table.num_rows:
             raise ValueError(f"the query makes {found.num_rows} rows of {table.num_rows}; {ALLOWED}")
         kind = pa.struct([(name, column.type) for name, column in columns.items()])
@@ -151,6 +156,7 @@ class Sql(Transform):
             self._query.rows(renamed),
             self._query.condition(renamed, columns),
             self._query.expressions(renamed, columns),
+            {} if renamed else _meanings(kind),
         )
 
     def _check(self) -> None:
@@ -220,6 +226,12 @@ def _given(column: pa.Array) -> pa.Array:
 
 def _is_semantic(kind: pa.DataType) -> bool:
     return isinstance(kind, SemanticType)
+
+
+def _meanings(kind: pa.StructType) -> dict[str, SemanticType]:
+    """The meanings of fields that DuckDB has no types for."""
+    of = {field.name: field.type for field in kind if isinstance(field.type, SemanticType)}
+    return {name: meant for name, meant in of.items() if not pa.types.is_temporal(moment_type(meant))}
 
 
 def _whole(column: pa.Array) -> pa.Array:

@@ -49,6 +49,30 @@ class Query:
         items = [self._renamed(item, renamed, named=True) for item in self.items] if renamed else self.items
         return self._text({**self._node, "select_list": items, "where_clause": None})
 
+    def copies(self, names: Sequence[str], result: Sequence[str]) -> list[str | None]:
+        """For each column of the result, in order, the field that it is an unchanged copy of; None if it is computed,
+        or if that is not sure. ``names``: the fields, no two of which are one to DuckDB.
+        """
+        there = {folded(name): name for name in names}
+        stars = [item for item in self.items if item["class"] == "STAR"]
+        if len(stars) > 1:
+            return [None] * len(result)
+        found: list[str | None] = []
+        for item in self.items:
+            if item["class"] == "STAR":
+                width = len(result) - len(self.items) + 1
+                found += self._copied_by_star(item, there, result[len(found) : len(found) + width])
+            else:
+                is_field = item["class"] == "COLUMN_REF" and len(item["column_names"]) == 1
+                found.append(there.get(folded(item["column_names"][0])) if is_field else None)
+        return found
+
+    def _copied_by_star(self, star: Node, there: Mapping[str, str], result: Sequence[str]) -> list[str | None]:
+        replaced = {folded(each["key"]) for each in star["replace_list"]}
+        if star["columns"] or star["expr"] or star.get("rename_list"):
+            return [None] * len(result)
+        return [None if folded(name) in replaced else there.get(folded(name)) for name in result]
+
     def condition(self, renamed: Mapping[str, str], columns: set[str]) -> str | None:
         """The condition as an expression, which is computed from left to right and no further than it must."""
         return None if self.where is None else self._ordered(self._plain(self.where, renamed, columns))
