@@ -120,7 +120,7 @@ def test_a_table_that_cannot_be_loaded_hides_no_other(cli: Cli, creates: bool) -
         catalog.create_table(f"db.{name}", Schema(NestedField(1, "id", LongType(), required=False)))
     (cli.folder / "warehouse" / "db" / "broken" / "metadata").rename(cli.folder / "away")
     cli.topic.send(*encode(*({"id": i, "to": f"db.{name}"} for i in range(3) for name in ("broken", "well"))))
-    found = preview(load(cli.config), 7)
+    found = preview(load(cli.config), 8)
     assert [(t.name, t.rows) for t in found.tables] == [("db.well", 3)]
     (broken,) = found.unreadable
     assert (broken.name, broken.records) == ("db.broken", 3)

@@ -11,6 +11,7 @@ import pytest
 
 from calving.cli.status import status
 from calving.engine.local import LocalEngine
+from calving.errors import BadRecordError
 from calving.runtime.app import App
 from calving.settings.load import load
 from harness.topic import Topic
@@ -50,7 +51,7 @@ def test_a_worker_that_ends_with_an_error_leaves_its_sink_not_well_until_a_cycle
     sink.assert_exactly_once(10)
 
 
-def test_secrets_are_masked_in_the_end_of_a_worker(sink: Cli) -> None:
+def test_secrets_and_values_are_masked_in_the_end_of_a_worker(sink: Cli) -> None:
     sink.keys |= {"kafka.ssl.key.password": "pa55word-1", "iceberg.catalog.s3.secret-access-key": "t0ken-of-mine"}
 
     def fail(_: object) -> None:
@@ -60,3 +61,9 @@ def test_secrets_are_masked_in_the_end_of_a_worker(sink: Cli) -> None:
         App(load(sink.config), LocalEngine()).run(on_progress=fail)
     (reason,) = status(load(sink.config)).reasons
     assert reason.endswith(": RuntimeError: *** and ***")
+    sink.topic.send(b'{"id": "value of a customer"}')
+    with pytest.raises(BadRecordError, match="value of a customer"):
+        sink.run_here()
+    _, reason = status(load(sink.config)).reasons
+    place = f"topic '{sink.topic.name}', partition 0, offset 10"
+    assert reason.endswith(f": {place}: a bad record; the worker's log has the reason")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import socket
 import time
 from uuid import uuid4
 
 from calving.backend.interface import Backend
 from calving.deadline import within
-from calving.errors import CalvingError, first_line
+from calving.errors import BadRecordError, CalvingError, first_line
 from calving.model.events import WorkerEnd
 from calving.runtime import components
 from calving.secrets import without_secrets
@@ -20,6 +21,8 @@ from calving.source.interface import Source
 log = logging.getLogger(__name__)
 
 _SECONDS = 10.0
+_PLACE = re.compile(r".*?topic '[^']*', partition \d+, offset \d+(?=:)")
+"""A bad record's place in an error. The reason after it may show a value."""
 _LONGEST = 500
 """The longest reported error, in characters."""
 
@@ -51,8 +54,10 @@ def _write(sink: Sink, backend: Backend, topics: Source, member: str, text: str)
 
 
 def _text(sink: Sink, error: BaseException) -> str:
-    """The error as one line of printable text, without the secrets of the sink's settings."""
+    """The error as one line of printable text, without values of records, or secrets of the sink's settings."""
     text = first_line(error)
+    if isinstance(error, BadRecordError) and (place := _PLACE.match(text)):
+        text = f"{place[0]}: a bad record; the worker's log has the reason"
     if not isinstance(error, CalvingError):
         text = f"{type(error).__name__}: {text}"
     backend = {name: str(value) for name, value in sink.backend_settings.model_dump(by_alias=True).items()}
