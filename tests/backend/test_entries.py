@@ -67,7 +67,8 @@ def test_the_end_of_a_worker_is_an_answer_without_partitions() -> None:
     assert found.beside == (
         b'{"group":"g","parts":0,"end":["0.2.0",1700000000000,"m-1","kafka-1","topic \'orders\' was deleted"]}'
     )
-    envelope = Entries("g", "log", strict=True).envelope(0, 7, b"m-1", *found.events, found.coverage, found.beside)
+    (value,) = found.events
+    envelope = Entries("g", "log", strict=True).envelope(0, 7, b"m-1", value, found.coverage, found.beside)
     assert envelope == Envelope(0, 7, DataComplete(NO_COMMIT), parts=0, end=END)
 
 

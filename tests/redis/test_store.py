@@ -123,10 +123,11 @@ def test_an_entry_of_a_stranger_in_the_future_stops_the_sink_until_it_is_recover
     stream = "calving:{control:group}:log"
     with redis.Redis(port=server.port) as client:
         client.xadd(stream, {"x": "y"}, id=odd.replace("tomorrow", f"{time.time_ns() // 1000 + 86_400_000_000}-0"))
-    for append in (
+    appends: list[Callable[[], None]] = [
         lambda: session.publish(replace(move(5, 9), events=(DataComplete(NO_COMMIT),)), member_claim("group")),
         lambda: cursor.acknowledge({}, [StartCommit(uuid4())]),
-    ):
+    ]
+    for append in appends:
         with pytest.raises(ConfigError, match="somebody else has added one with an ID in the future") as refused:
             append()
         assert f"stream '{stream}'" in str(refused.value) and "`calving recover FILE`" in str(refused.value)

@@ -70,7 +70,7 @@ class Store:
 
     def _refused_by_stranger(self, client: Client) -> ConfigError:
         """The error about an entry of somebody else, below which the stream takes no entries."""
-        ((last, _), *_) = client.xrevrange(self.keys.log, count=1) or [(b"?", {})]
+        ((last, _), *_) = client.xrevrange(self.keys.log, max="+", count=1) or [(b"?", {})]
         return ConfigError(
             f"{where(self.options)}: stream '{self.keys.log}' takes no more entries, because somebody else has added"
             f" one with an ID in the future (the last is {last.decode()}); stop all workers, keep others from writing"
