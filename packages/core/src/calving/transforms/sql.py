@@ -156,7 +156,7 @@ class Sql(Transform):
             self._query.rows(renamed),
             self._query.condition(renamed, columns),
             self._query.expressions(renamed, columns),
-            {} if renamed else _meanings(kind),
+            _meanings(kind, names),
         )
 
     def _check(self) -> None:
@@ -228,9 +228,9 @@ def _is_semantic(kind: pa.DataType) -> bool:
     return isinstance(kind, SemanticType)
 
 
-def _meanings(kind: pa.StructType) -> dict[str, SemanticType]:
-    """The meanings of fields that DuckDB has no types for."""
-    of = {field.name: field.type for field in kind if isinstance(field.type, SemanticType)}
+def _meanings(kind: pa.StructType, names: Sequence[str]) -> dict[str, SemanticType]:
+    """The meanings that DuckDB has no types for, by the names of its columns."""
+    of = {name: field.type for name, field in zip(names, kind, strict=True) if isinstance(field.type, SemanticType)}
     return {name: meant for name, meant in of.items() if not pa.types.is_temporal(moment_type(meant))}
 
 
