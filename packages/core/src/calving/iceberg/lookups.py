@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -16,7 +17,7 @@ from pyiceberg.table import Table
 from calving.deadline import beside
 from calving.iceberg.file_access import carried
 from calving.mutations.cache import KeyCache
-from calving.mutations.candidates import Candidate
+from calving.mutations.candidates import Candidate, identities
 from calving.mutations.columns import Column, File, Reading
 from calving.mutations.keys import NO_MATCHES, TOGETHER, Keys, Matches
 from calving.mutations.lookup import Lookup, Tasks, look, matches
@@ -36,7 +37,7 @@ Wanted = tuple[Candidate, Keys]
 _Found = dict[str, tuple[Matches, bool]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Looking:
     """The key files whose keys are searched for, and how files are read. ``ids``: how many of the read columns identify
     a row.
@@ -46,6 +47,20 @@ class Looking:
     reading: Reading
     ids: int
     key_files: tuple[File, ...]
+
+    def reading_of(self, file: Candidate) -> Reading:
+        """How a data file is read: a column that it lacks may have the value of its partition."""
+        return self.reading.within(self.constants(file))
+
+    def constants(self, file: Candidate) -> dict[int, Any]:
+        """The read columns, by id, that have one value in the partition of a data file; and this value."""
+        return {each: file.partition[place] for each, place in self._identities[file.spec_id].items()}
+
+    @cached_property
+    def _identities(self) -> Mapping[int, Mapping[int, int]]:
+        """For each spec: the read columns that it has as they are, by id, and their places in a partition."""
+        ids = {column.field_id for column in self.reading.columns}
+        return {number: identities(spec, ids) for number, spec in self.table.metadata.specs().items()}
 
 
 class Lookups:
@@ -113,7 +128,9 @@ class Lookups:
         if self._cache is None:
             return False
         runs = self._runs_of(looking)
-        return (runs is not None and file.path in runs) or self._cache.holds(file.path, looking.reading.columns)
+        return (runs is not None and file.path in runs) or self._cache.holds(
+            file.path, looking.reading_of(file).columns
+        )
 
     def _runs_of(self, looking: Looking) -> Runs | None:
         """The runs for the read column; None if several columns are read, or if there is no cache."""
@@ -138,7 +155,7 @@ class Lookups:
                 looking.reading.columns,
                 looking.ids,
                 looking.key_files,
-                tuple((file.path, file.file_format) for file, _ in found),
+                tuple((file.path, file.file_format, looking.constants(file)) for file, _ in found),
                 mapping,
             ).to_json()
             for found in lists
@@ -170,10 +187,11 @@ class Lookups:
         alone: list[Wanted] = []
         for group in _by_keys(wanted):
             keys = group[0][1]
-            files = [file for file, _ in group]
             if runs is None or not is_searchable(keys.columns[0]):
                 alone += group
                 continue
+            # A run holds files that are read in the same way, whatever their partition.
+            files = [file for file, _ in group if not looking.constants(file)]
             self._to_order -= runs.grow(files, self._to_order)
             in_runs += ((run, [(file, keys) for file in own]) for run, own in runs.divided(files).items())
             alone += (each for each in group if each[0].path not in runs)
@@ -208,7 +226,7 @@ class Lookups:
 
     def _batches(self, looking: Looking, file: Candidate) -> tuple[Iterator[pa.RecordBatch], bool]:
         """The key columns of a file, and whether they came from the cache."""
-        reading = looking.reading
+        reading = looking.reading_of(file)
 
         def read() -> Iterator[pa.RecordBatch]:
             return reading.batches(file.path, file.file_format)
@@ -221,7 +239,7 @@ class Lookups:
         """The sorted keys of a file; None if sorting does not pay off. It pays off if the file was searched before."""
         if self._cache is None:
             return None
-        name, columns = f"{file.path} in order", looking.reading.columns
+        name, columns = f"{file.path} in order", looking.reading_of(file).columns
         if not self._cache.holds(name, columns) and not (
             self._cache.has_room_for([file.path], columns) and self._may_order(file.records)
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import VoidTransform
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -84,6 +84,17 @@ def tells_partition(spec: PartitionSpec, ids: Iterable[int]) -> bool:
     known = set(ids)
     own = [each for each in spec.fields if each.source_id in known and not isinstance(each.transform, VoidTransform)]
     return bool(spec.fields) and len(own) == len(spec.fields)
+
+
+def identities(spec: PartitionSpec, ids: Collection[int]) -> dict[int, int]:
+    """The columns of these ids that have one value in a partition, because the spec has them as they are; and the place
+    of this value in the partition.
+    """
+    return {
+        field.source_id: place
+        for place, field in enumerate(spec.fields)
+        if field.source_id in ids and isinstance(field.transform, IdentityTransform)
+    }
 
 
 class Pruning:

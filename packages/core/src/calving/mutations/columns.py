@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -59,8 +59,9 @@ _ID_OF = {"PARQUET": b"PARQUET:field_id", "ORC": b"iceberg.id"}
 class Column:
     """A primitive column of a table.
 
-    ``default``: its initial default, the value in all rows of a file that does not have the column. ``parent``: the id
-    of the struct around it; rows in which this struct is null have no value.
+    ``default``: the value in all rows of a file that does not have the column. It is the column's initial default, or
+    the value of the file's partition. ``parent``: the id of the struct around it; rows in which this struct is null
+    have no value.
     """
 
     field_id: int
@@ -144,9 +145,21 @@ class Reading:
     columns: tuple[Column, ...]
     mapped: tuple[MappedField, ...] = ()
 
+    def within(self, partition: Mapping[int, Any]) -> Reading:
+        """Reads files of a partition in which these columns, by id, have one value each. In a file that does not have
+        such a column, as files of an imported Hive table, this value counts before any default (the specification's
+        rules of column projection).
+        """
+        if not any(column.field_id in partition for column in self.columns):
+            return self
+        columns = (
+            replace(column, default=partition[column.field_id], parent=None) if column.field_id in partition else column
+            for column in self.columns
+        )
+        return replace(self, columns=tuple(columns))
+
     def batches(self, path: str, file_format: str) -> Iterator[pa.RecordBatch]:
-        """The columns of all rows, in the order of the file. A column that the file does not have has its initial
-        default.
+        """The columns of all rows, in the order of the file. A column that the file does not have has its default.
 
         :raises TableTroubleError: the file cannot be read, or Arrow cannot hold one of its values.
         """

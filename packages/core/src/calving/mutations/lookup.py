@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.io import load_file_io
 from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import NestedField, PrimitiveType
@@ -34,7 +35,8 @@ class Tasks(Protocol):
 class Lookup:
     """The payload of a task: search ``files`` for the keys of ``key_files``.
 
-    ``ids``: how many of the ``columns`` identify a row; an order column may follow.
+    ``ids``: how many of the ``columns`` identify a row; an order column may follow. Each file has a path, a format, and
+    the columns, by id, that have one value in its partition.
     """
 
     io: Mapping[str, str]
@@ -42,7 +44,7 @@ class Lookup:
     columns: tuple[Column, ...]
     ids: int
     key_files: tuple[File, ...]
-    files: tuple[File, ...]
+    files: tuple[tuple[str, str, Mapping[int, Any]], ...]
     mapping: NameMapping | None = None
 
     def to_json(self) -> str:
@@ -53,7 +55,7 @@ class Lookup:
                 "columns": [_to_json(column) for column in self.columns],
                 "ids": self.ids,
                 "key_files": self.key_files,
-                "files": self.files,
+                "files": [(path, file_format, self._encoded(of)) for path, file_format, of in self.files],
                 "mapping": None if self.mapping is None else self.mapping.model_dump(mode="json"),
             }
         )
@@ -61,15 +63,31 @@ class Lookup:
     @staticmethod
     def from_json(text: str) -> Lookup:
         raw: dict[str, Any] = json.loads(text)
+        columns = tuple(map(_column, raw["columns"]))
+        kinds = {column.field_id: column.kind for column in columns}
         return Lookup(
             raw["io"],
             raw["location"],
-            tuple(map(_column, raw["columns"])),
+            columns,
             raw["ids"],
             tuple((path, file_format) for path, file_format in raw["key_files"]),
-            tuple((path, file_format) for path, file_format in raw["files"]),
+            tuple((path, file_format, _decoded(of, kinds)) for path, file_format, of in raw["files"]),
             None if raw["mapping"] is None else NameMapping.model_validate(raw["mapping"]),
         )
+
+    def _encoded(self, constants: Mapping[int, Any]) -> dict[int, str | None]:
+        """Values as text: their single-value serialization, in hexadecimal digits."""
+        kinds = {column.field_id: column.kind for column in self.columns}
+        return {
+            each: None if value is None else to_bytes(kinds[each], value).hex() for each, value in constants.items()
+        }
+
+
+def _decoded(constants: Mapping[str, str | None], kinds: Mapping[int, PrimitiveType]) -> dict[int, Any]:
+    return {
+        int(each): None if value is None else from_bytes(kinds[int(each)], bytes.fromhex(value))
+        for each, value in constants.items()
+    }
 
 
 def _to_json(column: Column) -> dict[str, Any]:
@@ -93,7 +111,7 @@ def look(text: str) -> str:
     reading = Reading(io, lookup.columns, tuple(lookup.mapping.root) if lookup.mapping is not None else ())
     own = Reading(io, lookup.columns[: lookup.ids])
     keys = Keys(own.columns, [own.all_of(lookup.key_files)])
-    return json.dumps([_packed(_found(keys, reading.batches(*file))) for file in lookup.files])
+    return json.dumps([_packed(_found(keys, reading.within(of).batches(*file))) for *file, of in lookup.files])
 
 
 def matches(answer: str, keys: Sequence[Keys]) -> Iterator[Matches]:
