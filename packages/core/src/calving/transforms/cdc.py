@@ -64,7 +64,7 @@ class DebeziumTransform(Transform):
         if list(event) == ["ts_ms"]:
             return []
         operation = _operation(event)
-        before, after = _Side("before", event), _Side("after", event)
+        before, after = _Side.of("before", event), _Side.of("after", event)
         is_delete = pc.equal(operation, "d")
         has_row = pc.if_else(is_delete, before.has_row, after.has_row)
         emptied: list[Records] = []
@@ -73,14 +73,21 @@ class DebeziumTransform(Transform):
             has_none = pc.or_(is_empty, pc.equal(operation, "m"))
             _refuse(pc.invert(pc.or_(has_row, has_none)), operation, before, after)
             emptied = [self._emptied(records.slice(i, i + 1)) for i in pc.indices_nonzero(is_empty).to_pylist()]
+            records, operation, is_delete = records.take(has_row), operation.filter(has_row), is_delete.filter(has_row)
+            before, after = before.filter(has_row), after.filter(has_row)
+            if not len(records):
+                return emptied
         parts: list[tuple[_Side, pa.Array, Content]] = [
-            (before, pc.and_(is_delete, has_row), "row"),
-            (after, pc.and_(has_row, pc.invert(is_delete)), "row"),
+            (before, is_delete, "row"),
+            (after, pc.invert(is_delete), "row"),
         ]
         if self.images and before.is_struct:
-            image = pc.and_(pc.equal(operation, "u"), pc.and_(has_row, before.has_row))
-            parts.append((before, image, "before image"))
-        found = [self._rows(records, side, mask, content) for side, mask, content in parts if pc.any(mask).as_py()]
+            parts.append((before, pc.and_(pc.equal(operation, "u"), before.has_row), "before image"))
+        try:
+            cdc = self._cdc(Fields(records.value), records)
+        except UnfitTypeError as error:  # other events of this type have no row, and are no errors
+            raise ValueError(str(error)) from error
+        found = [_rows(records, side, cdc, mask, content) for side, mask, content in parts if pc.any(mask).as_py()]
         return [*found, *emptied]
 
     def _emptied(self, record: Records) -> Records:
@@ -92,18 +99,6 @@ class DebeziumTransform(Transform):
         except ValueError:
             pass  # only the topic may tell the table
         return replace(record, value=struct_of({CDC: struct_of(cdc, None, 1)}, None, 1), content="truncate")
-
-    def _rows(self, records: Records, side: _Side, mask: pa.Array, content: Content) -> Records:
-        row = side.column
-        if not pc.all(mask).as_py():
-            records, row = records.take(mask), row.filter(mask)
-        fields = Fields(row)
-        try:
-            cdc = self._cdc(Fields(records.value), records)
-        except UnfitTypeError as error:  # other events of this type have no row, and are no errors
-            raise ValueError(str(error)) from error
-        fields.add(CDC, cdc, records.typed, nullable=False)
-        return replace(records.with_value(fields.column()), content=content)
 
     def _cdc(self, event: Fields, records: Records) -> pa.Array:
         source = Fields(event.require("source"))
@@ -130,15 +125,31 @@ class DebeziumTransform(Transform):
         return struct_of(cdc, None, count)
 
 
-class _Side:
-    """One side of an event, and which events have a row there."""
+def _rows(records: Records, side: _Side, cdc: pa.Array, mask: pa.Array, content: Content) -> Records:
+    """The rows on one side of the events for which the mask is true."""
+    row = side.column
+    if not pc.all(mask).as_py():
+        records, row, cdc = records.take(mask), row.filter(mask), cdc.filter(mask)
+    fields = Fields(row)
+    fields.add(CDC, cdc, records.typed, nullable=False)
+    return replace(records.with_value(fields.column()), content=content)
 
-    def __init__(self, name: str, event: Fields) -> None:
-        self.name = name
+
+class _Side:
+    """One side of events, and which events have a row there."""
+
+    def __init__(self, name: str, column: pa.Array) -> None:
+        self.name, self.column = name, column
+        self.is_struct = pa.types.is_struct(column.type)
+        self.has_row: pa.Array = column.is_valid() if self.is_struct else pa.repeat(pa.scalar(False), len(column))
+
+    @staticmethod
+    def of(name: str, event: Fields) -> _Side:
         column = event.get(name)
-        self.column: pa.Array = pa.nulls(len(event)) if column is None else column
-        self.is_struct = pa.types.is_struct(self.column.type)
-        self.has_row: pa.Array = self.column.is_valid() if self.is_struct else pa.repeat(pa.scalar(False), len(event))
+        return _Side(name, pa.nulls(len(event)) if column is None else column)
+
+    def filter(self, mask: pa.Array) -> _Side:
+        return _Side(self.name, self.column.filter(mask))
 
     def lack(self, operation: str, place: int) -> str:
         """Why an event of this operation has no row on this side."""
@@ -225,7 +236,7 @@ class DmsTransform(Transform):
 
     def apply(self, records: Records) -> list[Records]:
         event = Fields(records.value)
-        data, metadata = (_Side(name, event) for name in ("data", "metadata"))
+        data, metadata = (_Side.of(name, event) for name in ("data", "metadata"))
         is_control = _is_control(metadata, len(records))
         has_row = pc.and_(data.has_row, metadata.has_row)
         lacking = pc.and_(pc.invert(is_control), pc.invert(has_row))
