@@ -111,6 +111,7 @@ simulate: $(BIN)/calving
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(ARGS)
 
 histories: $(BIN)/calving
+	@nice $(BIN)/python -m tests.mutations.histories $(filter-out --spark,$(ARGS))
 	@nice $(BIN)/python -m tests.iceberg.acceptance $(ARGS)
 
 mirror: $(BIN)/calving

@@ -49,7 +49,7 @@ def _live(
             gone.append((_names(table, file), keys[file.file_path]))
     for place, row in enumerate(_read(table, path)):
         if place not in dead and not any(_key(row, names) in them for names, them in gone):
-            yield tuple(row.get(field.name) for field in table.schema().fields)
+            yield tuple(row[field.name] for field in table.schema().fields)
 
 
 def _applies(table: Table, delete: DataFile, data: DataFile) -> bool:
@@ -76,6 +76,12 @@ def _key(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
 
 
 def _read(table: Table, path: str) -> list[Row]:
+    """The rows of a file. Columns that it does not have have their initial defaults."""
+    defaults = {field.name: field.initial_default for field in table.schema().fields}
+    return [defaults | row for row in _read_file(table, path)]
+
+
+def _read_file(table: Table, path: str) -> list[Row]:
     with table.io.new_input(path).open() as stream:
         match path.rpartition(".")[2]:
             case "avro":

@@ -17,7 +17,7 @@ from calving.iceberg.resolution import Resolver
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
-from calving.model.events import DataWritten, Envelope
+from calving.model.events import DataWritten, Envelope, TableFiles, TableReference
 from calving.model.mutations import RowMutations
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range
@@ -70,12 +70,16 @@ class Changing:
     tolerance: Tolerance = field(default_factory=lambda: Tolerance("topic", at_most=10**9))
     limits: Limits = field(default_factory=lambda: Limits(block_records=3))
     slots: int = 1
-    routing: Routing = field(default_factory=lambda: Routing((RouteRule(NAME),)))
+    routing: Routing | None = None
+    """By default all records go to the table ``name``."""
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     """Tables that differ from this one."""
+    name: str = NAME
+    keys: Mapping[str, str] | None = None
+    """Of the catalog; by default it is an embedded one in the folder."""
 
     def __post_init__(self) -> None:
-        self.catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(self.folder)})
+        self.catalog = open_catalog("iceberg", self.keys or {"type": "embedded", "warehouse": str(self.folder)})
         self._log: dict[int, list[Message]] = {}
         self._done: dict[int, int] = {}
         self._commits = 0
@@ -110,7 +114,7 @@ class Changing:
         )
         path = RecordPath(
             {},
-            self.routing,
+            self.routing or Routing((RouteRule(self.name),)),
             self.evolution,
             {"": self.converters, **self.by_topic},
             self.transforms,
@@ -152,8 +156,13 @@ class Changing:
 
         return Reader
 
-    def commit(self, outcome: BatchOutcome) -> None:
-        for table, steps in outcome.written.items():
+    def commit(self, *outcomes: BatchOutcome) -> None:
+        """Batches, of each table in one commit."""
+        written: dict[TableReference, list[TableFiles]] = {}
+        for outcome in outcomes:
+            for table, steps in outcome.written.items():
+                written.setdefault(table, []).extend(steps)
+        for table, steps in written.items():
             entries = []
             for files in steps:
                 self._commits += 1
@@ -168,7 +177,7 @@ class Changing:
 
     @property
     def table(self) -> Table:
-        return self.catalog.load_table(table_id(NAME))
+        return self.catalog.load_table(table_id(self.name))
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
         """The live rows, sorted."""

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import BooleanType, LongType, NestedField, StringType
+from pyiceberg.types import BooleanType, LongType, NestedField
 
 from calving.iceberg.catalog import open_catalog
 from calving.model.mutations import RowMutations
@@ -165,22 +165,3 @@ def test_spark_renames_the_marks_of_deleted_rows_of_an_earlier_version_and_reads
         "select id, _cdc_deleted from iceberg.db.t",
     )
     assert rows_of(rows) == [(1, True), (2, False)]
-
-
-def test_rows_of_hive_files_that_spark_adds_are_updated(catalog: Catalog, where: str, tmp_path: Path) -> None:
-    """Such files lack the columns of their folders."""
-    schema = Schema(
-        NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "tenant", StringType())
-    )
-    table = create(catalog, ["tenant"], 2, schema=schema, ids=("id", "tenant"))
-    old = "select 1L as id, 'old' as name, 'eu' as tenant union all select 2L, 'old', 'eu' union all select 1L, 'old', 'us'"
-    spark_on(
-        where,
-        f"create table hive_{table.name.rpartition('.')[2]} using parquet partitioned by (tenant)"
-        f" location '{tmp_path}/hive' as {old}",
-        f"call iceberg.system.add_files(table => '{table.name}', source_table => '`parquet`.`{tmp_path}/hive`')",
-    )
-    table.commit(table.step([{"id": 1, "name": "new", "tenant": "eu"}], [{"id": 1, "tenant": "us"}]))
-    rows = [(1, "new", "eu"), (2, "old", "eu")]
-    assert pyiceberg_rows(table.table) == rows
-    assert rows_of(spark_on(where, f"select * from iceberg.{table.name}")[0]) == rows

@@ -1,0 +1,52 @@
+"""Some seeds of ``histories.py``, which has many; and broken rules, which it notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from calving.mutations import ordering
+from calving.mutations.columns import Column
+from calving.tasks import mutations
+from calving.writing import changes
+from tests.mutations.histories import played
+
+
+@pytest.mark.parametrize("seed", [4, 17])
+def test_a_history_of_records_leaves_what_a_replay_leaves(tmp_path: Path, seed: int) -> None:
+    assert played(tmp_path, seed).counts["commits"] > 1
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("seed", [2, 11])
+def test_a_history_of_records_leaves_the_same_in_version_3(tmp_path: Path, rest_uri: str, seed: int) -> None:
+    assert played(tmp_path, seed, rest_uri).counts["commits"] > 1
+
+
+def compare_letter_by_letter(patch: pytest.MonkeyPatch) -> None:
+    for module in (changes, ordering):
+        patch.setattr(module, "order_keys", lambda column, kind: column)
+
+
+def keep_rows_under_their_old_keys(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mutations, "moved", lambda *given: iter(()))
+
+
+def take_null_for_a_default(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Column, "missing", lambda column, rows: pa.nulls(rows, column.arrow))
+
+
+@pytest.mark.parametrize(
+    ("broken", "seed"),
+    [(compare_letter_by_letter, 22), (keep_rows_under_their_old_keys, 8), (take_null_for_a_default, 13)],
+    ids=lambda value: value.__name__.replace("_", " ") if callable(value) else "",
+)
+def test_a_history_of_records_notices_a_broken_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None], seed: int
+) -> None:
+    broken(monkeypatch)
+    with pytest.raises(AssertionError, match="the rows"):
+        played(tmp_path, seed)
