@@ -96,7 +96,7 @@ class Field:
     def revive(self, *, armed: bool = True) -> None:
         """As many workers as there should be; every other one carries a fault of its own, if they are ``armed``."""
         while len(self.living()) < self.workers:
-            fault = self.rng.choice(self.armory) if armed and self.rng.random() < 0.5 else None
+            fault = self.rng.choice(self.armory) if armed and self.armory and self.rng.random() < 0.5 else None
             self.run.environment.pop("SABOTAGE", None)
             if self.sabotage is not None and (self.sabotage not in OF_ONE or len(self.run.workers) % 3 == 1):
                 self.run.environment["SABOTAGE"] = self.sabotage

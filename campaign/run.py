@@ -54,6 +54,7 @@ _START_SECONDS = 300
 _AFTERWARDS_SECONDS = 3.0
 """Records go on for so long, that the last fault has its full commit."""
 _VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "stuck", "unbalanced", "miscounted")
+_SESSION_MS = 20_000
 _FORMATS = ("parquet", "orc", "avro")
 
 
@@ -99,9 +100,9 @@ class Plan:
     ``warehouse``: the tables are on local disk, in the embedded catalog or behind a REST catalog (``rest``); or in S3,
     behind a REST catalog. ``workload``: whether records are appended, replace each other by key, or are change events
     with deletes.
-    ``kinds``: of faults; if None, all that harm this backend, and those that workers carry. ``sabotage``: see
-    ``campaign/worker.py``. ``settle_seconds``: how long those that are there at the end may take until everything is
-    committed.
+    ``kinds``: of faults; if None, all that harm this backend. ``arms``: the faults that workers carry; if None, every
+    one, or none where ``kinds`` are named. ``sabotage``: see ``campaign/worker.py``. ``settle_seconds``: how long those
+    that are there at the end may take until everything is committed.
     """
 
     backend: str
@@ -112,6 +113,7 @@ class Plan:
     seed: int = 1
     protocol: str = "classic"
     kinds: tuple[str, ...] | None = None
+    arms: tuple[str, ...] | None = None
     sabotage: str | None = None
     settle_seconds: float = 180
 
@@ -145,17 +147,17 @@ def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name:
     run = _sink(folder, broker, store, plan, lake, name)
     run.workload = plan.workload
     run.module = "campaign.worker"
-    run.put_aside(through(store, proxy.port))
+    run.put_aside({**through(store, proxy.port), **_long_session(store)})
     database = lake.database if lake is not None else folder / "warehouse" / "catalog.db"
     checker = Checker(run, database, lake.s3 if lake is not None else None, plan.workload, plan.warehouse)
     producing = Producing(run, _RECORDS_PER_SECOND)
     rng = random.Random(plan.seed)
-    arms = armory(plan.workload)
+    arms = plan.arms if plan.arms is not None else armory(plan.workload) if plan.kinds is None else ()
     parts = run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake
     field = Field(*parts, armory=arms, sabotage=plan.sabotage)
     run.environment["HANG"] = str(field.hang)
     try:
-        field.revive(armed=plan.kinds is None)
+        field.revive()
         run.produce(600)
         if field.wait(_START_SECONDS) is None:
             raise RuntimeError(f"the sink has not committed its first records within {_START_SECONDS} s")
@@ -219,7 +221,7 @@ def _harm(field: Field, plan: Plan, books: Books) -> list[tuple[str, float]]:
             print(f"{datetime.now(UTC):%H:%M:%S} {kind}", file=sys.stderr, flush=True)
             FAULTS[kind][0](field)
             happened.append((kind, time.time()))
-        field.revive(armed=plan.kinds is None)
+        field.revive()
         time.sleep(field.rng.uniform(0.1, 0.8))
     return happened
 
@@ -293,9 +295,18 @@ def _settle(field: Field, seconds: float) -> float | None:
 def _store(folder: Path, backend: str, broker: KafkaServer) -> Store:
     if backend == "kafka":
         return broker
-    found: Store = RedisServer(folder / "redis") if backend == "redis" else ZooKeeperServer(folder / "zookeeper")
+    longest = {"maxSessionTimeout": str(_SESSION_MS)}
+    found: Store = (
+        RedisServer(folder / "redis") if backend == "redis" else ZooKeeperServer(folder / "zookeeper", longest)
+    )
     found.start()
     return found
+
+
+def _long_session(store: Store) -> dict[str, str]:
+    """The keys of a worker whose session in the store outlasts its membership of the group, and every ``pause``."""
+    is_zookeeper = isinstance(store, ZooKeeperServer)
+    return {"iceberg.control.zookeeper.session-timeout-ms": str(_SESSION_MS)} if is_zookeeper else {}
 
 
 def _shown(results: Iterable[Mapping[str, Any]]) -> Iterator[Table]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import struct
 import threading
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
+from calving.backend import Claim, Encoded, Publication
 from calving.iceberg import deletions
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
@@ -31,6 +33,9 @@ from calving.runtime.tally import Tally
 from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.writing.changes import Last
+from calving_kafka import session as kafka
+from calving_redis import scripts
+from calving_zookeeper import session as zookeeper
 
 _AFTER = 5
 """So many times a part works as it should."""
@@ -149,6 +154,27 @@ def _uncounted_records() -> None:
     Tally.added_to = lambda self, *others: added_to(replace(self, filtered=Counter()), *others)  # type: ignore[method-assign]
 
 
+def _uncompared_positions() -> None:
+    """Whatever position a store has, a publication moves it."""
+    compared = "stored ~= ARGV[at + 1]"
+    assert compared in scripts.PUBLISH
+    scripts.PUBLISH = scripts.PUBLISH.replace(compared, "false")
+    for session in (kafka, zookeeper):
+        setattr(session, "check_starts", lambda publication, stored: None)  # noqa: B010 - it is imported there
+    # A Kafka broker also compares the publisher's membership, and a successor ends its transactions.
+    append = kafka.KafkaSession.append
+
+    def unclaimed(self: kafka.KafkaSession, publication: Publication, encoded: Encoded, claim: Claim) -> None:
+        assert isinstance(claim.token, bytes)
+        # As librdkafka writes it: 7 letters, the generation in 4 bytes, the group, the member.
+        group, _, rest = claim.token[11:].split(b"\0", 2)
+        nobody = b"\0".join((claim.token[:7] + struct.pack("<i", -1) + group, b"", rest))
+        append(self, publication, encoded, replace(claim, token=nobody))
+
+    kafka.KafkaSession.append = unclaimed  # type: ignore[method-assign]
+    kafka.KafkaSession.take_over = lambda self, partitions: None  # type: ignore[method-assign]
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "dropped file": _dropped_file,
     "doubled file": _doubled_file,
@@ -159,6 +185,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "deaf cursor": _deaf_cursor,
     "stuck worker": _stuck_worker,
     "uncounted records": _uncounted_records,
+    "uncompared positions": _uncompared_positions,
     "wrong time": _wrong_time,
 }
 
