@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.locations import FileRules
 from calving.iceberg.tables import DEFAULT_PROPERTIES
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
@@ -35,7 +36,7 @@ def measure(folder: Path, console: Console) -> dict[str, object]:
 
     def commit(table: str, offset: int, files: int) -> None:
         event = DataWritten(UUID(int=1), _TABLE, tuple(_file(offset * 10_000 + i) for i in range(files)))
-        target = IcebergTarget(catalog, ("bench", table), "main", _KEY, {})
+        target = IcebergTarget(catalog, ("bench", table), "main", _KEY, {}, files=FileRules(("file:///bench",)))
         CommitLoop(target, _KEY, 5).settle([Envelope(0, offset, event)], {0: offset + 1})
 
     started = time.perf_counter()

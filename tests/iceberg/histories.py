@@ -28,6 +28,7 @@ from calving.iceberg.resolution import Resolver
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
+from calving.model.file_names import DELETES, KEYS, written
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, Limits
@@ -93,7 +94,9 @@ class MutationTable:
         for row in inserts:
             self.expected[self.key(row)] = row
         of = frozenset() if source is None else frozenset({TopicPartition("s", source)})
-        return Step(files, (self.key_file(spec, keys),) if keys else (), of)
+        writer = written(files[0].file_path) if files else None
+        of_writer = writer.writer if writer is not None else ""
+        return Step(files, (self.key_file(spec, keys, of_writer),) if keys else (), of)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -116,12 +119,12 @@ class MutationTable:
             writer.write(converted.rows)
         return tuple(writer.close())
 
-    def key_file(self, spec: TableSpec, keys: Sequence[Row]) -> DataFile:
+    def key_file(self, spec: TableSpec, keys: Sequence[Row], writer: str = "") -> DataFile:
         schema = self.table.schema()
         converter = TableConverter(self.name, schema.select(*self.key_columns), Evolution(evolve=False), {})
         converted = converter.convert(Values(list(keys), typed=False))
         assert converted.rows is not None and not converted.bad, converted.bad
-        path = f"{spec.location}/data/{uuid4()}-keys.parquet"
+        path = f"{spec.location}/data/00000-0-{writer or uuid4()}-00001{DELETES if self.equality else KEYS}.parquet"
         with self.table.io.new_output(path).create() as out:
             pq.write_table(pa.Table.from_batches([converted.rows]), out)
             size = out.tell()

@@ -14,6 +14,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.locations import FileRules
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
@@ -57,7 +58,9 @@ def main() -> None:
     read = 0
     while read < entries:
         read = min(entries, read + rng.randint(1, 3))
-        target = IcebergTarget(catalog, TABLE.identifier, "main", KEY, {"racer": str(seed)})
+        target = IcebergTarget(
+            catalog, TABLE.identifier, "main", KEY, {"racer": str(seed)}, files=FileRules(("file:///race",))
+        )
         try:
             CommitLoop(target, KEY, 50).settle([entry(o) for o in range(read)], {0: read})
         except (CommitRefusedError, CommitUncertainError, TableTroubleError):

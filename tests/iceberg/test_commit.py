@@ -21,6 +21,7 @@ from calving.errors import CommitRefusedError, ConfigError, SupersededError, Tab
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
+from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.summary import java_date_time
 from calving.iceberg.target import IcebergTarget
@@ -37,6 +38,8 @@ from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, SourceProgres
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 REFERENCE = TableReference("iceberg", ("db",), "t")
+FILES = FileRules(("file:///",))
+"""Most of these files do not exist."""
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "kind", StringType(), required=False))
 
 
@@ -61,7 +64,7 @@ def entry(offset: int, *files: DataFile, reference: TableReference = REFERENCE) 
 
 def settle(catalog: Catalog, *entries: Envelope, branch: str = "main", **summary: str) -> Settled:
     key = dataclasses.replace(KEY, branch=branch)
-    target = IcebergTarget(catalog, ("db", "t"), branch, key, summary, sleep=lambda _: None)
+    target = IcebergTarget(catalog, ("db", "t"), branch, key, summary, sleep=lambda _: None, files=FILES)
     covered = {TopicPartition("s", 0): merged(span for e in entries for spans in e.spans.values() for span in spans)}
     return CommitLoop(target, key, 5).settle(
         entries, {0: max(e.offset for e in entries) + 1}, SourceProgress(covered, {})
@@ -126,9 +129,9 @@ def test_the_property_holds_after_all_snapshots_with_the_ledger_are_gone(catalog
 
 def test_a_recovery_refuses_what_is_on_its_way_and_what_was_heard_before_it(catalog: Catalog) -> None:
     settle(catalog, entry(0, file("a")))
-    target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None)
+    target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None, files=FILES)
     on_its_way, files = target.load(), admit([entry(1, file("b"))], {0: 2}, NOWHERE, NO_LEDGER)
-    other = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None)
+    other = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None, files=FILES)
     other.supersede(KEY.recovered_at(KEY.log_id, {0: 2}))
     with pytest.raises(CommitRefusedError):
         target.attempt(on_its_way, files)
@@ -367,7 +370,7 @@ def test_nothing_expires_where_garbage_collection_is_off(catalog: Catalog) -> No
 
 
 def committer(catalog: Catalog) -> IcebergCommitter:
-    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda _: None, 0)
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda _: None, 0, FILES)
     return IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60))
 
 

@@ -46,12 +46,14 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 class Lake:
     """One table, which a sink writes to, and other engines change."""
 
-    def __init__(self, catalog: Catalog, folder: Path, version: str, branch: str, *, in_order: bool = False) -> None:
-        self.catalog, self._folder, self._branch, self._in_order = catalog, folder, branch, in_order
+    def __init__(self, catalog: Catalog, version: str, branch: str, *, in_order: bool = False) -> None:
+        self.catalog, self._branch, self._in_order = catalog, branch, in_order
         self.key = replace(KEY, branch=branch)
         self._at = 0
         catalog.create_namespace("db")
-        catalog.create_table("db.t", SCHEMA, properties={"format-version": version})
+        made = catalog.create_table("db.t", SCHEMA, properties={"format-version": version})
+        self._folder = Path(made.location().removeprefix("file://")) / "data"
+        self._folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def table(self) -> Table:
@@ -153,7 +155,7 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def lake(tmp_path: Path, version: str) -> Lake:
     catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-    return Lake(catalog, tmp_path, version, "main")
+    return Lake(catalog, version, "main")
 
 
 def own(start: int, end: int) -> list[int]:
@@ -455,7 +457,7 @@ def test_after_an_upgrade_a_table_whose_commits_have_all_expired_is_as_its_prope
 @pytest.mark.parametrize("version", ["2"], indirect=True)
 def test_a_branch_that_is_replaced_is_noticed_and_main_is_not(tmp_path: Path, version: str) -> None:
     catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-    lake = Lake(catalog, tmp_path, version, "audit")
+    lake = Lake(catalog, version, "audit")
     main = replace(KEY, branch="main")
     lake.commit(0, 100)
     lake.commit(100, 200)
@@ -471,7 +473,7 @@ def test_a_rollback_of_a_mutation_table_is_noticed_and_later_changes_do_not_wait
     tmp_path: Path, version: str
 ) -> None:
     catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-    lake = Lake(catalog, tmp_path, version, "main", in_order=True)
+    lake = Lake(catalog, version, "main", in_order=True)
     backfill = lake.append(-1)
     lake.commit(0, 100)
     lake.commit(100, 200)

@@ -53,8 +53,9 @@ class ReleasesAll(World):
         commit_id: UUID,
         uuid_of: Callable[[TableId], UUID | None],
         write_down: Callable[[Stale], object],
+        outside: Callable[[TableId, Collection[str]], Collection[str]] = lambda _, paths: (),
     ) -> Stale:
-        return discard(cursor, parking, tables, commit_id, lambda _: None, write_down)
+        return discard(cursor, parking, tables, commit_id, lambda _: None, write_down, outside)
 
 
 @mutant("C4 coordinators do not hear what an operator has released", "table recreated")

@@ -208,7 +208,7 @@ class Entries:
             kind = type(decoded.event)
             if self._is_of_another(decoded.group):
                 return None
-            return headers.envelope((partition, offset), decoded.event)
+            return headers.envelope((partition, offset), decoded.event, _name(sender))
         except UndecodableError as reason:
             head = Head(self._group, kind) if kind is not None else head_of(value)
             if head is not None and self._is_of_another(head.group):
@@ -244,7 +244,7 @@ class Entries:
             self.unreadable[place] = sentence
 
     def _skip(self, where: str, sender: bytes, reason: UndecodableError) -> None:
-        name = _short(sender.decode(errors="replace"))
+        name = _name(sender)
         if name not in self.undecodable and len(self.undecodable) >= _MOST:
             name = "any other"
         self.undecodable[name] += 1
@@ -255,6 +255,10 @@ class Entries:
                 name,
                 _short(str(reason)),
             )
+
+
+def _name(sender: bytes) -> str:
+    return _short(sender.decode(errors="replace"))
 
 
 def _short(text: str) -> str:

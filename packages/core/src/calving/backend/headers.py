@@ -68,8 +68,8 @@ class Headers(NamedTuple):
         """Whether the entry's event, if it cannot be read, may have files, or the offsets of files."""
         return bool(self.coverage) or "parked" in self.beside
 
-    def envelope(self, place: Place, event: Event) -> Envelope:
-        """The event with its headers.
+    def envelope(self, place: Place, event: Event, sender: str = "") -> Envelope:
+        """The event of this sender, with its headers.
 
         :raises UndecodableError: a header is not what a calving of this version or an earlier one writes.
         """
@@ -80,7 +80,7 @@ class Headers(NamedTuple):
             match event:
                 case DataWritten():
                     covered, restarted = decode_covered(text)
-                    return Envelope(*place, event, covered, restarted=restarted, writer=self._version())
+                    return Envelope(*place, event, covered, restarted=restarted, writer=self._version(), sender=sender)
                 case DataComplete():
                     covered, restarted = decode_covered(text)
                     end = _end(self.beside.get("end"))

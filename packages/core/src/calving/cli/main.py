@@ -277,7 +277,7 @@ def release(
     record: Annotated[Path, typer.Option(help="The file to write the discarded files' names to.")],
     worker: Worker = None,
 ) -> None:
-    """Discard files buffered for tables that were dropped or recreated. Everything else stays buffered."""
+    """Discard files that wait for a table that was dropped or recreated, or that are outside its location."""
     from calving.cli.release import release as discard
 
     for line in discard(load(file, worker), table, record):

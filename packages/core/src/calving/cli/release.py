@@ -1,4 +1,6 @@
-"""Discards files that tables can never take, for example after a table was dropped or recreated (rule C4)."""
+"""Discards files that tables can never take, for example after a table was dropped or recreated (rule C4), or because
+they are outside the table's location.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,14 @@ from calving.backend.interface import Cursor, Session
 from calving.backend.reading import read_to_end
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.model.events import CommitComplete, DataWritten, Envelope, Place, TableId
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.marks import Marks
 from calving.runtime import components
+from calving.runtime.preflight import file_rules
 from calving.settings.load import Sink
 
 _TRIES = 8
@@ -29,18 +33,19 @@ Stale = Mapping[TableId, tuple[Envelope, ...]]
 
 
 def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
-    """Discard the entries buffered for the former tables ``names``, and list their files in ``record``.
+    """Discard the entries buffered for the former tables ``names``, and those with files outside a table's location.
+    List their files in ``record``.
 
-    Entries for the present tables of these names, and for other tables, stay buffered, and the sink commits them. The
-    sink may run: its coordinator steps down, and starts again later. The files themselves are not deleted.
+    Other entries for the present tables of these names, and for other tables, stay buffered, and the sink commits
+    them. The sink may run: its coordinator steps down, and starts again later. The files themselves are not deleted.
 
-    :raises CommandFailedError: no buffered entry is for a former table, or the sink's coordinator interfered again and
+    :raises CommandFailedError: there is no such entry, or the sink's coordinator interfered again and
         again.
     """
     catalog = components.catalog(sink)
     session = components.backend(sink).open(str(uuid4()))
     try:
-        released = _while_leading(catalog, session, [table_id(name) for name in names], record)
+        released = _while_leading(catalog, session, [table_id(name) for name in names], record, file_rules(sink))
     finally:
         session.close()
     for table, entries in released.items():
@@ -49,7 +54,9 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
         yield f"discarded {lost} of table {'.'.join(table)}; {record} lists {'it' if len(files) == 1 else 'them'}"
 
 
-def _while_leading(catalog: Catalog, session: Session, tables: Collection[TableId], record: Path) -> Stale:
+def _while_leading(
+    catalog: Catalog, session: Session, tables: Collection[TableId], record: Path, rules: FileRules
+) -> Stale:
     """Run the release while no other process leads, from the first read entry to the entry of the release.
 
     Opening the log fences the sink's coordinator, which then pauses. If it comes back too early, it pauses longer each
@@ -65,6 +72,7 @@ def _while_leading(catalog: Catalog, session: Session, tables: Collection[TableI
                 uuid4(),
                 lambda table: _uuid(catalog, table),
                 lambda released: record.write_text(json.dumps(_written_down(released), indent=1)),
+                lambda table, paths: _outside(catalog, rules, table, paths),
             )
         except FencedError:
             record.unlink(missing_ok=True)
@@ -88,9 +96,10 @@ def discard(
     commit_id: UUID,
     uuid_of: Callable[[TableId], UUID | None],
     write_down: Callable[[Stale], object],
+    outside: Callable[[TableId, Collection[str]], Collection[str]] = lambda _, paths: (),
 ) -> Stale:
     """Release the buffered and parked entries for former tables: those written before ``tables`` had the UUIDs
-    ``uuid_of``. Returns the entries.
+    ``uuid_of``; and those with files ``outside`` a table's location. Returns the entries.
 
     The release is in the log before any ledger includes the entries' offsets. A recovery before that reads their
     records again.
@@ -99,7 +108,9 @@ def discard(
     :raises CommandFailedError: there is nothing to discard.
     """
     buffer, marks = _heard(cursor)
-    parked, buffered = _found(buffer, parking, {table: uuid_of(table) for table in tables})
+    heard, now = buffer.tables(), {table: uuid_of(table) for table in tables}
+    parked = {table: _stale(table, _parked(buffer, parking, table), uuid, outside) for table, uuid in now.items()}
+    buffered = {table: _stale(table, heard.get(table, ()), uuid, outside) for table, uuid in now.items()}
     released = {table: (*parked[table], *buffered[table]) for table in tables}
     if idle := [".".join(table) for table, entries in released.items() if not entries]:
         raise CommandFailedError(
@@ -128,13 +139,6 @@ def _heard(cursor: Cursor) -> tuple[Buffer, Marks]:
     return buffer, marks
 
 
-def _found(buffer: Buffer, parking: Parking, uuids: Mapping[TableId, UUID | None]) -> tuple[Stale, Stale]:
-    """The parked and the buffered entries that were written before the tables had these UUIDs."""
-    heard = buffer.tables()
-    parked = {table: _stale(_parked(buffer, parking, table), uuid) for table, uuid in uuids.items()}
-    return parked, {table: _stale(heard.get(table, ()), uuid) for table, uuid in uuids.items()}
-
-
 def _parked(buffer: Buffer, parking: Parking, table: TableId) -> list[Envelope]:
     found = buffer.parked.get(table)
     return [] if found is None else [entry for commit in parking.commits(table, found) for entry in commit.entries]
@@ -149,14 +153,27 @@ def _uuid(catalog: Catalog, table: TableId) -> UUID | None:
     return None if found is None else found.metadata.table_uuid
 
 
-def _stale(entries: Sequence[Envelope], current: UUID | None) -> tuple[Envelope, ...]:
-    """Entries that were written for a former table; all entries if there is no table now."""
+def _outside(catalog: Catalog, rules: FileRules, table: TableId, paths: Collection[str]) -> Collection[str]:
+    found = find_table(catalog, table)
+    return () if found is None else rules.outside(found, paths)
+
+
+def _stale(
+    table: TableId,
+    entries: Sequence[Envelope],
+    current: UUID | None,
+    outside: Callable[[TableId, Collection[str]], Collection[str]],
+) -> tuple[Envelope, ...]:
+    """Entries that were written for a former table, or name files outside the table; all entries if there is no table
+    now.
+    """
+    refused = set(outside(table, _files(entries)[0]))
 
     def is_stale(entry: Envelope) -> bool:
         if not isinstance(entry.event, DataWritten):
             return False
         uuid = entry.event.table.table_uuid
-        return current is None or (uuid is not None and uuid != current)
+        return current is None or (uuid is not None and uuid != current) or not refused.isdisjoint(_files([entry])[0])
 
     return tuple(entry for entry in entries if is_stale(entry))
 

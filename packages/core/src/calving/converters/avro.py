@@ -12,30 +12,33 @@ from fastavro.schema import SchemaParseException
 
 from calving.converters.avro_schema import Columns, Named, Naming, Schema, branch_unions, branched, plain, record
 from calving.converters.building import collect
+from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import record_decoder
 from calving.converters.options import flag, full
-from calving.converters.schemas import BODY, Reader, Registry, by_schema, framed, schema_id
+from calving.converters.schemas import BODY, BySchema, Reader, Registry, by_schema, framed, schema_id
 from calving.errors import ConfigError, UnavailableError
+from calving.model.record_path import Limits
 from calving.records.fields import Projection
 
 
 class AvroConverter(Converter):
     """Decodes Avro. Each schema id is its own shape, so one batch may have values of several schemas."""
 
-    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+    def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
+        self._limits = limits or Limits()
         self._naming = Naming(
             flag(options, "enhanced.avro.schema.support", False, is_key=is_key),
             flag(options, "generalized.sum.type.support", False, is_key=is_key),
         )
-        self._readers: dict[int, Reader] = {}
+        self._readers = BySchema(self._reader)
         self._fixed: Reader | None = None
         self._registry: Registry | None = None
         if "schema" in options:
             try:
-                self._fixed = _reader(json.loads(options["schema"]), {}, self._naming)
+                self._fixed = _reader(json.loads(options["schema"]), {}, self._naming, self._limits)
             except (ValueError, SchemaParseException, KeyError, TypeError) as error:
                 raise ConfigError(f"{full('schema', is_key)} is not an Avro schema for a table: {error}") from error
         else:
@@ -53,7 +56,7 @@ class AvroConverter(Converter):
         if head not in known:
             known[head] = None
             try:
-                reader = self._fixed or self._reader(schema_id(value))
+                reader = self._fixed or self._readers.of(schema_id(value))
             except (UnavailableError, ConfigError):
                 raise
             except Exception:  # whatever the error of a value or its schema is, reading values one by one reports it
@@ -65,20 +68,17 @@ class AvroConverter(Converter):
     def _decode(self, values: Sequence[bytes]) -> Decoded:
         """Decode values one by one."""
         if self._fixed is None:
-            return by_schema(values, self._stage, framed, self._reader, "Avro schema {}".format)
+            return by_schema(values, self._stage, framed, self._readers.of, "Avro schema {}".format)
         decoded = Decoded()
         collect(decoded, self._fixed.type, values, range(len(values)), self._stage, self._fixed.load)
         return decoded
 
     def _reader(self, number: int) -> Reader:
-        found = self._readers.get(number)
-        if found is None and self._registry is not None:
-            schema = self._registry.schema(number)
-            named: Named = {}
-            self._name(schema.references or (), named, self._registry, set())
-            found = self._readers[number] = _reader(json.loads(schema.schema_str), named, self._naming)
-        assert found is not None  # noqa: S101 - without a registry there is a fixed schema
-        return found
+        assert self._registry is not None  # noqa: S101 - without a registry there is a fixed schema
+        schema = self._registry.schema(number)
+        named: Named = {}
+        self._name(schema.references or (), named, self._registry, set())
+        return _reader(json.loads(schema.schema_str), named, self._naming, self._limits)
 
     def _name(self, references: Sequence[Any], named: Named, registry: Registry, done: set[tuple[str, int]]) -> None:
         for reference in references:
@@ -90,10 +90,10 @@ class AvroConverter(Converter):
                 fastavro.parse_schema(plain(json.loads(schema.schema_str)), named_schemas=named, _force=True)
 
 
-def _reader(schema: Schema, named: Named, naming: Naming) -> Reader:
+def _reader(schema: Schema, named: Named, naming: Naming, limits: Limits) -> Reader:
     """The reader of a schema's bodies."""
     parsed = fastavro.parse_schema(plain(schema), named_schemas=named, _force=True)
-    reading = Columns(named, naming).reading(parsed)
+    reading = Columns(named, naming, Extent(limits)).reading(parsed)
     decoder = record_decoder(parsed, named)
     for one in (*named.values(), parsed):
         branch_unions(one, naming)

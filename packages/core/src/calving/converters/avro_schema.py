@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from calving.converters import building
 from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, time_of_day
+from calving.converters.extent import Extent
 from calving.records.semantics import semantic, unscaled_decimal
 
 Schema = Any
@@ -148,15 +149,16 @@ def logical_type(schema: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The column types of parsed schemas. ``named`` are the types to which they refer."""
+    """The column type of a parsed schema. ``named`` are the types to which it refers. ``extent`` bounds the column."""
 
     named: Mapping[str, Any]
     naming: Naming
+    extent: Extent
 
     def reading(self, schema: Schema, above: tuple[str, ...] = ()) -> Reading:
         """The reading of a schema. ``above``: the names of the records around the schema.
 
-        :raises ValueError: no table can hold the schema's values.
+        :raises ValueError: no table can hold the schema's values, or the schema has too many columns or levels.
         """
         if isinstance(schema, list):
             return self._union(schema, above)
@@ -166,16 +168,12 @@ class Columns:
         options = schema if isinstance(schema, dict) else {}
         if kind in self.named and "name" not in options:
             return self.reading(self.named[kind], above)
+        self.extent.column()
         logical = logical_type(options)
         match kind:
-            case "record" | "error":
-                found = self._struct(options, above)
-                return replace(found, type=semantic(found.type, options.get("connect.name", options["name"])))
-            case "array":
-                return self._array(options["items"], above)
-            case "map":
-                key = Reading(pa.string(), nullable=False)
-                return building.mapping(key, self.reading(options["values"], above), nullable=False)
+            case "record" | "error" | "array" | "map":
+                with self.extent.level():
+                    return self._nested(kind, options, above)
             case "bytes" | "fixed" if logical == "decimal":
                 return _decimal(options["precision"], options.get("scale", 0))
             case "fixed":
@@ -184,6 +182,15 @@ class Columns:
         if simple is None:
             raise ValueError(f"type '{kind}' is not known")
         return replace(simple, type=semantic(simple.type, options.get("connect.name")))
+
+    def _nested(self, kind: str, options: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
+        if kind == "array":
+            return self._array(options["items"], above)
+        if kind == "map":
+            key = Reading(pa.string(), nullable=False)
+            return building.mapping(key, self.reading(options["values"], above), nullable=False)
+        found = self._struct(options, above)
+        return replace(found, type=semantic(found.type, options.get("connect.name", options["name"])))
 
     def _struct(self, record: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
         name = record["name"]
@@ -225,12 +232,14 @@ class Columns:
         for each, as in Connect.
         """
         real = _real(branches)
-        if not real:
-            return Reading(pa.null())
-        readings = [replace(self.reading(branch, above), nullable=True) for branch in real]
         nullable = len(real) < len(branches)
         if len(real) == 1:
-            return replace(readings[0], nullable=nullable)
+            return replace(self.reading(real[0], above), nullable=nullable)
+        self.extent.column()
+        if not real:
+            return Reading(pa.null())
+        with self.extent.level():
+            readings = [replace(self.reading(branch, above), nullable=True) for branch in real]
         return building.struct(list(zip(_names(real, self.naming), readings, strict=True)), nullable)
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from calving.converters import typed_json
 from calving.converters.building import bad, collect
+from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.json_columns import Reader
 from calving.converters.native import Decoder, Frame, decode_framed
@@ -85,8 +86,8 @@ class EnvelopeConverter(Converter):
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
-        nesting = (limits or Limits()).nesting
-        self._schemaless = _Schema(None, lambda text: parse(text.encode(), nesting))
+        self._limits = limits or Limits()
+        self._schemaless = _Schema(None, lambda text: parse(text.encode(), self._limits.nesting))
         self._defaults = flag(options, "replace.null.with.default", True, is_key=is_key)
         self._schemas: dict[str, _Schema] = {}
         self._spellings: list[_Spelling] = []
@@ -219,7 +220,9 @@ class EnvelopeConverter(Converter):
         found = self._schemas.get(text)
         if found is None:
             schema = json_value(text)
-            made = self._schemaless if schema is None else _Schema(declared(schema, self._defaults))
+            made = (
+                self._schemaless if schema is None else _Schema(_declared(schema, self._defaults, Extent(self._limits)))
+            )
             if len(self._schemas) >= _AT_MOST:
                 self._schemas.clear()
             found = self._schemas[text] = made
@@ -262,40 +265,46 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def declared(schema: Any, defaults: bool = True) -> Declared:
+def _declared(schema: Any, defaults: bool, extent: Extent) -> Declared:
     """The declared type of a Connect schema. ``defaults``: whether defaults replace nulls.
 
-    :raises ValueError: the schema is no Connect schema.
+    :raises ValueError: the schema is no Connect schema, or has too many columns or levels.
     """
+    extent.column()
     if not isinstance(schema, dict) or "type" not in schema:
         raise ValueError("a schema without a type")
     try:
-        form = _type(schema, defaults)
+        form = _type(schema, defaults, extent)
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{schema['type']}' is not described as Connect does: {error}") from error
     default = schema.get("default") if defaults else None
     return typed_json.declare(form, schema.get("optional") is True, default)
 
 
-def _type(schema: Mapping[str, Any], defaults: bool) -> Form:
+def _type(schema: Mapping[str, Any], defaults: bool, extent: Extent) -> Form:
     kind, name = schema["type"], str(schema.get("name"))
     match kind:
-        case "struct":
-            form = typed_json.struct([(f["field"], declared(f, defaults)) for f in schema["fields"]])
-            return typed_json.named(form, name)
-        case "array":
-            return typed_json.array(declared(schema["items"], defaults))
-        case "map":
-            key, value = declared(schema["keys"], defaults), declared(schema["values"], defaults)
-            if schema["keys"]["type"] == "string":
-                return typed_json.mapping(value)
-            return typed_json.pairs(key, value, _pair)
+        case "struct" | "array" | "map":
+            with extent.level():
+                return _nested(schema, lambda part: _declared(part, defaults, extent))
         case "bytes" if name == typed_json.DECIMAL:
             return typed_json.connect_decimal(schema.get("parameters") or {})
     found = typed_json.LOGICALS.get((kind, name)) or _PRIMITIVES.get(kind)
     if found is None:
         raise ValueError(f"'{kind}' is not a Connect type")
     return typed_json.named(found, name)
+
+
+def _nested(schema: Mapping[str, Any], declared: Callable[[Any], Declared]) -> Form:
+    if schema["type"] == "struct":
+        form = typed_json.struct([(field["field"], declared(field)) for field in schema["fields"]])
+        return typed_json.named(form, str(schema.get("name")))
+    if schema["type"] == "array":
+        return typed_json.array(declared(schema["items"]))
+    key, value = declared(schema["keys"]), declared(schema["values"])
+    if schema["keys"]["type"] == "string":
+        return typed_json.mapping(value)
+    return typed_json.pairs(key, value, _pair)
 
 
 def _pair(entry: Any) -> tuple[Any, Any]:

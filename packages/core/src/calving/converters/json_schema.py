@@ -11,10 +11,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from calving.converters import typed_json
+from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import flag
-from calving.converters.schemas import Reader, Registry, by_schema, framed
+from calving.converters.schemas import BySchema, Reader, Registry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
+from calving.model.record_path import Limits
 from calving.records.fields import Projection
 from calving.records.inferred import JSON
 from calving.records.semantics import plain_type
@@ -31,26 +33,24 @@ class JsonSchemaConverter(Converter):
     default.
     """
 
-    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+    def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
+        self._limits = limits or Limits()
         numbered = flag(options, "generalized.sum.type.support", False, is_key=is_key)
         self._union = _NUMBERED_UNION if numbered else _UNION
         self._registry = Registry(options, is_key=is_key)
-        self._readers: dict[int, Reader] = {}
+        self._readers = BySchema(self._reader)
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
-        return by_schema(values, self._stage, framed, self._reader, "JSON Schema {}".format)
+        return by_schema(values, self._stage, framed, self._readers.of, "JSON Schema {}".format)
 
     def _reader(self, number: int) -> Reader:
-        found = self._readers.get(number)
-        if found is None:
-            schema = self._registry.schema(number)
-            others: dict[str, Any] = {}
-            self._refer(schema.references or (), others)
-            root = json.loads(schema.schema_str)
-            declared = _Shapes(others, self._union).declared(root, root)
-            found = self._readers[number] = Reader(declared.type, partial(_load, declared.read))
-        return found
+        schema = self._registry.schema(number)
+        others: dict[str, Any] = {}
+        self._refer(schema.references or (), others)
+        root = json.loads(schema.schema_str)
+        declared = _Shapes(others, self._union, Extent(self._limits)).declared(root, root)
+        return Reader(declared.type, partial(_load, declared.read))
 
     def _refer(self, references: Iterable[Any], found: dict[str, Any]) -> None:
         for reference in references:
@@ -65,18 +65,21 @@ def _load(read: Read, body: bytes) -> Any:
 
 
 class _Shapes:
-    """Converts schemas to column types by Kafka Connect's rules. ``others``: the referenced documents, by name."""
+    """Converts a schema to a column type by Kafka Connect's rules. ``others``: the referenced documents, by name.
+    ``extent`` bounds the column.
+    """
 
-    def __init__(self, others: Mapping[str, Any], union: str) -> None:
-        self._others, self._union_name = others, union
+    def __init__(self, others: Mapping[str, Any], union: str, extent: Extent) -> None:
+        self._others, self._union_name, self._extent = others, union, extent
 
     def declared(self, schema: Any, root: Any, above: Above = (), nullable: bool = False) -> Declared:
         """The declared type of a schema. ``root``: the document that contains the schema. ``above``: the references
         that lead to it.
 
-        :raises ValueError: no table can hold the schema's values.
+        :raises ValueError: no table can hold the schema's values, or the schema has too many columns or levels.
         """
         if schema is True or schema == {}:
+            self._extent.column()
             return declare(Form(JSON, typed_json.json_text), True)
         if not isinstance(schema, dict):
             raise ValueError(f"{typed_json.shown(schema)} is not a schema that a value can have")
@@ -96,6 +99,7 @@ class _Shapes:
             if "default" in schema and isinstance(inner, dict):
                 inner = {**inner, "default": schema["default"]}
             return self.declared(inner, root, above, nullable)
+        self._extent.column()
         if not real:
             return declare(Form(pa.null(), _nothing), True)
         form = self._union(real, root, above) if len(real) > 1 else self._type(schema, root, above)
@@ -143,18 +147,12 @@ class _Shapes:
     def _type(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
         kind, meant, title = _kind(schema), schema.get("connect.type"), str(schema.get("title"))
         match kind:
-            case "object" if meant == "map":
-                return typed_json.mapping(self.declared(schema.get("additionalProperties", True), root, above))
-            case "object" if "properties" in schema:
-                return self._struct(schema, root, above)
-            case "array" if meant == "map":
-                entry = schema["items"]["properties"]
-                key, value = (self.declared(entry[name], root, above) for name in ("key", "value"))
-                return typed_json.pairs(key, value, _entry)
-            case "array" if isinstance(schema.get("items"), dict):
-                return typed_json.array(self.declared(schema["items"], root, above))
+            case "object" if meant == "map" or "properties" in schema:
+                with self._extent.level():
+                    return self._object_form(schema, root, above)
             case "array":
-                raise ValueError("an array whose items have no schema of their own")
+                with self._extent.level():
+                    return self._array_form(schema, root, above)
             case "number" | "integer" | "string" if meant == "bytes" and title == typed_json.DECIMAL:
                 return typed_json.connect_decimal(schema.get("connect.parameters") or {})
         found = typed_json.LOGICALS.get((str(meant), title)) or _TYPES.get((kind, meant)) or _TYPES.get((kind, None))
@@ -162,7 +160,9 @@ class _Shapes:
             raise ValueError(f"'{kind}' is not a type of JSON Schema")
         return typed_json.named(found, title)
 
-    def _struct(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
+    def _object_form(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
+        if schema.get("connect.type") == "map":
+            return typed_json.mapping(self.declared(schema.get("additionalProperties", True), root, above))
         properties, required = schema["properties"], schema.get("required", ())
         fields = [
             (name, self.declared(item, root, above, nullable=name not in required))
@@ -170,14 +170,24 @@ class _Shapes:
         ]
         return typed_json.named(typed_json.struct(fields), schema.get("title"))
 
+    def _array_form(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
+        if schema.get("connect.type") == "map":
+            entry = schema["items"]["properties"]
+            key, value = (self.declared(entry[name], root, above) for name in ("key", "value"))
+            return typed_json.pairs(key, value, _entry)
+        if not isinstance(schema.get("items"), dict):
+            raise ValueError("an array whose items have no schema of their own")
+        return typed_json.array(self.declared(schema["items"], root, above))
+
     def _union(self, branches: Sequence[Any], root: Any, above: Above) -> Form:
         """A struct with a field for each branch. A value sets the field of the branch that it fits, by Connect's
         rules.
         """
-        fields = [
-            (f"{self._union_name}{i}", self.declared(branch, root, above, nullable=True))
-            for i, branch in enumerate(branches)
-        ]
+        with self._extent.level():
+            fields = [
+                (f"{self._union_name}{i}", self.declared(branch, root, above, nullable=True))
+                for i, branch in enumerate(branches)
+            ]
 
         def read(value: Any) -> dict[str, Any]:
             best, most = None, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from operator import attrgetter
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_protobuf import FREE, WRAPPED, message_decoder, names_of
 from calving.converters.options import flag
 from calving.converters.protobuf_files import field_parameters, known_file
-from calving.converters.schemas import BODY, Reader, Registry, by_schema, schema_id
+from calving.converters.schemas import BODY, BySchema, Reader, Registry, by_schema, schema_id
 from calving.converters.typed_json import decimal
 from calving.errors import ConfigError, UnavailableError
+from calving.model.record_path import Limits
 from calving.records.fields import Projection
 from calving.records.inferred import JSON
 from calving.records.semantics import SCALED_NAME, scaled_decimal, semantic
@@ -41,12 +44,13 @@ class ProtobufConverter(Converter):
     field still fits. ``google.protobuf.Struct``, ``Value``, ``ListValue`` and ``Any`` are JSON text.
     """
 
-    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+    def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
+        self._limits = limits or Limits()
         self._enums_as_int = flag(options, "int.for.enums", False, is_key=is_key)
         self._registry = Registry(options, is_key=is_key)
         self._pools: dict[int, tuple[DescriptorPool, str]] = {}
-        self._messages: dict[_Key, _Message] = {}
+        self._messages = BySchema(self._message)
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         frames: dict[bytes, Frame | None] = {}
@@ -65,7 +69,7 @@ class ProtobufConverter(Converter):
             head = value[:start]
             if head not in known:
                 known[head] = None
-                message = self._message(*key)
+                message = self._messages.of(key)
                 if message.decoder is not None:
                     known[head] = Frame(message.decoder, message.type, head)
         except (UnavailableError, ConfigError):
@@ -75,16 +79,14 @@ class ProtobufConverter(Converter):
         return known[head]
 
     def _reader(self, key: _Key) -> Reader:
-        message = self._message(*key)
+        message = self._messages.of(key)
         return Reader(message.type, message.load)
 
-    def _message(self, number: int, path: tuple[int, ...]) -> _Message:
-        found = self._messages.get((number, path))
-        if found is None:
-            pool, name = self._pool(number)
-            file = pool.FindFileByName(name)
-            found = self._messages[number, path] = _Message(_descriptor(file, path), self._enums_as_int)
-        return found
+    def _message(self, key: _Key) -> _Message:
+        number, path = key
+        pool, name = self._pool(number)
+        columns = _Columns(self._enums_as_int, Extent(self._limits))
+        return _Message(_descriptor(pool.FindFileByName(name), path), columns)
 
     def _pool(self, number: int) -> tuple[DescriptorPool, str]:
         if number not in self._pools:
@@ -176,34 +178,70 @@ def _zigzag(value: bytes, at: int) -> tuple[int, int]:
 class _Message:
     """Reads messages of one type."""
 
-    def __init__(self, descriptor: Descriptor, enums_as_int: bool) -> None:
+    def __init__(self, descriptor: Descriptor, columns: _Columns) -> None:
+        """:raises ValueError: the message has too many columns or levels, or contains itself."""
         from google.protobuf import message_factory
 
         parse = message_factory.GetMessageClass(descriptor).FromString
-        fields = [_Field(f, (descriptor.full_name,), enums_as_int) for f in descriptor.fields]
+        fields = columns.fields(descriptor, ())
         self.type = pa.struct([(f.name, f.type) for f in fields])
         self.load: Callable[[bytes], Any] = lambda body: _values(parse(body), fields)
-        self.decoder = message_decoder(descriptor, enums_as_int)
+        self.decoder = message_decoder(descriptor, columns.enums_as_int)
 
 
 def _values(message: Message, fields: Sequence[_Field]) -> dict[str, Any]:
     return {f.name: f.get(message) for f in fields}
 
 
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Makes the fields of messages."""
+
+    enums_as_int: bool
+    extent: Extent
+
+    def fields(self, message: Descriptor, above: tuple[str, ...]) -> list[_Field]:
+        """The fields of a message. ``above``: the names of the messages around it."""
+        if message.full_name in above:
+            raise ValueError(f"message {message.full_name} contains itself: a table cannot")
+        with self.extent.level():
+            return [_Field(field, (*above, message.full_name), self) for field in message.fields]
+
+    def single(self, descriptor: FieldDescriptor, above: tuple[str, ...]) -> tuple[pa.DataType, Callable[[Any], Any]]:
+        """The type of one value of a field, and the function that converts Protobuf's value."""
+        self.extent.column()
+        if descriptor.enum_type is not None:
+            if self.enums_as_int:
+                return pa.int32(), _same
+            names = names_of(descriptor.enum_type)
+            return pa.string(), lambda number: names.get(number, str(number))
+        message = descriptor.message_type
+        if message is None:
+            return _scalar(descriptor), _same
+        found = _known(message, descriptor)
+        if found is not None:
+            return found
+        fields = self.fields(message, above)
+        kind = pa.struct([(f.name, f.type) for f in fields])
+        # Connect's converter names a message by the last part of its schema's name.
+        name = SCALED_NAME if SCALED_NAME.endswith(f".{message.name}") else None
+        return semantic(kind, name), lambda m: _values(m, fields)
+
+
 class _Field:
     """One field: its column's type, and how a message gives its value."""
 
-    def __init__(self, descriptor: FieldDescriptor, above: tuple[str, ...], enums_as_int: bool) -> None:
+    def __init__(self, descriptor: FieldDescriptor, above: tuple[str, ...], columns: _Columns) -> None:
         self.name: str = descriptor.name
         name = self.name
         self.get: Callable[[Any], Any]
         if (entry := _entry(descriptor)) is not None:
-            key_type, key = _single(entry.fields_by_name["key"], above, enums_as_int)
-            item_type, item = _single(entry.fields_by_name["value"], above, enums_as_int)
+            key_type, key = columns.single(entry.fields_by_name["key"], above)
+            item_type, item = columns.single(entry.fields_by_name["value"], above)
             self.type: pa.DataType = pa.map_(key_type, item_type)
             self.get = lambda m: [(key(k), item(v)) for k, v in getattr(m, name).items()]
             return
-        kind, value = _single(descriptor, above, enums_as_int)
+        kind, value = columns.single(descriptor, above)
         self.type = kind
         if descriptor.is_repeated:
             self.type = pa.list_(kind)
@@ -233,30 +271,6 @@ def _entry(descriptor: FieldDescriptor) -> Descriptor | None:
     """The message of a map's entries; None if the field is no map."""
     message = descriptor.message_type
     return message if message is not None and message.GetOptions().map_entry else None
-
-
-def _single(
-    descriptor: FieldDescriptor, above: tuple[str, ...], enums_as_int: bool
-) -> tuple[pa.DataType, Callable[[Any], Any]]:
-    """The type of one value of a field, and the function that converts Protobuf's value."""
-    if descriptor.enum_type is not None:
-        if enums_as_int:
-            return pa.int32(), _same
-        names = names_of(descriptor.enum_type)
-        return pa.string(), lambda number: names.get(number, str(number))
-    message = descriptor.message_type
-    if message is None:
-        return _scalar(descriptor), _same
-    found = _known(message, descriptor)
-    if found is not None:
-        return found
-    if message.full_name in above:
-        raise ValueError(f"message {message.full_name} contains itself: a table cannot")
-    fields = [_Field(f, (*above, message.full_name), enums_as_int) for f in message.fields]
-    kind = pa.struct([(f.name, f.type) for f in fields])
-    # Connect's converter names a message by the last part of its schema's name.
-    name = SCALED_NAME if SCALED_NAME.endswith(f".{message.name}") else None
-    return semantic(kind, name), lambda m: _values(m, fields)
 
 
 def _known(message: Descriptor, descriptor: FieldDescriptor) -> tuple[pa.DataType, Callable[[Any], Any]] | None:

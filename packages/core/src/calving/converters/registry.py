@@ -33,6 +33,7 @@ CONVERTERS = Registry(
     direct=True,
     also=("their Kafka Connect classes",),
 )
+_LIMITED = ("json", "avro", "protobuf", "json-schema")
 _CONNECT = "org.apache.kafka.connect."
 CLASSES: Mapping[str, str] = {
     _CONNECT + "json.JsonConverter": "json",
@@ -66,6 +67,6 @@ def converter(name: str, options: Mapping[str, str], *, is_key: bool, limits: Li
         made: Callable[..., Converter] = CONVERTERS.find(own, Converter)
     except ConfigError as error:
         raise ConfigError(f"{'key' if is_key else 'value'}.converter: {error}") from error
-    # Only JSON without a schema can be of any shape.
-    limited = own in ("json", _ENVELOPE)
+    # Values of all other converters have one simple type.
+    limited = own in (*_LIMITED, _ENVELOPE)
     return made(options, is_key=is_key, limits=limits) if limited else made(options, is_key=is_key)

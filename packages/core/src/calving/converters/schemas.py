@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from calving.model.dead_letters import Stage
 from calving.secrets import masked, without_logins
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _MAGIC = 0
 _HEADER = struct.Struct(">bI")
@@ -35,6 +36,8 @@ _NOT_FOUND = (40401, 40402, 40403)
 _REFUSED = (401, 403)
 _NO_SUCH_PATH = 404
 _BUSY = (408, 429)
+_MOST_REFUSED = 1_000
+"""How many refused schemas are kept."""
 
 _CLIENTS: dict[str, Any] = {}
 
@@ -75,6 +78,34 @@ class Reader:
     type: pa.DataType
     load: Callable[[bytes], Any]
     decoder: Decoder | None = None
+
+
+class BySchema(Generic[K, V]):
+    """What ``make`` has made of each schema. A schema that it refuses is refused again without another try, because a
+    try may take long.
+    """
+
+    def __init__(self, make: Callable[[K], V]) -> None:
+        self._make = make
+        self._made: dict[K, V] = {}
+        self._refused: dict[K, Exception] = {}
+
+    def of(self, key: K) -> V:
+        """:raises Exception: as ``make``."""
+        if key in self._made:
+            return self._made[key]
+        if key in self._refused:
+            raise self._refused[key].with_traceback(None)
+        try:
+            found = self._made[key] = self._make(key)
+        except (UnavailableError, ConfigError, UnknownSchemaError):
+            raise
+        except Exception as error:  # whatever it is, the schema is the cause
+            if len(self._refused) >= _MOST_REFUSED:
+                self._refused.clear()
+            self._refused[key] = error
+            raise
+        return found
 
 
 def by_schema(

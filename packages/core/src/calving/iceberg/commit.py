@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from calving.errors import OtherSettingsError, SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Late, Raised
 from calving.iceberg.catalog import find_table
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.reporting import Report
@@ -53,6 +54,7 @@ class CommitStyle:
     """The mutation settings of a table; None if records are appended."""
     key_cache_bytes: int
     """The size limit of the key cache on local disk, bytes."""
+    files: FileRules = OWN_LOCATIONS
 
     def key(self, table: TableId) -> LedgerKey:
         branch = self.branches.get(table, self.default_branch)
@@ -292,6 +294,8 @@ class IcebergCommitter:
             resolver=self._resolvers.of(table),
             equality=mutations is not None and mutations.row_deletes == "equality",
             doubtful=doubtful_files(commit.entries),
+            files=style.files,
+            entries=commit.entries,
         )
         deciding = partial(report.watch.step, "resolve")
         loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None, deciding=deciding)

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from calving.errors import TableTroubleError
 from calving.iceberg.entries import read_manifest_list
 from calving.iceberg.file_access import carried
+from calving.model.file_names import DELETES
 from calving.model.files import DataFile, FileContent, PartitionTuple
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
@@ -81,7 +82,7 @@ class EqualityDeletes:
         schema = optional(prune_columns(whole, ids), ids)
         made: list[DataFile] = []
         for spec in self._live:
-            writer = TableWriter(self._as_written(schema, spec), 0, Limits())
+            writer = TableWriter(self._as_written(schema, spec), 0, Limits(), kind=DELETES)
             for rows in _read(self._table.io, file.file_path, arrow_schema(schema)):
                 if rows is None:
                     writer.discard()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -49,6 +49,8 @@ class Resolved:
     """Files that were written for the snapshot."""
     unused: frozenset[str]
     """Data files of the steps that have no live row."""
+    live: Collection[str]
+    """The data files of the head."""
     counts: MutationCounts
     seconds: Mapping[str, float]
     """Time spent on each step."""
@@ -253,4 +255,5 @@ class _Resolution:
         data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in unused)
         counts = MutationCounts(**self._counts)
         entries = self._live.delete_entries()
-        return Resolved(data, deletes, removed, manifests, entries, written, unused, counts, seconds)
+        live = self._live.data
+        return Resolved(data, deletes, removed, manifests, entries, written, unused, live, counts, seconds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -31,6 +31,7 @@ from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.key_files import unpartitioned
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import Resolver
 from calving.iceberg.rollbacks import log_rollback
@@ -39,7 +40,7 @@ from calving.iceberg.stopwatch import Stopwatch
 from calving.iceberg.summary import mutation_summary
 from calving.iceberg.tries import tries
 from calving.iceberg.writable import refusal
-from calving.model.events import TableId, TableMark
+from calving.model.events import Envelope, TableId, TableMark
 from calving.model.files import FileContent
 from calving.model.mutations import MutationCounts
 from calving.model.text import counted
@@ -94,10 +95,14 @@ class IcebergTarget:
         *,
         equality: bool = False,
         doubtful: frozenset[str] = frozenset(),
+        files: FileRules = OWN_LOCATIONS,
+        entries: Sequence[Envelope] = (),
     ) -> None:
         """``resolver``: deletes of a mutation table become positions; ``equality``: they stay equality deletes.
-        ``doubtful``: the paths of files whose bounds are checked before they are committed.
+        ``doubtful``: the paths of files whose bounds are checked before they are committed. ``files``: where files may
+        be. ``entries``: they name the files.
         """
+        self._files, self._entries = files, entries
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
         self._resolver, self._equality, self._doubtful = resolver, equality, doubtful
@@ -117,7 +122,9 @@ class IcebergTarget:
         attempt.
         """
         self.unused: dict[int, frozenset[str]] = {}
-        """By an attempt's snapshot id, the files of a mutation table that the snapshot does not need."""
+        """By an attempt's snapshot id, the files of a mutation table that may be deleted, because the snapshot does not
+        need them.
+        """
 
     def load(self) -> LoadedTable:
         for _ in tries(LOAD_TRIES + 1, self.pause):  # a replica of the catalog may be stale for a moment
@@ -160,6 +167,7 @@ class IcebergTarget:
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
         table = state.table
         self._refuse_other_settings(admitted)
+        self._files.check(table, admitted, self._entries)
         log_rollback(self._table, self._key, replace(admitted.ledger, gone=admitted.gone), state.properties)
         prepared = self._prepared(table, admitted)
         gone = expired(table.metadata, self._branch)
@@ -220,7 +228,8 @@ class IcebergTarget:
         admitted = corrected(table, admitted, self._doubtful)
         if self._equality and admitted.steps:
             with self._watch.step("write"):
-                return layered(table, summary, self._branch, admitted.steps)
+                made = layered(table, summary, self._branch, admitted.steps)
+                return replace(made, unused=self._deletable(table, admitted, made.unused, ()))
         unused: frozenset[str] = frozenset()
         if self._resolver is not None and admitted.steps:
             snapshot, unused = self._resolved(self._resolver, table, summary, admitted)
@@ -242,7 +251,13 @@ class IcebergTarget:
         snapshot.add(found.data_files)
         snapshot.add_deletes(found.deletes, found.written)
         snapshot.remove(found.removed, found.manifests, found.delete_entries)
-        return snapshot, found.unused | {file.file_path for file in admitted.delete_files}
+        unused = found.unused | {file.file_path for file in admitted.delete_files}
+        return snapshot, self._deletable(table, admitted, unused, found.live)
+
+    def _deletable(
+        self, table: Table, admitted: Admitted, unused: Collection[str], live: Collection[str]
+    ) -> frozenset[str]:
+        return self._files.deletable(table, self._branch, admitted.steps, unused, live)
 
     def supersede(self, properties: Mapping[str, str]) -> None:
         """Set table properties and move the head of the branch, so that attempts on an earlier state are refused."""

@@ -227,7 +227,7 @@ class Envelope:
     ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown. ``attached``:
     the coordinator's attachment to the event. ``writer``: the version of calving that has published it; None for a
     version before 0.2.0, and for other senders. ``end``, with DataComplete: the end of the worker that sent it; it
-    covers nothing then, and answers no cycle.
+    covers nothing then, and answers no cycle. ``sender``: the member that has sent it, as the control log names it.
     """
 
     partition: int
@@ -239,6 +239,7 @@ class Envelope:
     restarted: frozenset[TopicPartition] = frozenset()
     writer: str | None = None
     end: WorkerEnd | None = None
+    sender: str = field(default="", compare=False, repr=False)
 
     @property
     def publication(self) -> Hashable:

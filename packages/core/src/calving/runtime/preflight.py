@@ -16,6 +16,7 @@ from calving.backend.interface import ControlLog, Session
 from calving.errors import DataLossError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
+from calving.iceberg.locations import FileRules
 from calving.iceberg.target import LoadedTable, mark_of
 from calving.model.coverage import Coverage, present
 from calving.model.events import TableMark
@@ -64,7 +65,13 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
         default,
         lambda table: sink.mutations(".".join(table)),
         keys.key_cache_bytes,
+        file_rules(sink),
     )
+
+
+def file_rules(sink: Sink) -> FileRules:
+    """Where files of the sink's tables may be."""
+    return FileRules(sink.keys.allowed_locations, sink.write_properties)
 
 
 def ledger_key(sink: Sink, log_id: str, name: str) -> LedgerKey:

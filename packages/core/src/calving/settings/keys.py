@@ -220,6 +220,13 @@ class SinkKeys(BaseModel):
         description="With the topic pattern: the regular expression that a topic matches in full. Records of other"
         " topics are unrouted.",
     )
+    allowed_locations: Names = Field(
+        (),
+        alias="iceberg.tables.allowed-locations",
+        description="Locations, such as `s3://bucket/former`, below which files of the sink's tables may be, besides"
+        " each table's own location, its `write.data.path`, and those of its last 20 states. The sink refuses to commit"
+        " other files, because whoever can write to the control topic can name any file.",
+    )
     force_optional: bool = Field(
         False,
         alias="iceberg.tables.schema-force-optional",
@@ -575,8 +582,8 @@ class SinkKeys(BaseModel):
         ge=1,
         le=50,
         alias="iceberg.limits.nesting",
-        description="Levels of objects and arrays that a value, or a column that the sink adds, may have. A record"
-        " with more is a bad record.",
+        description="Levels of objects and arrays that a value, its schema, or a column that the sink adds, may have. A"
+        " record with more is a bad record.",
     )
     learned_names: int = Field(
         _LIMITS.learned_names,
@@ -596,7 +603,8 @@ class SinkKeys(BaseModel):
         _LIMITS.columns,
         ge=1,
         alias="iceberg.limits.columns",
-        description="The most columns that a table may reach because of its records, nested columns included.",
+        description="The most columns that a record's schema may have, and that a table may reach because of its"
+        " records; nested columns included. A record whose schema has more is a bad record.",
     )
 
     # Keys of a Kafka Connect file that is used as it is. Each is checked; none is silently ignored.

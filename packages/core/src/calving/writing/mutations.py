@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import BucketTransform
 
 from calving.errors import AccountingError
+from calving.model.file_names import DELETES, KEYS
 from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
@@ -104,8 +106,9 @@ class ChangeWriter(BufferedWriter):
         self._changes, self._limits = layout, limits
         self._last = Last(layout.identity, table.mutations)
         self._name = table.name
-        self._data = TableWriter(table, task, limits)
-        self._keys = KeyWriter(table, layout.identity, task, limits)
+        writer = uuid4()
+        self._data = TableWriter(table, task, limits, writer)
+        self._keys = KeyWriter(table, layout.identity, task, limits, writer)
         self._spilt: _Spilt | None = None
         self._in_steps = table.distribution == "none"
         self._files: list[DataFile] = []
@@ -192,7 +195,7 @@ class ChangeWriter(BufferedWriter):
 class KeyWriter:
     """Writes the keys of rows to delete, with their order values, into separate Parquet files."""
 
-    def __init__(self, table: TableSpec, identity: Identity, task: int, limits: Limits) -> None:
+    def __init__(self, table: TableSpec, identity: Identity, task: int, limits: Limits, writer: UUID) -> None:
         schema = identity.schema(table_schema(table.schema_json))
         spec_id = PartitionSpec.model_validate_json(table.spec_json).spec_id
         self._ids = identity.ids
@@ -208,6 +211,8 @@ class KeyWriter:
             ),
             task,
             limits,
+            writer,
+            DELETES if table.mutations is not None and table.mutations.row_deletes == "equality" else KEYS,
         )
 
     @property

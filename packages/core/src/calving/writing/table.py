@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream, load_file_io
 from pyiceberg.table.locations import load_location_provider
 
+from calving.model.file_names import DATA, file_name
 from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
@@ -104,7 +105,10 @@ class TableWriter(BufferedWriter):
     :raises ConfigError: the table's schema, spec, order or properties do not allow writing it.
     """
 
-    def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
+    def __init__(
+        self, table: TableSpec, task: int, limits: Limits, writer: uuid.UUID | None = None, kind: str = DATA
+    ) -> None:
+        """``writer`` and ``kind``: for the names of the files."""
         layout = Layout(table)
         whole_file = layout.properties.target_bytes * SORTED_SHARE
         super().__init__(layout, min(_ENOUGH_BYTES, whole_file) if layout.order is None else whole_file)
@@ -113,7 +117,7 @@ class TableWriter(BufferedWriter):
         self._locations = load_location_provider(table.location, dict(table.properties))
         self._open_files: dict[int, _OpenFile] = {}
         """The open file of each partition, by the partition's number."""
-        self._id = uuid.uuid4()
+        self._id, self._kind = writer or uuid.uuid4(), kind
         self._files = 0
         self.done: list[DataFile] = []
 
@@ -179,7 +183,7 @@ class TableWriter(BufferedWriter):
             self._finish(max(self._open_files, key=lambda n: self._open_files[n].writer.size()))
         self._files += 1
         path = self._layout.partitioner.partition(number).path
-        name = f"{abs(self._task):05d}-0-{self._id}-{self._files:05d}.{self._layout.format.name}"
+        name = file_name(self._task, self._id, self._files, self._kind, self._layout.format.name)
         location = self._locations.new_data_location(f"{path}/{name}" if path else name)
         with of_file(location):
             out = self._io.new_output(location).create()

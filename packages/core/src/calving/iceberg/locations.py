@@ -1,0 +1,142 @@
+"""Decides which files that entries name are added to a table, and which of them are deleted when they are not needed.
+
+Whoever can write to the control log can name any file that the sink's credentials reach. So a file is added only below
+a location of its table, and deleted only if the sink has written it, and no snapshot of the branch needs it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from calving.errors import TableTroubleError
+from calving.iceberg.entries import read_entries, read_manifest_list
+from calving.model.events import DataWritten, Envelope
+from calving.model.file_names import DATA, DELETES, KEYS, written
+from calving.model.locations import is_below_any
+from calving.protocol.admission import Admitted, Step
+
+log = logging.getLogger(__name__)
+
+ALLOWED = "iceberg.tables.allowed-locations"
+_PROPERTIES = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
+"""The table properties that name a place of data files. The last two are older names of the first."""
+_LONGEST = 300
+"""The longest path in a sentence, in characters."""
+_FORMER = 20
+"""How many former states of a table are searched for former locations."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """Where files of tables may be. ``allowed``: locations besides the tables' own. ``write_properties``: the table
+    properties that the sink overrides when it writes.
+    """
+
+    allowed: tuple[str, ...] = ()
+    write_properties: Mapping[str, str] = field(default_factory=dict)
+
+    def locations(self, metadata: TableMetadata) -> tuple[str, ...]:
+        """The locations of this table, first its own one."""
+        properties = {**metadata.properties, **self.write_properties}
+        given = (*(properties.get(name) for name in _PROPERTIES), *map(metadata.properties.get, _PROPERTIES))
+        return (metadata.location, *dict.fromkeys(path for path in given if path))
+
+    def check(self, table: Table, admitted: Admitted, entries: Iterable[Envelope]) -> None:
+        """Refuse files elsewhere, and files of a partition spec that the table does not have. ``entries`` name
+        the files.
+
+        :raises TableTroubleError: a file must not be added; nothing of the commit is.
+        """
+        name, specs = ".".join(table.name()), table.metadata.specs()
+        files = (*admitted.data_files, *admitted.delete_files)
+        unknown = next((file for file in files if file.spec_id not in specs), None)
+        if unknown is not None:
+            raise TableTroubleError(
+                f"table {name}: {_origin(entries, unknown.file_path)} of partition spec {unknown.spec_id}, which the"
+                f" table does not have, and nothing is committed; {_remedy(name)}"
+            )
+        if outside := self.outside(table, (file.file_path for file in files)):
+            more = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
+            raise TableTroubleError(
+                f"table {name}: {_origin(entries, outside[0])}{more} outside the table's location"
+                f" {table.metadata.location}, and nothing is committed. If a worker of this sink has written it there,"
+                f" add its location to {ALLOWED}; {_remedy(name)}"
+            )
+
+    def outside(self, table: Table, paths: Iterable[str]) -> list[str]:
+        """Those of the files that are outside the locations of the table, now and in its last states."""
+        known = (*self.locations(table.metadata), *self.allowed)
+        found = [path for path in paths if not is_below_any(path, known)]
+        former = tuple(self._former(table)) if found else ()
+        return [path for path in found if not is_below_any(path, former)]
+
+    def _former(self, table: Table) -> Iterator[str]:
+        """The locations of the table's last former states: a file may have been written before a location changed."""
+        for entry in islice(reversed(table.metadata.metadata_log), _FORMER):
+            try:
+                before = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+            except Exception as error:  # it may be deleted, and a storage may raise anything
+                log.debug("former metadata %s cannot be read: %s", entry.metadata_file, error)
+                continue
+            yield from self.locations(before)
+
+    def deletable(
+        self, table: Table, branch: str, steps: Collection[Step], unused: Collection[str], live: Collection[str]
+    ) -> frozenset[str]:
+        """Those of the ``unused`` files of a commit that may be deleted: by place and name a sink has written them for
+        these ``steps``, and the branch does not need them. ``live``: data files of the branch's head.
+        """
+        locations = self.locations(table.metadata)
+        names = {path: name for path in unused if is_below_any(path, locations) and (name := written(path))}
+        # A key file is deleted after its commit. So if there still is one, the data files of its writer are new, too.
+        said = [written(file.file_path) for step in steps for file in step.delete_files]
+        new = {name.writer for name in said if name is not None and name.kind == KEYS}
+        found = {path for path, name in names.items() if name.kind == KEYS}
+        found |= {p for p, name in names.items() if name.kind == DATA and name.writer in new and p not in live}
+        if kept := {path for path, name in names.items() if name.kind == DELETES}:
+            found |= kept.difference(_delete_files(table, branch))
+        return frozenset(found)
+
+
+OWN_LOCATIONS = FileRules()
+"""Files may be below the tables' own locations only."""
+
+
+def _origin(entries: Iterable[Envelope], path: str) -> str:
+    """Which entry names a file, for a sentence."""
+    where = "an entry of the control log"
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, DataWritten) and path in {f.file_path for f in (*event.data_files, *event.delete_files)}:
+            sender = f" of sender '{entry.sender}'" if entry.sender else ""
+            where = f"the entry{sender} at partition {entry.partition}, offset {entry.offset} of the control log"
+            break
+    return f"{where} names file {_shown(path)}"
+
+
+def _delete_files(table: Table, branch: str) -> Iterator[str]:
+    """The paths of the delete files that the branch's head names."""
+    head = table.metadata.snapshot_by_name(branch)
+    for manifest in read_manifest_list(table.io, head.manifest_list) if head is not None else ():
+        if manifest.content == ManifestContent.DELETES:
+            yield from (entry.data_file.file_path for entry in read_entries(table.io, manifest))
+
+
+def _shown(path: str) -> str:
+    shown = "".join(c if c.isprintable() else "?" for c in path[:_LONGEST])
+    return shown + "..." if len(path) > _LONGEST else shown
+
+
+def _remedy(name: str) -> str:
+    return (
+        "if nobody of the sink has, somebody else writes to the control log: discard what the entry names with"
+        f" `calving release FILE --table {name} --record OUT`"
+    )

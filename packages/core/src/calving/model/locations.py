@@ -1,0 +1,43 @@
+"""Compares places of files. An entry of the control log may name a file anywhere, because anybody may write entries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}
+"""Schemes that are other names of one storage."""
+_LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
+_STEPS = re.compile(r"[/\\]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class _Place(NamedTuple):
+    scheme: str
+    authority: str
+    path: str
+
+    @staticmethod
+    def of(text: str) -> _Place:
+        scheme, authority, path = _LOCATION.fullmatch(text).groups()  # type: ignore[union-attr]  # it matches any text
+        scheme = (scheme or "file").lower()
+        return _Place(_SAME.get(scheme, scheme), authority or "", path)
+
+
+def is_below(path: str, location: str) -> bool:
+    """Whether the file ``path`` is below ``location``. A path with a step such as ``..`` is never below, because a
+    storage may take this step for the way out. Only names of one storage, such as ``s3`` and ``s3a``, are the same: a
+    bucket and a path are compared letter by letter.
+    """
+    place, root = _Place.of(path), _Place.of(location)
+    folder = root.path.rstrip("/") + "/"
+    if place[:2] != root[:2] or not place.path.startswith(folder) or _CONTROL.search(path):
+        return False
+    inside = _STEPS.split(place.path[len(folder) :])
+    return inside[-1] != "" and not any(step in (".", "..") for step in inside)
+
+
+def is_below_any(path: str, locations: Iterable[str]) -> bool:
+    """Whether the file ``path`` is below one of these locations."""
+    return any(is_below(path, location) for location in locations)

@@ -1,0 +1,175 @@
+"""Short schemas that describe more columns, or more levels, than fit into memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2
+
+from harness.registry import serialized
+
+F = descriptor_pb2.FieldDescriptorProto
+Json = Any
+
+
+class Hostile(NamedTuple):
+    """A schema for the registry; for Connect's envelope, the schema itself. ``refused``: why its records are bad."""
+
+    converter: str
+    kind: str
+    text: str
+    refused: str
+
+
+EITHER = "iceberg.limits."
+COLUMNS, LEVELS = "more than iceberg.limits.columns = 5000", "deeper than iceberg.limits.nesting = 32"
+
+
+def hostile() -> Mapping[str, Hostile]:
+    """The schemas, by name."""
+    found: dict[str, Hostile] = {}
+    for n in (12, 16, 22):
+        for name, use in _AVRO.items():
+            found[f"avro {name} {n}"] = Hostile("avro", "AVRO", json.dumps(_avro(n, use)), EITHER)
+        for name, use in _JSON.items():
+            found[f"json-schema {name} {n}"] = Hostile("json-schema", "JSON", json.dumps(_json(n, use)), EITHER)
+        for name in ("messages", "repeated", "maps", "oneofs"):
+            found[f"protobuf {name} {n}"] = Hostile("protobuf", "PROTOBUF", serialized(_protobuf(n, name)), EITHER)
+    wide, deep = 6_000, 40
+    found |= {
+        "avro wide": Hostile("avro", "AVRO", json.dumps(_record("W", {f"f{i}": "int" for i in range(wide)})), COLUMNS),
+        "avro deep": Hostile(
+            "avro", "AVRO", json.dumps(_nested(deep, lambda s: {"type": "array", "items": s}, "int")), LEVELS
+        ),
+        "avro chain": Hostile("avro", "AVRO", json.dumps(_chain(deep)), LEVELS),
+        "json-schema wide": Hostile(
+            "json-schema", "JSON", json.dumps(_object({f"f{i}": {"type": "integer"} for i in range(wide)})), COLUMNS
+        ),
+        "json-schema deep": Hostile(
+            "json-schema",
+            "JSON",
+            json.dumps(_nested(deep, lambda s: {"type": "array", "items": s}, {"type": "integer"})),
+            LEVELS,
+        ),
+        "protobuf wide": Hostile("protobuf", "PROTOBUF", serialized(_wide(wide)), COLUMNS),
+        "protobuf deep": Hostile("protobuf", "PROTOBUF", serialized(_protobuf(deep, "chain")), LEVELS),
+        "connect wide": Hostile(
+            "connect",
+            "",
+            json.dumps({"type": "struct", "fields": [{"field": f"f{i}", "type": "int32"} for i in range(wide)]}),
+            COLUMNS,
+        ),
+        "connect deep": Hostile(
+            "connect", "", json.dumps(_nested(deep, lambda s: {"type": "array", "items": s}, {"type": "int32"})), LEVELS
+        ),
+        "avro beyond the stack": Hostile("avro", "AVRO", _beyond('{"type":"array","items":', '"int"'), ""),
+        "json-schema beyond the stack": Hostile(
+            "json-schema", "JSON", _beyond('{"type":"array","items":', '{"type":"integer"}'), ""
+        ),
+        "connect beyond the stack": Hostile("connect", "", _beyond('{"type":"array","items":', '{"type":"int32"}'), ""),
+        "json-schema references beyond the stack": Hostile("json-schema", "JSON", json.dumps(_references(20_000)), ""),
+        "protobuf beyond the stack": Hostile("protobuf", "PROTOBUF", serialized(_protobuf(20_000, "chain")), ""),
+        "avro chain beyond the stack": Hostile("avro", "AVRO", json.dumps(_chain(2_000)), ""),
+    }
+    return found
+
+
+def _nested(levels: int, around: Callable[[Json], Json], inner: Json) -> Json:
+    for _ in range(levels):
+        inner = around(inner)
+    return inner
+
+
+def _beyond(before: str, inner: str, levels: int = 100_000) -> str:
+    return before * levels + inner + "}" * levels
+
+
+def _record(name: str, fields: Mapping[str, Json]) -> Json:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields.items()]}
+
+
+_AVRO: Mapping[str, Callable[[str], Json]] = {
+    "records": lambda before: before,
+    "unions": lambda before: ["null", before],
+    "unions of several": lambda before: ["null", "string", before],
+    "arrays": lambda before: {"type": "array", "items": before},
+    "maps": lambda before: {"type": "map", "values": ["null", before]},
+}
+
+
+def _avro(n: int, use: Callable[[str], Json]) -> Json:
+    """Records of which each uses the one before it twice. Each is defined where it is first used."""
+    schema = _record("R0", {"x": "int"})
+    for i in range(1, n + 1):
+        schema = _record(f"R{i}", {"a": use(schema), "b": use(f"R{i - 1}")})
+    return schema
+
+
+def _chain(n: int) -> Json:
+    """Records within each other, defined one after the other in a union."""
+    names = [_record("R0", {"x": "int"}), *(_record(f"R{i}", {"a": f"R{i - 1}"}) for i in range(1, n + 1))]
+    return _record("Root", {"all": names})
+
+
+def _object(properties: Mapping[str, Json]) -> Json:
+    return {"type": "object", "properties": dict(properties)}
+
+
+_JSON: Mapping[str, Callable[[Json], Json]] = {
+    "references": lambda before: before,
+    "unions": lambda before: {"oneOf": [{"type": "null"}, {"type": "string"}, before]},
+    "either": lambda before: {"anyOf": [before, {"type": "null"}]},
+    "items": lambda before: {"type": "array", "items": before},
+    "maps": lambda before: {"type": "object", "connect.type": "map", "additionalProperties": before},
+    "all": lambda before: {"allOf": [before, {"title": "t"}]},
+}
+
+
+def _json(n: int, use: Callable[[Json], Json]) -> Json:
+    definitions: dict[str, Json] = {"R0": _object({"x": {"type": "integer"}})}
+    for i in range(1, n + 1):
+        before = {"$ref": f"#/definitions/R{i - 1}"}
+        definitions[f"R{i}"] = _object({"a": use(before), "b": use(before)})
+    return {"definitions": definitions, **_object({"root": {"$ref": f"#/definitions/R{n}"}})}
+
+
+def _references(n: int) -> Json:
+    definitions: dict[str, Json] = {f"R{i}": {"$ref": f"#/definitions/R{i - 1}"} for i in range(1, n)}
+    return {"definitions": {"R0": {"type": "integer"}, **definitions}, "$ref": f"#/definitions/R{n - 1}"}
+
+
+def _protobuf(n: int, way: str) -> Any:
+    """The first message of the file uses the second twice, and so on; with ``chain`` once."""
+    file = descriptor_pb2.FileDescriptorProto(name="h.proto", package="h", syntax="proto3")
+    for i in range(n):
+        message = file.message_type.add(name=f"M{i}")
+        if way == "oneofs":
+            message.oneof_decl.add(name="choice")
+        for number, name in enumerate("a" if way == "chain" else "ab", 1):
+            field = message.field.add(name=name, number=number, type=F.TYPE_MESSAGE, label=F.LABEL_OPTIONAL)
+            field.type_name = f".h.M{i + 1}"
+            if way == "repeated":
+                field.label = F.LABEL_REPEATED
+            elif way == "oneofs":
+                field.oneof_index = 0
+            elif way == "maps":
+                entry = message.nested_type.add(name=f"{name.upper()}Entry")
+                entry.options.map_entry = True
+                entry.field.add(name="key", number=1, type=F.TYPE_STRING, label=F.LABEL_OPTIONAL)
+                entry.field.add(
+                    name="value", number=2, type=F.TYPE_MESSAGE, label=F.LABEL_OPTIONAL, type_name=field.type_name
+                )
+                field.label, field.type_name = F.LABEL_REPEATED, f".h.M{i}.{name.upper()}Entry"
+    leaf = file.message_type.add(name=f"M{n}")
+    leaf.field.add(name="x", number=1, type=F.TYPE_INT32, label=F.LABEL_OPTIONAL)
+    return file
+
+
+def _wide(n: int) -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="w.proto", package="w", syntax="proto3")
+    message = file.message_type.add(name="W")
+    for i in range(n):
+        message.field.add(name=f"f{i}", number=i + 1, type=F.TYPE_INT32, label=F.LABEL_OPTIONAL)
+    return file

@@ -1,0 +1,63 @@
+"""A schema may describe more than fits into memory: its records are bad, at once, and cost little."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import pytest
+
+from calving.converters.interface import Converter
+from calving.converters.registry import converter
+from harness.registry import SchemaRegistry, framed
+from tests.converters.decoding import decode
+from tests.converters.hostile import Hostile, hostile
+
+SECONDS, BYTES = 2.0, 50_000_000
+"""Bounds on a record. The seconds are twenty times as many as it takes on an idle core."""
+
+
+def made(registry: SchemaRegistry, schema: Hostile) -> tuple[Converter, bytes]:
+    """A converter, and a record of the schema."""
+    if schema.converter == "connect":
+        return converter(
+            "json", {"schemas.enable": "true"}, is_key=False
+        ), b'{"schema":%s,"payload":{}}' % schema.text.encode()
+    number = registry.register("s", schema.text, schema.kind)
+    options = {"schema.registry.url": registry.url}
+    return converter(schema.converter, options, is_key=False), framed(
+        number, b"\0{}" if schema.kind == "PROTOBUF" else b"{}"
+    )
+
+
+@pytest.mark.parametrize("name", hostile())
+def test_a_record_of_a_hostile_schema_is_bad_at_once(registry: SchemaRegistry, name: str) -> None:
+    schema = hostile()[name]
+    reader, value = made(registry, schema)
+    began = time.process_time()
+    found = decode(reader, [value, value])
+    assert time.process_time() - began < SECONDS
+    assert schema.refused in found.bad[0] and found.bad[0] == found.bad[1]
+
+
+@pytest.mark.parametrize(
+    "name", ["avro records 22", "json-schema references 22", "protobuf messages 22", "connect wide"]
+)
+def test_a_record_of_a_hostile_schema_takes_little_memory(registry: SchemaRegistry, name: str) -> None:
+    reader, value = made(registry, hostile()[name])
+    tracemalloc.start()
+    try:
+        assert decode(reader, [value]).bad
+        assert tracemalloc.get_traced_memory()[1] < BYTES
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["avro records 22", "json-schema references 22", "protobuf messages 22"])
+def test_a_refused_schema_is_refused_again_without_another_try(registry: SchemaRegistry, name: str) -> None:
+    reader, value = made(registry, hostile()[name])
+    first = decode(reader, [value])
+    began = time.process_time()
+    for _ in range(20):
+        assert decode(reader, [value]) == first
+    assert time.process_time() - began < SECONDS / 4
