@@ -504,6 +504,16 @@ def test_records_that_together_need_too_many_columns_stop_the_sink(sink: Sink) -
     assert "iceberg.limits.new-columns = 500" in (found.error or "")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["db.t/data", "db.t/../u", "db.t\\data", "db.t?x", "db.t#x", "db.t%2fdata", "db." + "x" * 256, "d." * 500 + "t"],
+)
+def test_a_record_cannot_name_a_place_within_another_table(sink: Sink, name: str) -> None:
+    found = sink.take(Run(Routing((), "to", dynamic=True), CREATE), [], lines({"to": name}, {"to": "db.other"}))
+    assert list(found.dead) == [0]
+    assert found.reasons[0].startswith(f"its route field names no table: '{name[:100]}' is not a name")
+
+
 @pytest.mark.parametrize("name", ["db.{x}", "db.x}", "db.a..b", "db.", ".t", "t", "db.\x07", "db. t"])
 @pytest.mark.parametrize("by_topic", [False, True])
 def test_a_name_from_a_record_that_no_table_can_have_makes_the_record_bad(

@@ -483,6 +483,21 @@ def test_a_record_that_sql_cannot_compute_is_told_from_the_others() -> None:
     assert [b.index for b in done.bad] == [1]
 
 
+def test_a_record_for_which_sql_needs_too_much_memory_is_bad_alone() -> None:
+    query = "SELECT repeat(s, n) AS s FROM records"
+    done = chain("Sql", {"query": query}).apply(
+        records({"s": "a", "n": 2}, {"s": "ab", "n": 10**9}, {"s": "c", "n": 1})
+    )
+    assert [b.index for b in done.bad] == [1] and "Out of Memory" in done.bad[0].reason
+    assert [row for part in done.records for row in objects(part.value)] == [{"s": "aa"}, {"s": "c"}]
+
+
+@pytest.mark.parametrize("call", ["sleep_ms(1)", "write_log('x')"])
+def test_sql_has_no_functions_with_effects(call: str) -> None:
+    with pytest.raises(ConfigError):
+        chain("Sql", {"query": f"SELECT {call} AS a FROM records"})
+
+
 def double(found: Records, options: Mapping[str, str]) -> Records:
     by = int(options["by"])
     rows = [{**row, "a": row["a"] * by} for row in objects(found.value)]

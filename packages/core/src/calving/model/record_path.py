@@ -33,6 +33,11 @@ class Routing:
     unrouted: Policy = "fail"
     missing_table: Policy = "fail"
 
+    @property
+    def is_free(self) -> bool:
+        """Whether records name their tables, with a field or with their topic, which a transform may have made."""
+        return self.dynamic or self.topic_pattern is not None
+
 
 TYPE_SHARE = 0.01
 """If at most this share of a new column's values needs a wider type, these values do not decide the type of the

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import Stage
-from calving.model.tables import is_table_name
+from calving.model.tables import is_table_name, is_table_name_of_record
 from calving.records.arrays import Indices, compose, without
 from calving.records.fields import Projection
 from calving.records.payloads import Payloads
@@ -26,6 +26,9 @@ from calving.tasks.routing import Router
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from calving.transforms.chain import Chain
+
+_SHOWN = 100
+"""How much of a wrong name is shown, in characters."""
 
 
 class Pipeline:
@@ -185,10 +188,11 @@ class Pipeline:
 
     def _deliver(self, run: BlockRun, tables: Tables, values: Values) -> None:
         values = _without_nulls(values, run.outcome)
-        wrong = next((table for table in tables if not is_table_name(table)), None)
+        is_name = is_table_name_of_record if self._spec.path.routing.is_free else is_table_name
+        wrong = next((table for table in tables if not is_name(table)), None)
         if wrong is not None:
             by = "route field" if self._router.field is not None else "topic"
-            reason = f"its {by} names no table: '{wrong}' is not a name with its namespace, such as db.events"
+            reason = f"its {by} names no table: '{wrong[:_SHOWN]}' is not a name with its namespace, such as db.events"
             run.outcome.bad += [RecordError(i, Stage.ROUTING, "TableNameError", reason) for i in values.index]
         elif len(values):
             self._delivery.deliver(run, tables, values)

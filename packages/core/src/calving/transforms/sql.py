@@ -32,6 +32,8 @@ _NOTHING = "__calving_nothing"
 """The column of objects without fields: DuckDB knows no tables without columns."""
 _TRIED = (pa.null(), pa.list_(pa.string()), pa.int64(), pa.string())
 """Types of columns that show what the query does before there are records."""
+_MEMORY = "512MiB"
+"""The memory that DuckDB may take in a task."""
 _BOUND = 1_024
 """How many types of records are cached."""
 
@@ -306,6 +308,9 @@ def _connection() -> tuple[Any, type[Exception]]:
         raise ConfigError('transform Sql: install "calving[sql]"') from error
     connection = duckdb.connect(":memory:", config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
+    # A record may ask for any size, as with repeat(name, count). Without a limit DuckDB takes most of the machine.
+    connection.execute(f"SET memory_limit = '{_MEMORY}'")
+    connection.execute("SET temp_directory = ''")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection, duckdb.Error
