@@ -36,7 +36,6 @@ BRANCHING = {
     "calving/transforms/dates.py: _writer": "a case for each letter of Java's date patterns",
     "calving/transforms/bson.py: _typed": "a case for each type of extended JSON",
     "calving/converters/json_schema.py: declared": "a case for each keyword of JSON Schema",
-    "calving/converters/avro_schema.py: reading": "a case for each type of Avro",
     "calving/casting/texts.py: java_double": "the rules by which Java writes a double",
     "calving/casting/exact.py: _to": "a case for each type of a column",
     "calving_redis/durability.py: inspect": "a check for each setting of Redis that can lose writes",
