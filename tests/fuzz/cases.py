@@ -11,11 +11,12 @@ from typing import Any
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import SortField
-from pyiceberg.types import ListType, MapType, StructType
+from pyiceberg.types import ListType, MapType, StructType, TimestampType, TimestamptzType, TimeType
 
 from calving.iceberg.rules import TableRules, TableSettings
-from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing
-from tests.fuzz import encoding, nodes, protobuf, schemas
+from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing, TransformSpec
+from calving.model.tables import Unit
+from tests.fuzz import encoding, nodes, protobuf, schemas, singles
 from tests.fuzz.chain import specs, transformed
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
 from tests.fuzz.oracle import Typed
@@ -73,7 +74,16 @@ class Case:
     @property
     def tables(self) -> dict[str, Table]:
         """Tables before the batch, as the oracle sees them."""
-        return {t.name: table_of(t.schema, names_by_id(t)) for t in self.targets if t.schema is not None}
+        return {
+            t.name: table_of(t.schema, names_by_id(t), self._units(t.name, t.schema))
+            for t in self.targets
+            if t.schema is not None
+        }
+
+    def _units(self, name: str, schema: Schema) -> dict[int, int]:
+        """The nanoseconds that numbers count, by column."""
+        declared = self.run.rules.of(name).units
+        return {schema.find_field(column).field_id: _NANOS[unit] for column, unit in declared.items()}
 
     @property
     def rules(self) -> Rules:
@@ -91,6 +101,7 @@ class Case:
             orc,
             keys,
             creates_orc,
+            self.run.rules.any_year,
         )
 
     @property
@@ -114,6 +125,8 @@ class Case:
                 sorted({t.type.rpartition(".")[2].removesuffix("$Value") for t in self.run.transforms})
             )
             or "none",
+            "units": ", ".join(sorted({*self.run.rules.of("db.t").units.values()})) or "none",
+            "years": "any" if self.run.rules.any_year else "1 to 9999",
             "routes": "dynamic" if routing.dynamic else "by field" if routing.field else "all",
         }
 
@@ -153,9 +166,16 @@ def make(seed: int, number: int) -> Case:
     rules = TableRules(limits=limits, create_properties=properties, share=0)
     if evolution.create and random.random() < 0.3:
         rules = replace(rules, defaults=TableSettings(random.choice(((), ("bucket(id, 4)",))), ("id",)))
+    elif not evolution.create and random.random() < 0.4:
+        rules = replace(
+            rules, tables={t.name: TableSettings(units=_declared(random, t.schema)) for t in targets if t.schema}
+        )
+    rules = replace(rules, any_year=random.random() < 0.1)
     run = Run(routing, evolution, rules=rules, slots=random.choice((1, 1, 2, 3)))
     shape = next((t.schema for t in targets if t.schema is not None), None) or schemas.schema(random)
     typed = len(targets) == 1 and not evolution.case_insensitive and not rules.defaults.id_columns
+    if typed and routing.field is None and random.random() < 0.08:
+        return _single(random, Case(seed, number, targets, run, (), (), tuple(range(count))), shape)
     if typed and random.random() < 0.4:
         case = _typed(random, Case(seed, number, targets, run, (), (), tuple(range(count))), shape, routing)
     else:
@@ -171,6 +191,31 @@ def make(seed: int, number: int) -> Case:
         gone = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
         case = replace(case, targets=gone)
     return case
+
+
+_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_UNITS: tuple[Unit, ...] = ("s", "ms", "us", "ns")
+
+
+def _declared(random: Random, schema: Schema) -> dict[str, Unit]:
+    """The units of some columns, by name."""
+    moments = [
+        str(schema.find_column_name(field_id))
+        for field_id, field in schema._lazy_id_to_field.items()
+        if isinstance(field.field_type, TimeType | TimestampType | TimestamptzType)
+    ]
+    return {name: random.choice(_UNITS) for name in moments if random.random() < 0.7}
+
+
+def _single(random: Random, case: Case, shape: Schema) -> Case:
+    """Records of one value each, which a transform makes objects."""
+    field = random.choice(shape.fields).name
+    converter = random.choice(singles.CONVERTERS)
+    made = [singles.value(random, converter, number) for number in case.places]
+    decoded = [singles.hoisted(value, field) for _, value in made]
+    run = replace(case.run, transforms=(TransformSpec("hoist", "HoistField", {"field": field}),))
+    raws = tuple(raw for raw, _ in made)
+    return replace(case, run=run, raws=raws, decoded=tuple(decoded), converter=converter)
 
 
 def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
@@ -205,7 +250,8 @@ def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
                 text if routing.field == "route" else {"type": text}
             )
         raws.append(encoders[which](value))
-        decoded.append(Typed(value, both[which]))
+        fits = nodes.readable(both[which], value)
+        decoded.append(Typed(value, both[which]) if fits else Dead("VALUE_CONVERTER"))
     return replace(case, raws=tuple(raws), decoded=tuple(decoded), converter=converter, schemas=tuple(texts))
 
 

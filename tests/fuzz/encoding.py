@@ -16,6 +16,7 @@ from zlib import crc32
 import fastavro
 
 from tests.fuzz.forms import Digits
+from tests.fuzz.meanings import bare
 from tests.fuzz.nodes import ENUM, Node
 
 _CONNECT = "org.apache.kafka.connect.data."
@@ -39,10 +40,11 @@ def _avro(node: Node, numbers: Iterator[int]) -> Any:
 
 
 def _avro_type(node: Node, numbers: Iterator[int]) -> Any:
+    meant = {"connect.name": node.mean, "connect.version": 1} if node.mean else {}
     match node.kind:
         case "struct":
             name = node.name if node.name in ("Created", "Deleted") else f"R{next(numbers)}"
-            return {"type": "record", "name": name, "fields": [_field(n, numbers) for n in node.inner]}
+            return {"type": "record", "name": name, "fields": [_field(n, numbers) for n in node.inner]} | meant
         case "union":
             return [_avro_type(n, numbers) for n in node.inner]
         case "list":
@@ -55,8 +57,13 @@ def _avro_type(node: Node, numbers: Iterator[int]) -> Any:
             return {"type": "fixed", "name": f"F{next(numbers)}", "size": node.size}
         case "decimal":
             return {"type": "bytes", "logicalType": "decimal", "precision": node.size, "scale": node.scale}
+        case "decimal-fixed":
+            form = {"type": "fixed", "name": f"F{next(numbers)}", "size": _fixed_size(node)}
+            return form | {"logicalType": "decimal", "precision": node.size, "scale": node.scale}
         case "uuid":
             return {"type": "string", "logicalType": "uuid"}
+        case "uuid-fixed":
+            return {"type": "fixed", "name": f"F{next(numbers)}", "size": 16, "logicalType": "uuid"}
         case "date" | "time-millis":
             return {"type": "int", "logicalType": node.kind}
         case (
@@ -65,9 +72,17 @@ def _avro_type(node: Node, numbers: Iterator[int]) -> Any:
             | "timestamp-micros"
             | "local-timestamp-millis"
             | "local-timestamp-micros"
+            | "timestamp-nanos"
+            | "local-timestamp-nanos"
         ):
             return {"type": "long", "logicalType": node.kind}
-    return node.kind
+    return {"type": node.kind} | meant if meant else node.kind
+
+
+def _fixed_size(node: Node) -> int:
+    """Bytes of a decimal."""
+    most: int = 10**node.size
+    return most.bit_length() // 8 + 1
 
 
 def _field(node: Node, numbers: Iterator[int]) -> Any:
@@ -100,6 +115,7 @@ def _raw_types(schema: Any) -> Any:
 def _avro_value(node: Node, value: Any) -> Any:
     if value is None:
         return None
+    value = bare(value)
     match node.kind:
         case "struct":
             return {n.name: _avro_value(n, value[n.name]) for n in node.inner}
@@ -112,8 +128,13 @@ def _avro_value(node: Node, value: Any) -> Any:
             return {k: _avro_value(node.inner[1], v) for k, v in value}
         case "decimal":
             return _unscaled(value, node.scale)
+        case "decimal-fixed":
+            raw = _unscaled(value, node.scale)
+            return raw.rjust(_fixed_size(node), b"\xff" if raw[0] & 0x80 else b"\0")
         case "uuid":
             return str(value)
+        case "uuid-fixed":
+            return value.bytes
     return on_wire(node, value)
 
 
@@ -126,6 +147,8 @@ def on_wire(node: Node, value: Any) -> Any:
             return value.micros // 1000
         case "time-micros" | "timestamp-micros" | "local-timestamp-micros":
             return value.micros
+        case "timestamp-nanos" | "local-timestamp-nanos":
+            return value.nanos
     return value
 
 
@@ -168,6 +191,9 @@ def _connect(node: Node) -> dict[str, Any]:
     if node.kind in _LOGICAL:
         found["name"] = _CONNECT + _LOGICAL[node.kind]
         found["version"] = 1
+    if node.mean:
+        found["name"] = node.mean
+        found["version"] = 1
     match node.kind:
         case "struct":
             found["fields"] = [_connect(n) for n in node.inner]
@@ -202,6 +228,8 @@ def _json_type(node: Node) -> dict[str, Any]:
         found["connect.type"] = _JSON_NAMES.get(kind, kind)
     if node.kind in _LOGICAL:
         found["title"] = _CONNECT + _LOGICAL[node.kind]
+    if node.mean:
+        found["title"] = node.mean
     match node.kind:
         case "struct":
             found["properties"] = {n.name: _json_type(n) | {"connect.index": i} for i, n in enumerate(node.inner)}
@@ -233,6 +261,7 @@ def with_json_schema(schema: str, node: Node) -> Callable[[Any], bytes]:
 def payload(node: Node, value: Any) -> Any:
     if value is None:
         return None
+    value = bare(value)
     match node.kind:
         case "struct":
             return {n.name: payload(n, value[n.name]) for n in node.inner}

@@ -65,6 +65,7 @@ class Rules:
     keys: Mapping[str, tuple[tuple[tuple[str, ...], str], ...]] = field(default_factory=dict)
     """By table the columns that it is partitioned and sorted by, with the transforms."""
     creates_orc: bool = False
+    any_year: bool = False
 
 
 @dataclass
@@ -172,7 +173,7 @@ class _Oracle:
         missing = waits = False
         for name in names:
             if name in self.tables:
-                converter = Converter(self.tables[name], self.rules.evolve, self.rules.fold)
+                converter = Converter(self.tables[name], self.rules.evolve, self.rules.fold, self.rules.any_year)
                 try:
                     rows[name] = converter.row(value)
                 except Unfit:

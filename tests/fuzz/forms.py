@@ -40,9 +40,10 @@ class Clock:
 
 @dataclass(frozen=True)
 class Instant:
-    """Microseconds since 1970."""
+    """Microseconds since 1970, of ``nanos`` where these are written."""
 
     micros: int
+    nanos: int = 0
 
 
 def single(value: float) -> Single:

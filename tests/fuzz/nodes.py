@@ -14,16 +14,20 @@ from typing import Any
 
 from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapType, StructType
 
-from tests.fuzz import schemas
+from tests.fuzz import meanings, schemas
 from tests.fuzz.forms import Clock, Day, Digits, Instant, Pairs, single
 from tests.fuzz.kinds import Kind
+from tests.fuzz.meanings import MEANINGS, SCALED
 from tests.fuzz.texts import STRINGS
 
 _KINDS = {
     **dict.fromkeys(("int8", "int16", "int"), "int"),
     **dict.fromkeys(("time-millis", "time-micros"), "time"),
-    **dict.fromkeys(("timestamp-millis", "timestamp-micros"), "timestamptz"),
-    **dict.fromkeys(("local-timestamp-millis", "local-timestamp-micros"), "timestamp"),
+    **dict.fromkeys(("timestamp-millis", "timestamp-micros", "timestamp-nanos"), "timestamptz"),
+    **dict.fromkeys(("local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos"), "timestamp"),
+    "uuid-fixed": "uuid",
+    "uint32": "long",
+    "uint64": "decimal(20, 0)",
     "bytes": "binary",
     "enum": "string",
 }
@@ -42,10 +46,19 @@ class Node:
     scale: int = 0
     loose: bool = False
     """Nothing that it needs is required."""
+    mean: str = ""
+    """The name of the schema, if it says what the values mean."""
+
+    @property
+    def wire(self) -> str:
+        """The type of number that is written."""
+        return _KINDS.get(self.kind, self.kind)
 
     def need(self) -> Kind:
         """The type that it needs of a new column."""
         strict = not self.loose
+        if self.mean:
+            return MEANINGS[self.mean].column
         match self.kind:
             case "struct":
                 required = [n.name for n in self.inner if strict and not n.optional]
@@ -61,8 +74,8 @@ class Node:
                 return {"map": [key.need(), value.need()]} | (
                     {} if self.loose or value.optional else {"required": True}
                 )
-            case "decimal":
-                return f"decimal({self.size}, {self.scale})"
+            case "decimal" | "decimal-fixed":
+                return f"decimal({min(self.size, 38)}, {self.scale})"
             case "fixed":
                 return f"fixed[{self.size}]"
         return _KINDS.get(self.kind, self.kind)
@@ -73,7 +86,7 @@ def record(random: Random, struct: StructType, converter: str) -> Node:
     found = _Builder(random, converter in ("envelope", "json-schema")).struct(struct, "", False)
     if converter == "avro" and random.random() < 0.3:
         found = replace(found, inner=(*found.inner, _union(random)))
-    return replace(_protobuf(found), optional=False) if converter == "protobuf" else found
+    return replace(_protobuf(random, found), optional=False) if converter == "protobuf" else found
 
 
 def _union(random: Random) -> Node:
@@ -87,27 +100,32 @@ def _union(random: Random) -> Node:
 
 _PROTOBUF = {
     **dict.fromkeys(("date", "time-millis"), "int"),
-    **dict.fromkeys(("decimal", "fixed", "uuid"), "bytes"),
+    **dict.fromkeys(("decimal", "decimal-fixed", "fixed", "uuid", "uuid-fixed"), "bytes"),
     **dict.fromkeys(("time-micros", "local-timestamp-millis", "local-timestamp-micros"), "long"),
-    "timestamp-millis": "timestamp-micros",
+    "local-timestamp-nanos": "long",
+    **dict.fromkeys(("timestamp-millis", "timestamp-nanos"), "timestamp-micros"),
 }
 
 
-def _protobuf(node: Node, inside: bool = False) -> Node:
+def _protobuf(random: Random, node: Node, inside: bool = False) -> Node:
     """The nearest that Protobuf has: no lists or maps directly inside others, names of letters, messages may be missing,
     lists and maps never are.
     """
     kind = _PROTOBUF.get(node.kind, node.kind)
+    if node.mean == SCALED:
+        return replace(node, optional=not inside, loose=True, inner=tuple(replace(n, loose=True) for n in node.inner))
+    if kind == "long" and random.random() < 0.3:
+        kind = random.choice(("uint32", "uint64"))
     if inside and kind in ("list", "map"):
         return Node("string", name=node.name, loose=True)
     match kind:
         case "struct":
-            inner = tuple(_protobuf(n) for n in node.inner if n.name.isascii() and n.name.isidentifier())
+            inner = tuple(_protobuf(random, n) for n in node.inner if n.name.isascii() and n.name.isidentifier())
             return Node(kind, not inside, node.name, inner or (Node("long", name="n1", loose=True),), loose=True)
         case "list" | "map":
-            return Node(kind, False, node.name, tuple(_protobuf(n, True) for n in node.inner), loose=True)
+            return Node(kind, False, node.name, tuple(_protobuf(random, n, True) for n in node.inner), loose=True)
     optional = not inside and (node.optional or kind == "timestamp-micros")
-    return Node(kind, optional, node.name, loose=True)
+    return Node(kind, optional, node.name, size=node.size, loose=True)
 
 
 def changed(random: Random, node: Node) -> Node:
@@ -118,7 +136,7 @@ def changed(random: Random, node: Node) -> Node:
         wider = {"int": "long", "float": "double"}.get(field.kind)
         if choice < 0.2:
             continue
-        if choice < 0.5 and wider:
+        if choice < 0.5 and wider and not field.mean:
             field = replace(field, kind=wider)
         elif choice < 0.6 and not node.loose:
             field = replace(field, optional=not field.optional)
@@ -128,6 +146,11 @@ def changed(random: Random, node: Node) -> Node:
         kinds = ("long", "string", "double") if node.loose else ("long", "string", "double", "date")
         inner.append(Node(random.choice(kinds), True, "later", loose=node.loose))
     return replace(node, inner=tuple(inner))
+
+
+_ODD = ("HasField", "DESCRIPTOR", "ListFields", "Clear", "class", "None", "SerializeToString", "Extensions")
+"""Names that mean something else to the libraries."""
+_BUILT = ("decimal-fixed", "uuid-fixed", "time-micros", "timestamp-micros")
 
 
 class _Builder:
@@ -142,7 +165,7 @@ class _Builder:
             if random.random() < 0.93
         ]
         while random.random() < 0.2 or not inner:
-            extra = random.choice(("new", "extra", "n1", "n2"))
+            extra = random.choice(("new", "extra", "n1", "n2", *_ODD))
             if all(n.name != extra for n in inner):
                 inner.append(self.node(schemas.primitive(random), extra, random.random() < 0.8))
         return Node("struct", optional, name, tuple(inner))
@@ -165,7 +188,13 @@ class _Builder:
     def _primitive(self, kind: IcebergType) -> Node:
         random = self._random
         name = str(kind).partition("(")[0].partition("[")[0]
+        if name in meanings.FOR and random.random() < 0.3:
+            any_name = random.random() < 0.15
+            return _meant(random.choice((*MEANINGS, SCALED) if any_name else meanings.FOR[name]))
         if isinstance(kind, DecimalType):
+            if not self._envelope and random.random() < 0.4:
+                scale = min(kind.scale, 38)
+                return Node(random.choice(("decimal", "decimal-fixed")), size=random.choice((38, 40, 64)), scale=scale)
             change = random.choice((0, 0, 0, 1, -1))
             scale = max(0, min(kind.scale + change, 38))
             precision = max(1, scale, min(38, kind.precision + random.choice((0, 0, 1, -1))))
@@ -180,32 +209,62 @@ class _Builder:
             "double": ("double", "double", "float", "long"),
             "string": ("string", "string", "string", "enum", "long", "double", "float", "boolean", "decimal", "uuid"),
             "binary": ("bytes", "bytes", "fixed"),
-            "uuid": ("uuid", "uuid", "string"),
+            "uuid": ("uuid", "uuid-fixed", "string", "fixed"),
             "date": ("date", "date", "int", "timestamp-millis"),
             "time": ("time-millis", "time-micros", "int"),
-            "timestamp": ("local-timestamp-micros", "local-timestamp-millis", "timestamp-micros", "long"),
-            "timestamptz": ("timestamp-micros", "timestamp-millis", "local-timestamp-millis", "long"),
+            "timestamp": ("local-timestamp-micros", "local-timestamp-millis", "local-timestamp-nanos", "long", "date"),
+            "timestamptz": (
+                "timestamp-micros",
+                "timestamp-millis",
+                "timestamp-nanos",
+                "local-timestamp-millis",
+                "long",
+            ),
         }[name]
         chosen = random.choice(choices)
         if self._envelope:
             chosen = {
                 "fixed": "bytes",
                 "uuid": "string",
+                "uuid-fixed": "string",
                 "enum": "string",
                 "time-micros": "time-millis",
                 "timestamp-micros": "timestamp-millis",
                 "local-timestamp-millis": "timestamp-millis",
                 "local-timestamp-micros": "timestamp-millis",
+                "timestamp-nanos": "timestamp-millis",
+                "local-timestamp-nanos": "timestamp-millis",
             }.get(chosen, chosen)
         if chosen == "decimal":
             return Node("decimal", size=38, scale=random.choice((0, 2, 10)))
         return Node(chosen, size=random.choice((1, 4, 16)))
 
 
+def _meant(name: str) -> Node:
+    inner = (Node("int", name="scale"), Node("bytes", name="value")) if name == SCALED else ()
+    return Node(MEANINGS[name].written, inner=inner, mean=name)
+
+
+def readable(node: Node, value: Any) -> bool:
+    """Whether no decimal has more digits than a table's columns."""
+    match value:
+        case Digits() if not node.mean:
+            return len(value.as_tuple().digits) <= 38
+        case dict():
+            return all(readable(n, value[n.name]) for n in node.inner)
+        case Pairs():
+            return all(readable(node.inner[1], item) for _, item in value)
+        case list():
+            return all(readable(node.inner[0], item) for item in value)
+    return True
+
+
 def value(random: Random, node: Node, number: int | None = None) -> Any:
     """A value of a schema."""
     if node.optional and random.random() < 0.15:
         return None
+    if node.mean:
+        return meanings.value(random, node.mean)
     match node.kind:
         case "struct":
             return {n.name: value(random, n, number if n.name == "id" else None) for n in node.inner}
@@ -219,6 +278,9 @@ def value(random: Random, node: Node, number: int | None = None) -> Any:
             return Pairs((k, value(random, node.inner[1])) for k in sorted(keys))
         case "boolean":
             return random.random() < 0.5
+        case "uint32" | "uint64":
+            top = 2 ** int(node.kind[4:]) - 1
+            return random.choice((0, random.randint(0, 100), random.randint(0, top), top))
         case "int8" | "int16" | "int" | "long":
             bits = {"int8": 8, "int16": 16, "int": 32, "long": 64}[node.kind]
             if number is not None:
@@ -238,16 +300,23 @@ def value(random: Random, node: Node, number: int | None = None) -> Any:
             return random.choice(ENUM)
         case "bytes" | "fixed":
             return random.randbytes(node.size if node.kind == "fixed" else random.choice((0, 1, 4, 16, 20)))
-        case "decimal":
-            unscaled = random.choice((1, -1)) * random.randint(0, 10 ** random.randint(1, node.size) - 1)
+        case "decimal" | "decimal-fixed":
+            digits = random.randint(1, node.size if random.random() < 0.1 else min(node.size, 38))
+            unscaled = random.choice((1, -1)) * random.randint(0, 10**digits - 1)
             with localcontext(prec=100):
                 return Digits(Decimal(unscaled).scaleb(-node.scale))
-        case "uuid":
+        case "uuid" | "uuid-fixed":
             return uuid.UUID(int=random.getrandbits(128))
         case "date":
             return Day(random.randint(-40_000, 60_000))
         case "time-millis" | "time-micros":
             micros = random.choice((0, 86_399_999_000, random.randint(0, 86_399_999) * 1000))
             return Clock(micros + (random.randint(0, 999) if node.kind == "time-micros" else 0))
+    if node.kind.endswith("nanos"):
+        low, high = -(1 << 63), (1 << 63) - 1
+        nanos = random.choice(
+            (random.randint(low, high), random.randint(-(10**18), 10**18), low + random.randint(0, 900), high)
+        )
+        return Instant(nanos // 1000, nanos)
     micros = random.randint(-(10**12), 4 * 10**12) * 1000
     return Instant(micros + (random.randint(0, 999) if node.kind.endswith("micros") else 0))

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, ListType, LongType, MapType, StructType
+from pyiceberg.types import DoubleType, FloatType, IntegerType, ListType, LongType, MapType, StructType
 
 from tests.fuzz import forms, kinds, values
 from tests.fuzz.forms import Pairs
+from tests.fuzz.meanings import bare
 from tests.fuzz.nodes import Node
 from tests.fuzz.tables import Column, Table
 from tests.fuzz.values import TooLarge, Unfit
@@ -92,8 +93,8 @@ def _constant(text: str) -> Any:
 class Converter:
     """One record for one table as it is."""
 
-    def __init__(self, table: Table, evolve: bool, case_insensitive: bool) -> None:
-        self._table, self._evolve, self._fold = table, evolve, case_insensitive
+    def __init__(self, table: Table, evolve: bool, case_insensitive: bool, any_year: bool) -> None:
+        self._table, self._evolve, self._fold, self._any_year = table, evolve, case_insensitive, any_year
         self.needs = Needs()
 
     def row(self, value: Any) -> Any:
@@ -146,7 +147,7 @@ class Converter:
             return None
         match column.kind:
             case StructType():
-                return self._struct(value, column.inner, path, node)
+                return self._struct(bare(value), column.inner, path, node)
             case ListType():
                 if not isinstance(value, list) or isinstance(value, Pairs):
                     raise Unfit("no array")
@@ -154,23 +155,24 @@ class Converter:
                 return [self._column(item, element, column.inner[0], (*path, "element")) for item in value]
             case MapType():
                 return self._map(value, node, column, path)
-        return self._primitive(value, node, column.kind, path)
+        return self._primitive(value, node, column, path)
 
     def _map(self, value: Any, node: Node | None, column: Column, path: tuple[str, ...]) -> Any:
         if not isinstance(value, dict | Pairs) or (node is not None and node.kind != "map"):
             raise Unfit("no object")
         key, item = column.inner
         pairs = value.items() if isinstance(value, dict) else value
-        found = [(self._primitive(name, None, key.kind, None), v) for name, v in pairs]
+        found = [(self._primitive(name, None, key, None), v) for name, v in pairs]
         if len({forms.canonical(k) for k, _ in found}) < len(found):
             raise Unfit("a key twice")
         return [(k, self._column(v, _inner(node, "value"), item, (*path, "value"))) for k, v in found]
 
-    def _primitive(self, value: Any, node: Node | None, kind: IcebergType, path: tuple[str, ...] | None) -> Any:
+    def _primitive(self, value: Any, node: Node | None, column: Column, path: tuple[str, ...] | None) -> Any:
+        kind = column.kind
         wider = LongType() if isinstance(kind, IntegerType) else DoubleType() if isinstance(kind, FloatType) else None
         if wider is None or path is None or not self._evolve:
-            return values.convert(value, kind)
-        if node is not None and node.kind == str(wider):
+            return values.convert(value, kind, column.unit, self._any_year)
+        if node is not None and node.wire == str(wider):
             self.needs.widen[path] = str(wider)
             return None
         try:

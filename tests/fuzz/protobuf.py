@@ -10,18 +10,23 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 from tests.fuzz.encoding import schema_id
+from tests.fuzz.meanings import SCALED, bare
 from tests.fuzz.nodes import ENUM, Node
 
 _F = descriptor_pb2.FieldDescriptorProto
 _TYPES = {
-    "boolean": _F.TYPE_BOOL,
-    "int": _F.TYPE_SINT32,
-    "long": _F.TYPE_INT64,
-    "float": _F.TYPE_FLOAT,
-    "double": _F.TYPE_DOUBLE,
-    "string": _F.TYPE_STRING,
-    "bytes": _F.TYPE_BYTES,
+    "boolean": (_F.TYPE_BOOL,),
+    "int": (_F.TYPE_SINT32, _F.TYPE_INT32, _F.TYPE_SFIXED32),
+    "long": (_F.TYPE_INT64, _F.TYPE_SINT64, _F.TYPE_SFIXED64),
+    "uint32": (_F.TYPE_UINT32, _F.TYPE_FIXED32),
+    "uint64": (_F.TYPE_UINT64, _F.TYPE_FIXED64),
+    "float": (_F.TYPE_FLOAT,),
+    "double": (_F.TYPE_DOUBLE,),
+    "string": (_F.TYPE_STRING,),
+    "bytes": (_F.TYPE_BYTES,),
 }
+_COLORS = (("RED", 0), ("CRIMSON", 0), ("GREEN", 1), ("BLUE", 2), ("VERT", 1), ("ROUGE", 0))
+"""Names of the numbers; the first of each is one of ``ENUM``."""
 _TIMESTAMP = ".google.protobuf.Timestamp"
 
 
@@ -30,10 +35,23 @@ def schema(node: Node) -> str:
     imports = ["google/protobuf/timestamp.proto"]
     file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="t", syntax="proto3", dependency=imports)
     colors = file.enum_type.add(name="Color")
-    for number, name in enumerate(ENUM):
+    colors.options.allow_alias = True
+    for name, number in _COLORS:
         colors.value.add(name=name, number=number)
+    scaled = file.message_type.add(name=_SCALED) if _is_second(node) else None
     _message(file.message_type.add(name="R"), node, ".t.R")
+    scaled = scaled or file.message_type.add(name=_SCALED)
+    scaled.field.add(name="scale", number=1, type=_F.TYPE_INT32, label=_F.LABEL_OPTIONAL)
+    scaled.field.add(name="value", number=2, type=_F.TYPE_BYTES, label=_F.LABEL_OPTIONAL)
     return base64.b64encode(file.SerializeToString(deterministic=True)).decode()
+
+
+_SCALED = SCALED.rpartition(".")[2]
+
+
+def _is_second(node: Node) -> bool:
+    """Whether the record's message is the second of its file."""
+    return len(node.inner) % 2 == 0
 
 
 def _message(message: Any, node: Node, path: str) -> None:
@@ -54,6 +72,8 @@ def _message(message: Any, node: Node, path: str) -> None:
 
 def _type(message: Any, made: Any, node: Node, path: str, name: str) -> None:
     match node.kind:
+        case "struct" if node.mean:
+            made.type, made.type_name = _F.TYPE_MESSAGE, f".t.{_SCALED}"
         case "struct":
             made.type, made.type_name = _F.TYPE_MESSAGE, path + name
             _message(message.nested_type.add(name=name), node, path + name)
@@ -70,7 +90,8 @@ def _type(message: Any, made: Any, node: Node, path: str, name: str) -> None:
         case "enum":
             made.type, made.type_name = _F.TYPE_ENUM, ".t.Color"
         case _:
-            made.type = _TYPES[node.kind]
+            types = _TYPES[node.kind]
+            made.type = types[node.size.bit_length() % len(types)]
 
 
 def encoder(text: str, node: Node) -> Callable[[Any], bytes]:
@@ -81,19 +102,20 @@ def encoder(text: str, node: Node) -> Callable[[Any], bytes]:
     pool.Add(known)
     pool.Add(descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text)))
     made = message_factory.GetMessageClass(pool.FindMessageTypeByName("t.R"))
-    header = struct.pack(">bI", 0, schema_id(text)) + b"\0"
+    header = struct.pack(">bI", 0, schema_id(text)) + (b"\2\2" if _is_second(node) else b"\0")
 
     def encode(value: Any) -> bytes:
         message = made()
         _fill(message, node, value)
-        body: bytes = message.SerializeToString()
+        body: bytes = made.SerializeToString(message)
         return header + body
 
     return encode
 
 
 def _fill(message: Any, node: Node, value: Any) -> None:
-    message.SetInParent()
+    type(message).SetInParent(message)
+    value = bare(value)
     for field in node.inner:
         item = value[field.name]
         if item is None:

@@ -71,7 +71,7 @@ _DECIMALS = (
     (38, 27),
     (38, 38),
 )
-NAMES = ("a", "b", "c", "d", "ts", "value", "Mixed", "ünï", "with space", "x_1", "key", "element")
+NAMES = ("a", "b", "c", "d", "ts", "value", "Mixed", "ünï", "with space", "x_1", "key", "element", "HasField", "class")
 
 
 def primitive(random: Random) -> PrimitiveType:
@@ -80,8 +80,10 @@ def primitive(random: Random) -> PrimitiveType:
         return DecimalType(*random.choice(_DECIMALS))
     if choice < 0.2:
         return FixedType(random.choice((1, 4, 16, 17)))
-    if choice < 0.45:
+    if choice < 0.4:
         return random.choice((LongType(), StringType(), DoubleType()))
+    if choice < 0.6:
+        return random.choice((DateType(), TimeType(), TimestampType(), TimestamptzType()))
     return random.choice(_PLAIN)
 
 

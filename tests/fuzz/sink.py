@@ -191,7 +191,7 @@ class Sink:
                 return {"": TopicConverters(value=ConverterSpec(converter, options))}
             case "envelope":
                 return {"": TopicConverters(value=ConverterSpec("json", {"schemas.enable": "true"}))}
-        return {}
+        return {} if converter == "json" else {"": TopicConverters(value=ConverterSpec(converter))}
 
     def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
         found = self._schemas.get(int(path.partition("?")[0].rpartition("/")[2]))

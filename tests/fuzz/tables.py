@@ -17,6 +17,7 @@ from pyiceberg.types import (
 )
 
 from tests.fuzz.kinds import Kind
+from tests.fuzz.values import MILLI
 
 if TYPE_CHECKING:
     from tests.fuzz.oracle import Needs
@@ -32,6 +33,8 @@ class Column:
     identifier: bool = False
     names: tuple[str, ...] = ()
     inner: tuple[Column, ...] = ()
+    unit: int = MILLI
+    """The nanoseconds that a number counts in a time or timestamp."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,17 @@ def signature(columns: Sequence[Column], fold: bool) -> dict[str, Any]:
     }
 
 
-def table_of(schema: Schema, mapping: Mapping[int, tuple[str, ...]] | None = None) -> Table:
+def table_of(
+    schema: Schema, mapping: Mapping[int, tuple[str, ...]] | None = None, units: Mapping[int, int] | None = None
+) -> Table:
+    """``mapping``: the names that columns are found by; ``units``: how they count; both by id."""
     identifiers = set(schema.identifier_field_ids)
-    return Table(tuple(_column(f, identifiers, mapping or {}) for f in schema.fields))
+    return Table(tuple(_column(f, identifiers, mapping or {}, units or {}) for f in schema.fields))
 
 
-def _column(f: NestedField, identifiers: set[int], mapping: Mapping[int, tuple[str, ...]]) -> Column:
+def _column(
+    f: NestedField, identifiers: set[int], mapping: Mapping[int, tuple[str, ...]], units: Mapping[int, int]
+) -> Column:
     kind, inner = f.field_type, tuple[NestedField, ...]()
     match kind:
         case StructType():
@@ -107,7 +115,8 @@ def _column(f: NestedField, identifiers: set[int], mapping: Mapping[int, tuple[s
         f.required,
         f.field_id in identifiers,
         mapping.get(f.field_id) or (f.name,),
-        tuple(_column(i, identifiers, mapping) for i in inner),
+        tuple(_column(i, identifiers, mapping, units) for i in inner),
+        units.get(f.field_id, MILLI),
     )
 
 

@@ -10,6 +10,7 @@ from random import Random
 
 from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapType, StructType
 
+_ZEROS = "0" * 60
 NUMBERS = (
     *("0", "-0", "1", "-1", "7", "127", "2147483647", "2147483648", "-2147483649", "9007199254740993"),
     *("9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551616"),
@@ -18,7 +19,9 @@ NUMBERS = (
     *("3.4028236e38", "1e39", "1e308", "4.9e-324", "1e-400", "0.30000000000000004", "9007199254740993.0"),
     *("92233720368547.76562", "0.1234567890123456789012345678901234567", "12345678901234567890.5", "1234567.5"),
     *("0.00005", "100.005", "9.9999999999999999999", "2.5", "-2.5", "1e7", "86399999", "86400000", "1704164645123"),
-    *("253402300800000", "-62135596800001", "1704164645123456", "1e400", "-1e400"),
+    *("253402300800000", "-62135596800001", "1704164645123456", "1e400", "-1e400", "1704164645", "1704164645123456789"),
+    *(f"1.{_ZEROS}", f"0.{_ZEROS}1", f"-7.{_ZEROS}", f"5e{_ZEROS}1", f"1{_ZEROS}", f"-1{_ZEROS}.5", f"1e-{_ZEROS}2"),
+    *("9223372036854776", "-9223372036854776", "9223372036854775", "253402300799999999", "86399999999999"),
 )
 STRINGS = (
     *("", "x", "text", "true", "FALSE", "null", "5", "-7", "+3", "007", "1.5", "1e3", "NaN", "Infinity", "-Infinity"),
@@ -47,6 +50,43 @@ STRINGS = (
         "\U0010ffff" * 17,
         "x" * 40,
     ),
+    *(
+        f"{_ZEROS}1",
+        f"-{_ZEROS}5",
+        f"+{_ZEROS}",
+        f"{_ZEROS}9223372036854775808",
+        f"{_ZEROS}.5",
+        f"1.{_ZEROS}",
+        f"1e{_ZEROS}1",
+    ),
+    *(
+        f"0.{_ZEROS}1",
+        f"{'0' * 38}7",
+        f"{'0' * 5000}3",
+        f"1{_ZEROS}",
+        "1dd",
+        "1fd",
+        "2d",
+        "2F",
+        "12345678-1234-1234-1234-12345678",
+    ),
+    *("234567812345678123456781234567ab ", " 234567812345678123456781234567a", "+2345678123456781234567812345678"),
+    *("0x345678123456781234567812345678", "1234567812345678123456781234_678", "\t2345678123456781234567812345678"),
+    *("\u0661" * 32, "{123e4567-e89b-12d3-a456-426614174000}", "urn:uuid:123e4567-e89b-12d3-a456-426614174000"),
+    *(
+        "123e4567e89b-12d3-a456-426614174000",
+        "123e-4567e89b12d3a456426614174000",
+        "123E4567-E89B-12D3-A456-426614174000",
+    ),
+    *(
+        "2024-01-02Z",
+        "2024-01-02T03:04:05+25:00",
+        "2024-01-02T03:04:05+02:60",
+        "03:04:05Z",
+        "03:04+00:00",
+        "03:04:05+01:00",
+    ),
+    *("infinity", "2024-01-02T00:00:00.000000000Z", "10000-01-01", "+2024-01-02"),
     *("{}", "[1]", "\u2028", "\ufeff", "e\u0301", "%s/..?=&", "\x7f\x80"),
 )
 POISON = (
@@ -196,6 +236,8 @@ class Writer:
         match str(kind).partition("(")[0].partition("[")[0]:
             case "boolean":
                 return form.choice((random.choice(("true", "false")), random.choice(('"true"', '"False"'))))
+            case "int" | "long" if random.random() < 0.05:
+                return _quoted("-" * (number < 0) + "0" * random.choice((1, 9, 30, 41, 4300)) + str(abs(number)))
             case "int":
                 number = random.randint(-(2**31), 2**31 - 1) if random.random() < 0.5 else random.randint(-9, 9)
                 return form.choice((f"{number}", f"{number}", f"{number}", f'"{number}"', f"{number}.0"))
@@ -217,13 +259,24 @@ class Writer:
                 assert isinstance(kind, FixedType)
                 return _quoted(base64.b64encode(random.randbytes(len(kind))).decode())
             case "uuid":
-                text = f"{random.getrandbits(128):032x}"
-                return _quoted("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
+                return _quoted(self._uuid())
             case "date":
                 return form.choice((str(random.randint(-30_000, 60_000)), _quoted(self._day())))
             case "time":
                 return form.choice((str(random.randint(0, 86_399_999)), _quoted(self._clock())))
         return form.choice((str(random.randint(-(10**12), 4 * 10**12)), _quoted(self._stamp()), _quoted(self._stamp())))
+
+    def _uuid(self) -> str:
+        """Mostly one; else a little off."""
+        random = self._random
+        text = f"{random.getrandbits(128):032x}"
+        grouped = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        if random.random() < 0.9:
+            return random.choice((grouped, grouped, grouped, text, grouped.upper()))
+        place, odd = random.randrange(32), random.choice(" +-_x\t\u0661gG")
+        return random.choice(
+            (text[:place] + odd + text[place + 1 :], grouped[:place] + odd + grouped[place:], grouped[1:])
+        )
 
     def _decimal(self, kind: IcebergType) -> str:
         random = self._random

@@ -19,6 +19,7 @@ from typing import Any
 from pyiceberg.types import DecimalType, FixedType, IcebergType, StringType
 
 from tests.fuzz.forms import Clock, Day, Digits, Instant, Single, java_double, json_text
+from tests.fuzz.meanings import DAY_NS, Meant
 
 DAY = 86_400_000_000
 TEXT = StringType()
@@ -28,7 +29,7 @@ _FLOAT = re.compile(rf"(?:{_NUMBER.pattern})[dDfF]?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}")
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _CLOCK = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
-_TIME = re.compile(_CLOCK)
+_TIME = re.compile(rf"{_CLOCK}(?:Z|[+-]00(?::?00)?)?")
 _STAMP = re.compile(rf"{_DATE.pattern}(?:[T ]{_CLOCK}(Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?)?")
 _NAMED = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -41,17 +42,35 @@ class TooLarge(Unfit):
     """It could be in a wider column."""
 
 
-def convert(value: Any, kind: IcebergType) -> Any:
-    """:raises Unfit: it does not fit."""
+MILLI = 10**6
+"""Nanoseconds of a millisecond: the unit of a number where nothing is declared."""
+
+
+def convert(value: Any, kind: IcebergType, unit: int = MILLI, any_year: bool = False) -> Any:
+    """``unit``: the nanoseconds that a number counts in a time or timestamp.
+
+    :raises Unfit: it does not fit.
+    """
     name = str(kind).partition("(")[0].partition("[")[0]
-    found: Any = _moment(value, name) if isinstance(value, Day | Clock | Instant) else _CONVERTERS[name](value, kind)
-    if name in _RANGES and not _RANGES[name][0] <= found <= _RANGES[name][1]:
-        raise Unfit("outside the years 1 to 9999")
+    if name not in _MOMENTS:
+        return _CONVERTERS[name](value.number if isinstance(value, Meant) else value, kind)
+    found: Any
+    if isinstance(value, Day | Clock | Instant | Meant):
+        found = _moment(value, name)
+    elif isinstance(value, str) or name == "date":
+        found = _CONVERTERS[name](value, kind)
+    else:
+        found = _whole(value, 64) * unit // 1000
+    low, high = (0, DAY - 1) if name == "time" else _WIDEST[name] if any_year else _RANGES[name]
+    if not low <= found <= high:
+        raise Unfit("out of range")
     return found
 
 
-def _moment(value: Day | Clock | Instant, name: str) -> int:
+def _moment(value: Day | Clock | Instant | Meant, name: str) -> int:
     match value:
+        case Meant():
+            return _meant(value, name)
         case Day() if name == "date":
             return value.days
         case Clock() if name == "time":
@@ -60,10 +79,24 @@ def _moment(value: Day | Clock | Instant, name: str) -> int:
             return value.micros
         case Instant() if name == "date":
             return value.micros // DAY
+        case Day() if name in ("timestamp", "timestamptz"):
+            return value.days * DAY
+    raise Unfit(name)
+
+
+def _meant(value: Meant, name: str) -> int:
+    what, nanos = value.meaning.what, value.number * value.meaning.unit
+    if name == "date" and what in ("date", "timestamp"):
+        return nanos // DAY_NS
+    if (name == "time" and what == "time") or (name.startswith("timestamp") and what in ("date", "timestamp")):
+        return nanos // 1000
     raise Unfit(name)
 
 
 _YEARS = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal())
+_MOMENTS = ("date", "time", "timestamp", "timestamptz")
+_BITS = (-(1 << 63), (1 << 63) - 1)
+_WIDEST = {"date": (-(1 << 31), (1 << 31) - 1), "timestamp": _BITS, "timestamptz": _BITS}
 _RANGES = {
     "date": _YEARS,
     **dict.fromkeys(("timestamp", "timestamptz"), (_YEARS[0] * DAY, (_YEARS[1] + 1) * DAY - 1)),
@@ -82,7 +115,7 @@ def _whole(value: Any, bits: int) -> int:
     if isinstance(value, str):
         if not _DIGITS.fullmatch(value):
             raise Unfit("digits")
-        number = int(value)
+        number = int((value[0] if value[0] in "+-" else "") + (value.lstrip("+-0") or "0")[:1000])
     elif isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise Unfit("number")
     else:
@@ -221,7 +254,7 @@ def _fixed(value: Any, kind: IcebergType) -> bytes:
 def _date(value: Any, _: IcebergType) -> int:
     if not isinstance(value, str):
         return _whole(value, 32)
-    match = _DATE.fullmatch(value)
+    match = _DATE.fullmatch(value.removesuffix("Z"))
     if match is None:
         raise Unfit("date")
     return _days(*match.groups())
@@ -238,11 +271,6 @@ def _days(year: str, month: str, day: str) -> int:
 
 
 def _time(value: Any, _: IcebergType) -> int:
-    if not isinstance(value, str):
-        micros = _whole(value, 64) * 1000
-        if not 0 <= micros < DAY:
-            raise Unfit("time of day")
-        return micros
     match = _TIME.fullmatch(value)
     if match is None:
         raise Unfit("time")
@@ -257,11 +285,6 @@ def _micros(hour: str, minute: str, second: str | None, fraction: str | None) ->
 
 
 def _stamp(value: Any, kind: IcebergType) -> int:
-    if not isinstance(value, str):
-        micros = _whole(value, 64) * 1000
-        if not -(1 << 63) <= micros < 1 << 63:
-            raise Unfit("range")
-        return micros
     match = _STAMP.fullmatch(value)
     if match is None:
         raise Unfit("date-time")
