@@ -46,6 +46,9 @@ _LONG = (4095, 4096, 4097, 5000, 70_000, 1_000_000)
 _LETTERS = ("a", "m", "z", "\0", "~", "é", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff")
 _FIXED = 3
 _BYTES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
+BLOOM = "write.parquet.bloom-filter-"
+BLOOMING = (StringType, LongType, IntegerType, BinaryType, DoubleType)
+"""Columns that may have Bloom filters."""
 Make = Callable[[Random], Any]
 
 
@@ -109,6 +112,9 @@ _NESTED: tuple[tuple[IcebergType, Make], ...] = (
 )
 
 
+_UNKEYED = (FloatType, DoubleType)
+
+
 @dataclass(frozen=True)
 class Case:
     """A table, and the blocks of rows that are written into it. The column ``id`` is the number of a row."""
@@ -119,6 +125,8 @@ class Case:
     spec: PartitionSpec
     order: SortOrder
     blocks: tuple[Sequence[dict[str, Any]], ...]
+    keys: tuple[int, ...] = ()
+    """Ids of the columns that identify rows in key files; empty: no key files are written."""
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -141,6 +149,10 @@ def make(seed: int, number: int) -> Case:
     schema = Schema(*fields)
     parts = [PartitionField(1, 1000, BucketTransform(2), "b")] if random.random() < 0.2 else []
     sortable = [f.field_id for f in fields[1:] if isinstance(f.field_type, StringType | LongType | BinaryType)]
+    keyed = [
+        f.field_id for f in fields if isinstance(f.field_type, PrimitiveType) and not isinstance(f.field_type, _UNKEYED)
+    ]
+    keys = random.sample(keyed, min(len(keyed), random.choice((1, 2)))) if random.random() < 0.5 else []
     by = [SortField(random.choice(sortable), IdentityTransform())] if sortable and random.random() < 0.2 else []
     return Case(
         number,
@@ -149,7 +161,28 @@ def make(seed: int, number: int) -> Case:
         PartitionSpec(*parts),
         SortOrder(*by) if by else UNSORTED_SORT_ORDER,
         tuple(_blocks(random, schema, makers)),
+        tuple(sorted(keys)),
     )
+
+
+def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Plain values as Arrow holds them."""
+    if pa.types.is_struct(kind):
+        inner = [arrow([None if v is None else v[f.name] for v in values], f.type) for f in kind.fields]
+        return pa.StructArray.from_arrays(inner, fields=kind.fields, mask=pa.array([v is None for v in values]))
+    if kind == pa.uuid():
+        return pa.array([v and v.bytes for v in values], pa.binary(16)).cast(kind)
+    if pa.types.is_date(kind):
+        return pa.array(values, pa.int32()).cast(kind)
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, kind)
+
+
+def batch(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as Arrow holds them."""
+    columns = [arrow([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _properties(random: Random, schema: Schema) -> dict[str, str]:
@@ -160,8 +193,10 @@ def _properties(random: Random, schema: Schema) -> dict[str, str]:
     for field in schema.fields[1:]:
         if isinstance(field.field_type, PrimitiveType) and random.random() < 0.15:
             said[f"write.metadata.metrics.column.{field.name}"] = random.choice(modes)
-        if isinstance(field.field_type, StringType | LongType) and random.random() < 0.1:
-            said[f"write.parquet.bloom-filter-enabled.column.{field.name}"] = "true"
+        if isinstance(field.field_type, BLOOMING) and random.random() < 0.3:
+            said[f"{BLOOM}enabled.column.{field.name}"] = "true"
+            if random.random() < 0.5:
+                said[f"{BLOOM}fpp.column.{field.name}"] = random.choice(("0.001", "0.1", "0.5"))
     for name, values in {
         "write.parquet.page-version": ("v2",),
         "write.parquet.row-group-limit": ("1000", "5000", "10000"),
@@ -172,6 +207,7 @@ def _properties(random: Random, schema: Schema) -> dict[str, str]:
         "parquet.enable.dictionary": ("true", "false"),
         "write.target-file-size-bytes": ("100000",),
         "write.orc.stripe-size-bytes": ("100000",),
+        f"{BLOOM}max-bytes": ("1000", "100000"),
     }.items():
         if random.random() < 0.15:
             said[name] = random.choice(values)

@@ -1,8 +1,9 @@
 """``python -m tests.fuzz.run_blocks --seconds 600 [--seed 7] [--case 12]``: fuzzes files of large blocks of rows.
 
 A case is a table and a few blocks, from one row to several thousand, with texts and bytes of up to 1 MB. Each file's counts
-and bounds are compared with the rows that it holds. Then filters are asked which files may have a row; a file that has one
-must be among them.
+and bounds are compared with the rows that it holds, and so are those of key files, which say which rows a commit deletes.
+Then filters, also Bloom filters, are asked which files may have a row; a file that has one must be among them. Tables with
+nanoseconds are of format version 3.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ from calving.protocol.admission import Admitted
 from calving.protocol.ledger import NO_LEDGER, LedgerKey
 from calving.records.fields import arrow_schema
 from calving.writing.table import TableWriter
-from tests.fuzz import spec
-from tests.fuzz.blocks import Case, make
+from tests.fuzz import bloom, key_files, spec
+from tests.fuzz.blocks import BLOOM, Case, arrow, batch, make
 
 _KEY = LedgerKey("control", "group", "log")
 _EQUAL: Any = EqualTo
@@ -62,26 +63,11 @@ _ABOVE: Any = GreaterThan
 _NULL: Any = IsNull
 
 
-def _arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Plain values as Arrow holds them."""
-    if pa.types.is_struct(kind):
-        inner = [_arrow([None if v is None else v[f.name] for v in values], f.type) for f in kind.fields]
-        return pa.StructArray.from_arrays(inner, fields=kind.fields, mask=pa.array([v is None for v in values]))
-    if kind == pa.uuid():
-        return pa.array([v and v.bytes for v in values], pa.binary(16)).cast(kind)
-    if pa.types.is_date(kind):
-        return pa.array(values, pa.int32()).cast(kind)
-    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
-        return pa.array(values, pa.int64()).cast(kind)
-    return pa.array(values, kind)
-
-
 def _written(case: Case, target: TableSpec) -> list[DataFile]:
-    arrow = arrow_schema(Schema.model_validate_json(target.schema_json))
+    schema = arrow_schema(Schema.model_validate_json(target.schema_json))
     writer = TableWriter(target, 0, Limits())
     for block in case.blocks:
-        columns = [_arrow([row[field.name] for row in block], field.type) for field in arrow]
-        writer.write(pa.RecordBatch.from_arrays(columns, schema=arrow))
+        writer.write(batch(block, schema))
     return writer.close()
 
 
@@ -109,21 +95,46 @@ def check(case: Case, catalog: Catalog, folder: Path) -> list[str]:
             "db.t", case.schema.model_dump_json(), case.spec.model_dump_json(), place, case.properties, {}, order
         )
         files = _written(case, target)
-        return list(_file_faults(case, case.schema, files, [_ids(file) for file in files]))
+        ids = [_ids(file) for file in files]
+        return [*_file_faults(case, case.schema, files, ids), *_faults_anywhere(case, target, files, ids)]
     name = f"db.t{uuid.uuid4().hex}"
     catalog.create_namespace_if_not_exists("db")
     table = catalog.create_table(name, case.schema, None, case.spec, case.order, dict(case.properties))
     tables = Tables(catalog, "iceberg", TableRules())
     tables.refresh([name])
-    files = _written(case, tables.specs()[name])
+    target = tables.specs()[name]
+    files = _written(case, target)
     target_of = IcebergTarget(catalog, ("db", name[3:]), "main", _KEY, {})
     target_of.attempt(target_of.load(), Admitted(tuple(files), (), NO_LEDGER))
     ids = [_ids(file) for file in files]
     faults = list(_file_faults(case, table.schema(), files, ids))
-    random = Random(f"{case.number}/queries")
-    faults += _query_faults(case, catalog, name, files, ids, random)
+    faults += _query_faults(case, catalog, name, files, ids, Random(f"{case.number}/queries"))
+    faults += _faults_anywhere(case, target, files, ids)
     catalog.drop_table(name)
     return faults
+
+
+def _faults_anywhere(
+    case: Case, target: TableSpec, files: Sequence[DataFile], ids: Sequence[Sequence[int]]
+) -> Iterator[str]:
+    """What needs no catalog."""
+    random = Random(f"{case.number}/files")
+    for field in case.schema.fields:
+        for value in _asked_values(case, field, random):
+            yield from _pruning_faults(case, field, value, files, ids)
+            if isinstance(field.field_type, StringType | LongType) and {f.file_format for f in files} == {"PARQUET"}:
+                yield from _duckdb_faults(files, field, value, case.rows)
+        if case.properties.get(f"{BLOOM}enabled.column.{field.name}") == "true":
+            for file in files if case.properties["write.format.default"] == "parquet" else ():
+                yield from bloom.faults(case, field, file, random)
+    yield from key_files.faults(case, target)
+
+
+def _asked_values(case: Case, field: NestedField, random: Random) -> list[Any]:
+    values = [
+        row[field.name] for row in case.rows if row[field.name] is not None and row[field.name] == row[field.name]
+    ]
+    return random.choices(values, k=2) if values and isinstance(field.field_type, _ASKED) else []
 
 
 def _file_faults(case: Case, schema: Schema, files: Sequence[DataFile], ids: Sequence[Sequence[int]]) -> Iterator[str]:
@@ -172,19 +183,13 @@ def _query_faults(
 ) -> Iterator[str]:
     table, rows = catalog.load_table(name), case.rows
     for field in table.schema().fields:
-        if not isinstance(field.field_type, _ASKED):
-            continue
-        values = [row[field.name] for row in rows if row[field.name] is not None and row[field.name] == row[field.name]]
-        for value in random.choices(values, k=2) if values else ():
+        for value in _asked_values(case, field, random):
             equal, *others = _filters(field, value)
             for how, expression, holds in (equal, random.choice(others)):
                 planned = {task.file.file_path for task in table.scan(row_filter=expression).plan_files()}
                 for file, some in zip(files, ids, strict=True):
                     if file.file_path not in planned and any(holds(rows[i][field.name]) for i in some):
                         yield f"pyiceberg misses rows with {field.name} {how} {str(value)[:60]!r}"
-            yield from _pruning_faults(case, field, value, files, ids)
-            if isinstance(field.field_type, StringType | LongType) and {f.file_format for f in files} == {"PARQUET"}:
-                yield from _duckdb_faults(files, field, value, rows)
 
 
 def _filters(field: NestedField, value: Any) -> Iterator[tuple[str, BooleanExpression, Callable[[Any], bool]]]:
@@ -201,7 +206,7 @@ def _pruning_faults(
     if isinstance(field.field_type, DoubleType) or not isinstance(field.field_type, PrimitiveType):
         return
     column, unpartitioned = Column(field.field_id, field.field_type), {0: PartitionSpec()}
-    key = pa.RecordBatch.from_arrays([_arrow([value], column.arrow)], [str(field.field_id)])
+    key = pa.RecordBatch.from_arrays([arrow([value], column.arrow)], [str(field.field_id)])
     pruning = Pruning(Keys([column], [[key]]), [column], unpartitioned)
     for file, some in zip(files, ids, strict=True):
         about = Candidate(file.file_path, "", 1, 1, 0, (), file.lower_bounds or {}, file.upper_bounds or {})
