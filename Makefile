@@ -124,6 +124,8 @@ fuzz: $(BIN)/calving
 		$(if $(ONLY),--records $(ONLY))
 ifndef CASE
 	@nice $(BIN)/python -m tests.fuzz.alone --seconds $$(($(SECONDS) / 4)) $(if $(SEED),--seed $(SEED))
+	@nice $(BIN)/python -m tests.fuzz.changes --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
+	@nice $(BIN)/python -m tests.fuzz.changes --version-3 --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.work --seconds $$(($(SECONDS) / 4))
 endif
 

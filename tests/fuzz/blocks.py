@@ -149,20 +149,36 @@ def make(seed: int, number: int) -> Case:
     schema = Schema(*fields)
     parts = [PartitionField(1, 1000, BucketTransform(2), "b")] if random.random() < 0.2 else []
     sortable = [f.field_id for f in fields[1:] if isinstance(f.field_type, StringType | LongType | BinaryType)]
-    keyed = [
-        f.field_id for f in fields if isinstance(f.field_type, PrimitiveType) and not isinstance(f.field_type, _UNKEYED)
-    ]
-    keys = random.sample(keyed, min(len(keyed), random.choice((1, 2)))) if random.random() < 0.5 else []
     by = [SortField(random.choice(sortable), IdentityTransform())] if sortable and random.random() < 0.2 else []
     return Case(
         number,
         schema,
-        _properties(random, schema),
+        _properties(random, schema) | _blooming(seed, number, schema),
         PartitionSpec(*parts),
         SortOrder(*by) if by else UNSORTED_SORT_ORDER,
         tuple(_blocks(random, schema, makers)),
-        tuple(sorted(keys)),
+        _keys(seed, number, schema),
     )
+
+
+def _keys(seed: int, number: int, schema: Schema) -> tuple[int, ...]:
+    random = Random(f"{seed}/{number}/keys")
+    fit = [
+        field.field_id
+        for field in schema.fields
+        if isinstance(field.field_type, PrimitiveType) and not isinstance(field.field_type, _UNKEYED)
+    ]
+    return tuple(sorted(random.sample(fit, min(len(fit), random.choice((0, 1, 2))))))
+
+
+def _blooming(seed: int, number: int, schema: Schema) -> dict[str, str]:
+    random = Random(f"{seed}/{number}/bloom")
+    said = {f"{BLOOM}max-bytes": random.choice(("1000", "100000"))} if random.random() < 0.15 else {}
+    for field in schema.fields[1:]:
+        if isinstance(field.field_type, BLOOMING) and random.random() < 0.25:
+            said[f"{BLOOM}enabled.column.{field.name}"] = "true"
+            said[f"{BLOOM}fpp.column.{field.name}"] = random.choice(("0.001", "0.01", "0.1", "0.5"))
+    return said
 
 
 def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -193,10 +209,8 @@ def _properties(random: Random, schema: Schema) -> dict[str, str]:
     for field in schema.fields[1:]:
         if isinstance(field.field_type, PrimitiveType) and random.random() < 0.15:
             said[f"write.metadata.metrics.column.{field.name}"] = random.choice(modes)
-        if isinstance(field.field_type, BLOOMING) and random.random() < 0.3:
+        if isinstance(field.field_type, StringType | LongType) and random.random() < 0.1:
             said[f"{BLOOM}enabled.column.{field.name}"] = "true"
-            if random.random() < 0.5:
-                said[f"{BLOOM}fpp.column.{field.name}"] = random.choice(("0.001", "0.1", "0.5"))
     for name, values in {
         "write.parquet.page-version": ("v2",),
         "write.parquet.row-group-limit": ("1000", "5000", "10000"),
@@ -207,7 +221,6 @@ def _properties(random: Random, schema: Schema) -> dict[str, str]:
         "parquet.enable.dictionary": ("true", "false"),
         "write.target-file-size-bytes": ("100000",),
         "write.orc.stripe-size-bytes": ("100000",),
-        f"{BLOOM}max-bytes": ("1000", "100000"),
     }.items():
         if random.random() < 0.15:
             said[name] = random.choice(values)

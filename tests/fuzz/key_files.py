@@ -31,7 +31,7 @@ def faults(case: Case, target: TableSpec) -> Iterator[str]:
     table = replace(target, id_columns=names, mutations=RowMutations(upsert=True))
     writer = KeyWriter(table, identity_of(table), 0, Limits())
     keyed = [[row for row in block if all(row[name] is not None for name in names)] for block in case.blocks]
-    for block in keyed:
+    for block in filter(None, keyed):
         writer.write(batch(block, arrow_schema(schema)))
     whole: Counter[str] = Counter()
     for file in writer.close():

@@ -190,7 +190,7 @@ class _Builder:
         name = str(kind).partition("(")[0].partition("[")[0]
         if name in meanings.FOR and random.random() < 0.3:
             any_name = random.random() < 0.15
-            return _meant(random.choice((*MEANINGS, SCALED) if any_name else meanings.FOR[name]))
+            return meant(random.choice((*MEANINGS, SCALED) if any_name else meanings.FOR[name]))
         if isinstance(kind, DecimalType):
             if not self._envelope and random.random() < 0.4:
                 scale = min(kind.scale, 38)
@@ -240,7 +240,7 @@ class _Builder:
         return Node(chosen, size=random.choice((1, 4, 16)))
 
 
-def _meant(name: str) -> Node:
+def meant(name: str) -> Node:
     inner = (Node("int", name="scale"), Node("bytes", name="value")) if name == SCALED else ()
     return Node(MEANINGS[name].written, inner=inner, mean=name)
 

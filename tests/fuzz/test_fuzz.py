@@ -33,6 +33,9 @@ def _check(case: cases.Case, sink: Sink) -> list[Disagreement]:
         return []
 
 
-@pytest.mark.parametrize("way", [*work.ways()][::9], ids=lambda way: way.name)
+_WAYS = [*work.ways()]
+
+
+@pytest.mark.parametrize("way", [*_WAYS[:3], *_WAYS[3::9]], ids=lambda way: way.name)
 def test_no_record_takes_much_more_work_than_a_harmless_one(way: work.Way) -> None:
     assert work.check(way, [3_000, 60_000], Random(way.name)) == []

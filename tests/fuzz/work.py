@@ -43,6 +43,7 @@ from calving.casting.table import TableConverter
 from calving.model.record_path import Evolution, RouteRule, Routing, TransformSpec
 from calving.records.values import Values
 from calving.tasks.routing import Router
+from tests.fuzz import work_typed
 from tests.fuzz.alone import Raw, Trial, fates
 from tests.java.cases import CASES
 
@@ -54,11 +55,14 @@ Work = Callable[[Sequence[bytes]], object]
 
 @dataclass(frozen=True)
 class Way:
-    """A way of records through the sink. ``texts``: it is made for records that are one text."""
+    """A way of records through the sink. ``texts``: it is made for records that are one text. ``converter``: it takes
+    records of this one's format.
+    """
 
     name: str
     work: Work
     texts: bool = False
+    converter: str = ""
 
 
 _BARE = {
@@ -140,8 +144,10 @@ def _nested(depth: int) -> Any:
     return {"a": _nested(depth - 1), "b": depth} if depth else 1
 
 
-def twin(records: Sequence[bytes]) -> list[bytes]:
+def twin(way: Way, records: Sequence[bytes]) -> list[bytes]:
     """As many records of the same sizes, flat and of one shape."""
+    if way.converter:
+        return [work_typed.harmless(way.converter, record) for record in records]
     return [b'{"a":"' + b"x" * max(0, len(record) - 8) + b'"}' for record in records]
 
 
@@ -197,6 +203,8 @@ QUERIES = (
 
 
 def ways() -> Iterator[Way]:
+    for name in work_typed.INPUTS:
+        yield Way(name, work_typed.decodes(name), converter=name)
     yield Way("routes", _routes, texts=True)
     for kind in _COLUMNS:
         yield Way(f"column {kind}", _column(kind), texts=True)
@@ -210,6 +218,9 @@ def ways() -> Iterator[Way]:
 
 def inputs(way: Way, size: int) -> Iterator[tuple[str, list[bytes]]]:
     """What a way is given. A text comes as the field that the transforms of the tests are about, and as a whole value."""
+    if way.converter:
+        yield from work_typed.INPUTS[way.converter](size)
+        return
     for name, text in texts(size) if way.texts else ():
         yield name, [json.dumps({"a": text, "ts": text}).encode()]
         yield f"bare {name}", [json.dumps(text).encode()]
@@ -232,7 +243,7 @@ def check(way: Way, sizes: Sequence[int], share: Random | None = None) -> list[s
         for name, records in inputs(way, size):
             if name in slow or (share is not None and share.random() > 0.1):
                 continue
-            other = max(_LEAST, spent(way.work, twin(records)))
+            other = max(_LEAST, spent(way.work, twin(way, records)))
             if (took := spent(way.work, records)) > MOST * other:
                 slow.add(name)
                 told.append(f"{way.name}: {name}, {size} bytes: {took:.2f} s of CPU, its twin {other:.2f} s")
