@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from calving.records.positions import order_keys
+from calving.records.positions import _key, order_keys
 
 ASCENDING = {
     "numbers": ["-10", "-9", "-1", "0", "2", "9", "10", "0010.5", "10.50001", "11", "9" * 30, "1" + "0" * 30],
@@ -57,6 +57,32 @@ def test_other_spellings_are_the_same(one: str, other: str) -> None:
 )
 def test_other_texts_have_no_key(text: str) -> None:
     assert order_keys(pa.array([text, None]), "parsed").to_pylist() == [None, None]
+
+
+ODD = ["", " 7", "-3", "2.5", "00", "0" * 38, "9" * 39, "0/0", "a/B", "1:2:3", "x.1:2", "x\n.1:2", "7\n", '[null, "0"]']
+ODD += [
+    '["00","1"]',
+    '["1","2","3"]',
+    "[null,null]",
+    '[1,"2"]',
+    "\u0663",
+    "\x1c5",
+    "2024-01-01",
+    "a.b.07/08",
+    "[]",
+    "." * 300,
+    "x" * 999 + ".1:2",
+    "1.00",
+    "007.500",
+]
+
+
+@pytest.mark.parametrize("first", [texts[0] for texts in ASCENDING.values()] + ODD, ids=repr)
+def test_the_key_of_a_text_does_not_depend_on_the_texts_beside_it(first: str) -> None:
+    texts = [first, None, *ODD, *(text for texts in ASCENDING.values() for text in texts)]
+    alone = [order_keys(pa.array([text], pa.string()), "parsed")[0].as_py() for text in texts]
+    one_by_one = [None if text is None else _key(text.strip()) for text in texts]
+    assert order_keys(pa.array(texts), "parsed").to_pylist() == alone == one_by_one
 
 
 def test_texts_that_are_declared_as_text_and_other_types_are_their_own_keys() -> None:
