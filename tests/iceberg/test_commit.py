@@ -439,7 +439,7 @@ def test_a_table_without_entries_that_is_gone_is_named_and_fails_nothing(
     assert "`calving recover FILE`" in caplog.text
 
 
-def test_the_commits_of_a_failing_table_are_parked_beside_its_files_and_made_in_order(
+def test_the_commits_of_a_failing_table_are_parked_among_its_files_and_made_in_order(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, tp, parked = REFERENCE.identifier, TopicPartition("s", 0), dict[TableId, Parked]()
@@ -459,7 +459,7 @@ def test_the_commits_of_a_failing_table_are_parked_beside_its_files_and_made_in_
             failed = commit(offset)
             assert isinstance(failed, Failed) and failed.parked is not None
             parked[table] = Parked(failed.parked, 1, {})
-    assert len(list((tmp_path / "data").glob("calving-parked-*"))) == 2
+    assert len(list((tmp_path / "db" / "t" / "data").glob("calving-parked-*"))) == 2
     assert isinstance(commit(7), Committed)
     assert [p.rpartition("/")[2] for p in paths(catalog)] == ["f3", "f5", "f7"]
     assert head(catalog)["kafka.connect.offsets.control.connect-x"] == '{"0":8}'
@@ -471,7 +471,7 @@ def test_files_of_parked_commits_are_deleted_with_the_next_commit_that_does_not_
 ) -> None:
     made, table = committer(catalog), REFERENCE.identifier
     later = dataclasses.replace(file(""), file_path=f"file://{tmp_path}/data/f3")
-    last = Parking(CatalogStorage(catalog)).park(table, ParkedCommit((entry(3, later),), {0: 4}, NOWHERE), None)
+    last = Parking(CatalogStorage(catalog, FILES)).park(table, ParkedCommit((entry(3, later),), {0: 4}, NOWHERE), None)
     parked = {table: Parked(last, 1, {})}
     assert isinstance(
         dict(made.commit(CommitTables(uuid4(), {table: ()}, {0: 5}, NOWHERE, None, {}, parked)))[table], Committed
@@ -491,7 +491,7 @@ def test_a_parked_commit_is_judged_by_the_restarts_that_are_known_when_it_is_mad
     list(made.commit(CommitTables(uuid4(), {table: (entry(0, file("a")), entry(1, file("b")))}, {0: 2}, held, None)))
     later = dataclasses.replace(file(""), file_path=f"file://{tmp_path}/data/f3")
     again = dataclasses.replace(entry(3, later), spans={tp: (Span(0, 10),)})
-    last = Parking(CatalogStorage(catalog)).park(table, ParkedCommit((again,), {0: 4, 1: 0}, held), None)
+    last = Parking(CatalogStorage(catalog, FILES)).park(table, ParkedCommit((again,), {0: 4, 1: 0}, held), None)
     now = SourceProgress({}, {}, {tp: (1, 0)})
     request = CommitTables(uuid4(), {table: ()}, {0: 4, 1: 1}, now, None, {}, {table: Parked(last, 1, {})})
     assert isinstance(dict(made.commit(request))[table], Committed)

@@ -14,7 +14,7 @@ from pyiceberg.table.update import SetLocationUpdate
 
 from calving.backend.memory import MemorySession, MemoryStore
 from calving.cli.release import _files, discard
-from calving.errors import CommandFailedError
+from calving.errors import CommandFailedError, TableTroubleError
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
@@ -22,7 +22,7 @@ from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
-from calving.model.events import DataComplete, DataWritten, Envelope, Publication, TableReference
+from calving.model.events import DataComplete, DataWritten, Envelope, Parked, Publication, TableReference
 from calving.model.files import DataFile, FileContent
 from calving.model.membership import Claim
 from calving.model.mutations import RowMutations
@@ -253,3 +253,19 @@ def test_a_release_discards_the_entries_with_files_elsewhere_and_no_others(
     assert released == [forged.file_path]
     with pytest.raises(CommandFailedError, match="can take all"):
         run()
+
+
+def test_commits_are_parked_below_the_table_and_read_from_nowhere_else(
+    catalog: Catalog, table: MutationTable, payroll: MutationTable
+) -> None:
+    """Though the first file that the entries name is elsewhere."""
+    made, name = committer(catalog), table_id(table.name)
+    forged = entry(table, 0, [data_file(payroll)])
+    request = CommitTables(uuid4(), {name: (forged,)}, {0: 1}, SourceProgress({}, {}), None, park=frozenset([name]))
+    (failed,) = dict(made.commit(request)).values()
+    assert isinstance(failed, Failed) and failed.parked is not None
+    assert failed.parked.startswith(f"{table.table.location()}/data/calving-parked-")
+    elsewhere = failed.parked.replace(table.table.location(), payroll.table.location())
+    Path(failed.parked.removeprefix("file://")).rename(elsewhere.removeprefix("file://"))
+    with pytest.raises(TableTroubleError, match="outside the table's location"):
+        list(Parking(CatalogStorage(catalog)).commits(name, Parked(elsewhere, 1, {})))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calving.errors import DataLossError
+from calving.errors import DataLossError, TableTroubleError
 from calving.model.coverage import encode_coverage
 from calving.model.events import Attachment, CommitComplete, DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
@@ -486,3 +486,30 @@ def test_a_part_that_is_missing_is_noticed_unless_its_publication_is_in_the_tabl
     settled = Buffer()
     settled.hear(Envelope(0, 1, CommitComplete(COMMIT), attached=Attachment({TP: (Span(10, 20),)})))
     settled.hear(end)
+
+
+_ODD = ("", "{", "[" * 100_000, "5", "null", '{"s":5}', '{"s":{"x":[1]}}', "[1]")
+
+
+@pytest.mark.parametrize("text", _ODD, ids=lambda text: text[:12])
+@pytest.mark.parametrize(
+    "name",
+    [KEY.offsets, *map(KEY.of_table, ("calving.source-offsets", "calving.missing-offsets", "calving.held-offsets"))],
+)
+def test_a_property_that_somebody_has_changed_is_named_with_a_remedy(name: str, text: str) -> None:
+    properties = {**KEY.properties(Ledger({0: 5}, {TP: 50}, {TP: 50})), name: text}
+    with pytest.raises(TableTroubleError, match="give the property its former value") as raised:
+        KEY.read(line_of(), properties), KEY.left_out(properties)
+    assert str(raised.value).startswith(f"'{name}' in the table's properties")
+
+
+@pytest.mark.parametrize("text", ["{", "5", "[5]", "null", '[{"snapshots":5}]'])
+def test_a_list_of_ledgers_that_somebody_has_changed_is_named(text: str) -> None:
+    with pytest.raises(TableTroubleError, match="ledgers-at"):
+        list(KEY.ledgers_at({KEY.of_table("calving.ledgers-at"): text}))
+
+
+@pytest.mark.parametrize("text", ["{", "5", "{}", '{"log":"log-1"}', '{"log":"log-1","control":{"x":1}}'])
+def test_a_recovery_that_somebody_has_changed_is_named(text: str) -> None:
+    with pytest.raises(TableTroubleError, match="recovered-at"):
+        KEY.is_superseded({KEY.of_table("calving.recovered-at"): text}, NOWHERE)

@@ -9,6 +9,9 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
+import pytest
+
+from calving.errors import TableTroubleError
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import (
     Attachment,
@@ -361,3 +364,55 @@ def test_a_coordinator_does_not_commit_before_it_has_heard_itself() -> None:
     assert not [e for e in machine.tick(40, COMMIT, frozenset([partition])) if isinstance(e, Acknowledge)]
     machine.heard(Envelope(0, 0, StartCommit(COMMIT)))
     assert [e for e in machine.tick(41, COMMIT, frozenset([partition])) if isinstance(e, Acknowledge)]
+
+
+def hostile(files: Files, last: str, **changed: object) -> Iterator[ParkedCommit]:
+    """What a parked commit becomes whose file was changed."""
+    text = json.loads(zlib.decompress(files.found[last])) | changed
+    files.found[last] = zlib.compress(json.dumps(text).encode())
+    return parking(files).commits(T.identifier, Parked(last, 1, {}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"before": "s3://b/t/data/calving-parked-n0.json.z"},
+        {"before": "file:///etc/passwd"},
+        {"before": 5},
+        {"entries": [[0, 3, "{}", "AAAA"]]},
+        {"entries": 7},
+        {"entries": [[0]]},
+        {"covered": "{"},
+        {"covered": "[" * 100_000},
+        {"read": []},
+        {"since": {"x": 1}},
+        {"versions": [None, None]},
+    ],
+    ids=lambda changed: str(changed)[:40],
+)
+def test_a_damaged_or_forged_parked_commit_is_named_with_a_remedy(changed: dict[str, object]) -> None:
+    files = Files()
+    last = parking(files).park(T.identifier, commit(3), None)
+    with pytest.raises(TableTroubleError, match=r"table db\.t: the file .*; restore the file"):
+        list(hostile(files, last, **changed))
+
+
+def test_a_parked_commit_of_another_table_is_not_used() -> None:
+    files = Files()
+    last = parking(files).park(U.identifier, ParkedCommit((entry(3, U),), {0: 4}, commit(3).progress), None)
+    with pytest.raises(TableTroubleError, match="entries for another table"):
+        list(parking(files).commits(T.identifier, Parked(last, 1, {})))
+
+
+def test_a_small_file_does_not_take_all_memory() -> None:
+    files = Files()
+    last = parking(files).park(T.identifier, commit(3), None)
+    files.found[last] = zlib.compress(b"[" + b" " * 300_000_000)
+    assert len(files.found[last]) < 300_000
+    with pytest.raises(TableTroubleError, match="holds more than 268,435,456 bytes"):
+        list(parking(files).commits(T.identifier, Parked(last, 1, {})))
+
+
+def test_a_file_that_no_coordinator_has_named_so_is_not_read() -> None:
+    with pytest.raises(TableTroubleError, match="no parked commit has such a name"):
+        list(parking(Files()).commits(T.identifier, Parked("file:///etc/passwd", 1, {})))

@@ -67,7 +67,7 @@ def _while_leading(
         try:
             return discard(
                 cursor,
-                Parking(CatalogStorage(catalog)),
+                Parking(CatalogStorage(catalog, rules)),
                 tables,
                 uuid4(),
                 lambda table: _uuid(catalog, table),

@@ -81,7 +81,9 @@ class IcebergCommitter:
         self.seen, self.tables = seen, tables
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._attempts = attempts
-        self._parking = Parking(CatalogStorage(catalog))
+        self._parking = Parking(CatalogStorage(catalog, style.files))
+        self._folders: dict[TableId, str] = {}
+        """The folder of the data files of each table, as it was last loaded."""
         self._resolvers = Resolvers(style.mutations, style.key_cache_bytes, tasks)
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
@@ -216,7 +218,7 @@ class IcebergCommitter:
         if not commit.entries:
             return None, ()
         try:
-            last = self._parking.park(table, commit, request.parked.get(table))
+            last = self._parking.park(table, commit, request.parked.get(table), self._folders.get(table))
         except Exception as error:  # the entries then stay buffered
             log.warning("the files of table %s could not be parked: %s", ".".join(table), error)
             return None, ()
@@ -299,7 +301,11 @@ class IcebergCommitter:
         )
         deciding = partial(report.watch.step, "resolve")
         loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None, deciding=deciding)
-        done = loop.settle(commit.entries, commit.read, commit.progress)
+        try:
+            done = loop.settle(commit.entries, commit.read, commit.progress)
+        finally:
+            if target.folder is not None:
+                self._folders[table] = target.folder
         report.settled(done, target.head, target.counts)
         if done.snapshot_id is not None and target.io is not None:
             unused = target.unused.get(done.snapshot_id, ())

@@ -49,6 +49,11 @@ class FileRules:
         given = (*(properties.get(name) for name in _PROPERTIES), *map(metadata.properties.get, _PROPERTIES))
         return (metadata.location, *dict.fromkeys(path for path in given if path))
 
+    def folder(self, metadata: TableMetadata) -> str:
+        """The folder of the data files that the sink writes for this table."""
+        path = {**metadata.properties, **self.write_properties}.get(_PROPERTIES[0])
+        return path.rstrip("/") if path else f"{metadata.location.rstrip('/')}/data"
+
     def check(self, table: Table, admitted: Admitted, entries: Iterable[Envelope]) -> None:
         """Refuse files elsewhere, and files of a partition spec that the table does not have. ``entries`` name
         the files.

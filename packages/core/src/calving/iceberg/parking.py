@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,8 @@ from uuid import UUID, uuid4
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
 
-from calving.errors import ProtocolError
+from calving.errors import ProtocolError, TableTroubleError
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.model.coverage import (
     Coverage,
     decode_coverage,
@@ -38,6 +40,9 @@ from calving.wire.codec import Message, decode, encode
 
 _TOGETHER = 2_000
 """The most entries of parked commits that are joined into one commit."""
+_MOST_BYTES = 256 * 1024 * 1024
+"""The most bytes of a parked commit, not compressed. A larger one is not parked."""
+_NAME = re.compile(r"calving-parked-[0-9A-Za-z]+\.json\.z")
 
 
 class Storage(Protocol):
@@ -125,13 +130,14 @@ class Parking:
         self._marks: dict[TableId, TableMark] = {}
         """The mark of each table after the last commit that this coordinator has made."""
 
-    def park(self, table: TableId, commit: ParkedCommit, before: Parked | None) -> str:
-        """Park a commit after the earlier ones; returns its file.
+    def park(self, table: TableId, commit: ParkedCommit, before: Parked | None, folder: str | None = None) -> str:
+        """Park a commit after the earlier ones; returns its file. ``folder``: where the table's files are, if it is
+        known. Entries may name files elsewhere.
 
         :raises Exception: whatever the storage raises; nothing is lost.
         """
         last = before.last if before is not None else None
-        directory = (last or _first_file(commit.entries)).rpartition("/")[0]
+        directory = folder or (last or _first_file(commit.entries)).rpartition("/")[0]
         location = f"{directory}/calving-parked-{self._fresh()}.json.z"
         self._storage.write(table, location, _to_bytes(commit, last))
         self._before[location] = last
@@ -201,31 +207,46 @@ class Parking:
 
     def _files(self, table: TableId, parked: Parked) -> list[str]:
         """The files, the oldest first."""
-        found: list[str] = []
+        found: dict[str, None] = {}
         location: str | None = parked.last
         while location is not None:
-            found.append(location)
+            if location in found:
+                raise _unreadable(table, location, "the files before it lead back to it")
+            found[location] = None
             if location not in self._before:
                 self._read(table, location)
             location = self._before[location]
-        return found[::-1]
+        return [*found][::-1]
 
     def _read(self, table: TableId, location: str) -> ParkedCommit:
-        commit, self._before[location] = _from_bytes(self._storage.read(table, location), location)
+        if _NAME.fullmatch(location.rpartition("/")[2]) is None:
+            raise _unreadable(table, location, "no parked commit has such a name")
+        data = self._storage.read(table, location)
+        try:
+            commit, before = _from_bytes(data, location)
+            if not all(isinstance(e.event, DataWritten) and e.event.table.identifier == table for e in commit.entries):
+                raise ValueError("it has entries for another table")
+        except Exception as error:  # whatever is in it, or whoever wrote it
+            raise _unreadable(table, location, f"{type(error).__name__}: {error}") from error
+        self._before[location] = before
         return commit
 
 
 class CatalogStorage:
     """The tables' storage, with the FileIO of the table if it can be loaded."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, files: FileRules = OWN_LOCATIONS) -> None:
+        self._catalog, self._files = catalog, files
 
     def _io(self, table: TableId, location: str) -> FileIO:
+        """:raises TableTroubleError: the file is not below a location of the table."""
         try:
-            return self._catalog.load_table(table).io
+            loaded = self._catalog.load_table(table)
         except Exception:  # the reason why the commit is parked, perhaps
             return load_file_io(dict(self._catalog.properties), location)
+        if self._files.outside(loaded, [location]):
+            raise _unreadable(table, location, f"it is outside the table's location {loaded.metadata.location}")
+        return loaded.io
 
     def write(self, table: TableId, location: str, data: bytes) -> None:
         with self._io(table, location).new_output(location).create() as out:
@@ -233,7 +254,7 @@ class CatalogStorage:
 
     def read(self, table: TableId, location: str) -> bytes:
         with self._io(table, location).new_input(location).open() as found:
-            return bytes(found.read())
+            return bytes(found.read(_MOST_BYTES + 1))
 
     def delete(self, table: TableId, location: str) -> None:
         self._io(table, location).delete(location)
@@ -255,6 +276,13 @@ def _first_file(entries: Sequence[Envelope]) -> str:
     raise ProtocolError("a commit without files is never parked")
 
 
+def _unreadable(table: TableId, location: str, why: str) -> TableTroubleError:
+    return TableTroubleError(
+        f"table {'.'.join(table)}: the file {location} of parked commits, which the control log names, is not used:"
+        f" {why}; restore the file, or stop all workers and run `calving recover FILE`, which reads the records again"
+    )
+
+
 def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
     progress = commit.progress
     said = {
@@ -270,7 +298,10 @@ def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
         ],
         "versions": [e.writer for e in commit.entries],
     }
-    return zlib.compress(json.dumps(said, separators=(",", ":")).encode())
+    text = json.dumps(said, separators=(",", ":")).encode()
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"{len(text):,} bytes are more than {_MOST_BYTES:,}")
+    return zlib.compress(text)
 
 
 def _value(entry: Envelope) -> bytes:
@@ -278,7 +309,14 @@ def _value(entry: Envelope) -> bytes:
 
 
 def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
-    said: dict[str, Any] = json.loads(zlib.decompress(data))
+    reader = zlib.decompressobj()
+    text = reader.decompress(data, _MOST_BYTES)
+    if not reader.eof:
+        raise ValueError(f"it is cut off, or holds more than {_MOST_BYTES:,} bytes")
+    said: dict[str, Any] = json.loads(text)
+    before = said["before"]
+    if before is not None and not isinstance(before, str):
+        raise TypeError("the file before it is no text")
     versions = said.get("versions") or [None] * len(said["entries"])  # before 0.2.0 there were none
     entries = tuple(_entry(entry, writer) for entry, writer in zip(said["entries"], versions, strict=True))
     progress = SourceProgress(
@@ -287,7 +325,7 @@ def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
         decode_places(said["restarted"]),
         _control(said["since"]),
     )
-    return ParkedCommit(entries, _control(said["read"]), progress, (location,)), said["before"]
+    return ParkedCommit(entries, _control(said["read"]), progress, (location,)), before
 
 
 def _entry(said: tuple[int, int, str, str], writer: str | None) -> Envelope:

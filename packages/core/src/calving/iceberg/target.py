@@ -111,6 +111,8 @@ class IcebergTarget:
         """Row mutations of the last attempt."""
         self.io: FileIO | None = None
         """The FileIO of the loaded table."""
+        self.folder: str | None = None
+        """A folder for further files of the loaded table."""
         self.mark = mark
         """The table's mark when it was last loaded."""
         self._watch = watch or Stopwatch()
@@ -145,6 +147,7 @@ class IcebergTarget:
                 ".".join(self._table),
             )
         self._see(table)
+        self.folder = self._files.folder(table.metadata)
         why = refusal(table.metadata, rewrites=self._resolver is not None or self._equality)
         if why is not None:
             raise TableTroubleError(f"table {'.'.join(self._table)} takes no rows: {why}")

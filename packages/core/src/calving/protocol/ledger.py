@@ -21,7 +21,8 @@ from calving.model.coverage import (
 )
 from calving.model.events import Envelope, Place
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition, furthest
-from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
+from calving.protocol import offsets_text
+from calving.protocol.offsets_text import encode_control, encode_source, entry_of
 from calving.protocol.rollback import Ancestor, Line, SnapshotPlace, Verdict, verdict
 
 COMMIT_ID = "kafka.connect.commit-id"
@@ -177,10 +178,10 @@ class LedgerKey:
         """
         control: ControlOffsets = {}
         if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
-            control = decode_control(properties.get(self.of_table(self.offsets), "{}"))
+            control = entry_of(properties, self.of_table(self.offsets), offsets_text.decode_control)
         for _, _, summary in line.snapshots:
             if self.offsets in summary and summary.get(LOG_ID, self.log_id) == self.log_id:
-                control = furthest(control, decode_control(summary[self.offsets]))
+                control = furthest(control, entry_of(summary, self.offsets, offsets_text.decode_control))
                 break
         found, doubt = self._source_part(line, properties)
         return replace(self._less_what_is_gone(found, properties), control=control, doubt=doubt)
@@ -230,18 +231,18 @@ class LedgerKey:
         return replace(found, gone={tp: spans for tp, spans in gone.items() if spans})
 
     def _of_source(self, entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
-        source = decode_source(entries.get(name(SOURCE_OFFSETS), "{}"))
+        source = entry_of(entries, name(SOURCE_OFFSETS), offsets_text.decode_source)
         is_this_log = entries.get(name(LOG_ID)) == self.log_id
         return Ledger(
             {},
             source,
-            {**source, **decode_source(entries.get(name(SETTLED_OFFSETS), "{}"))},
-            decode_coverage(entries.get(name(MISSING_OFFSETS), "{}")),
-            source_control=decode_control(entries.get(name(self.offsets), "{}")) if is_this_log else {},
+            {**source, **entry_of(entries, name(SETTLED_OFFSETS), offsets_text.decode_source)},
+            entry_of(entries, name(MISSING_OFFSETS), decode_coverage),
+            source_control=entry_of(entries, name(self.offsets), offsets_text.decode_control) if is_this_log else {},
         )
 
     def _known_to_be_gone(self, properties: Mapping[str, str]) -> Coverage:
-        return decode_coverage(properties.get(self.of_table(GONE_OFFSETS), "{}"))
+        return entry_of(properties, self.of_table(GONE_OFFSETS), decode_coverage)
 
     def newly_gone(self, gone: Coverage, properties: Mapping[str, str]) -> Coverage:
         """The part of ``gone`` that no commit has recorded yet."""
@@ -251,16 +252,15 @@ class LedgerKey:
 
     def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
         """The snapshot that the ledger in the table properties describes (R1)."""
-        return SnapshotPlace.parse(properties.get(self.of_table(LEDGER_SNAPSHOT), ""))
+        return entry_of(properties, self.of_table(LEDGER_SNAPSHOT), SnapshotPlace.parse, "")
 
     def doubt(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
         """The commit of which the table properties say that a rollback may have removed it."""
-        return SnapshotPlace.parse(properties.get(self.of_table(LEDGER_DOUBT), ""))
+        return entry_of(properties, self.of_table(LEDGER_DOUBT), SnapshotPlace.parse, "")
 
     def ledgers_at(self, properties: Mapping[str, str]) -> Iterator[tuple[list[int], dict[str, str]]]:
         """The ids of snapshots of others, and the source offsets that the table held there, as in a summary."""
-        for entry in json.loads(properties.get(self.of_table(LEDGERS_AT), "[]")):
-            yield entry.pop("snapshots"), entry
+        yield from entry_of(properties, self.of_table(LEDGERS_AT), offsets_text.decode_ledgers, "[]")
 
     def summary(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as snapshot summary entries. Every value is a string, because Java refuses any other type."""
@@ -303,7 +303,7 @@ class LedgerKey:
 
     def left_out(self, properties: Mapping[str, str]) -> Coverage:
         """The offsets in the property ``holding``."""
-        return decode_coverage(properties.get(self.holding, "{}"))
+        return entry_of(properties, self.holding, decode_coverage)
 
     def outdated(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
         """Whether ``holding`` is no longer needed: all its offsets have been read again, and are settled.
@@ -328,14 +328,14 @@ class LedgerKey:
 
     def gets_all_again(self, properties: Mapping[str, str]) -> bool:
         """Whether a recovery that reads everything again for the table has begun and not ended."""
-        return "again" in json.loads(properties.get(self.of_table(RECOVERED_AT), "{}"))
+        return "again" in entry_of(properties, self.of_table(RECOVERED_AT), lambda text: dict(json.loads(text)))
 
     def is_superseded(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
         """Whether ``progress`` may include entries from before a recovery. The recovery has discarded such entries."""
-        said = json.loads(properties.get(self.of_table(RECOVERED_AT), "null"))
-        return said is not None and (
-            said["log"] != self.log_id or any(progress.since.get(int(p), 0) < at for p, at in said["control"].items())
-        )
+        if self.of_table(RECOVERED_AT) not in properties:
+            return False
+        log_id, control = entry_of(properties, self.of_table(RECOVERED_AT), offsets_text.decode_recovered)
+        return log_id != self.log_id or any(progress.since.get(p, 0) < at for p, at in control.items())
 
 
 def source_entries(ledger: Ledger) -> dict[str, str]:

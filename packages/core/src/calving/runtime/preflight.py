@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import DataLossError, UnavailableError
+from calving.errors import ConfigError, DataLossError, TableTroubleError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.locations import FileRules
@@ -186,9 +186,15 @@ def held(
 
 
 def ledger_of(key: LedgerKey, table: Table) -> Ledger:
-    """The ledger of the table's branch."""
+    """The ledger of the table's branch.
+
+    :raises ConfigError: somebody else has changed it, and it cannot be read.
+    """
     loaded = LoadedTable(table, key.branch)
-    return key.read(loaded.line, loaded.properties)
+    try:
+        return key.read(loaded.line, loaded.properties)
+    except TableTroubleError as error:
+        raise ConfigError(f"table {'.'.join(table.name())}: {error}") from error
 
 
 def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, Held]) -> None:
