@@ -195,7 +195,9 @@ class ChangeWriter(BufferedWriter):
 class KeyWriter:
     """Writes the keys of rows to delete, with their order values, into separate Parquet files."""
 
-    def __init__(self, table: TableSpec, identity: Identity, task: int, limits: Limits, writer: UUID) -> None:
+    def __init__(
+        self, table: TableSpec, identity: Identity, task: int, limits: Limits, writer: UUID | None = None
+    ) -> None:
         schema = identity.schema(table_schema(table.schema_json))
         spec_id = PartitionSpec.model_validate_json(table.spec_json).spec_id
         self._ids = identity.ids
