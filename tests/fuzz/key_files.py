@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import TimestampNanoType
@@ -29,7 +30,7 @@ def faults(case: Case, target: TableSpec) -> Iterator[str]:
         return
     names = tuple(column.name for column in columns)
     table = replace(target, id_columns=names, mutations=RowMutations(upsert=True))
-    writer = KeyWriter(table, identity_of(table), 0, Limits())
+    writer = KeyWriter(table, identity_of(table), 0, Limits(), uuid4())
     keyed = [[row for row in block if all(row[name] is not None for name in names)] for block in case.blocks]
     for block in filter(None, keyed):
         writer.write(batch(block, arrow_schema(schema)))
