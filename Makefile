@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native miri docs pictures site matrix lock release-check clean
+.PHONY: help demo test test-quick types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native miri docs pictures site matrix lock security release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -26,6 +26,7 @@ help:
 	@echo "make pictures  take the pictures of the status page again; needs chromium"
 	@echo "make site      build the documentation into site/; links that lead nowhere are errors"
 	@echo "make lock      pin the dependencies again"
+	@echo "make security  look for known holes in dependencies and for dangerous calls; needs cargo-audit"
 	@echo "make release-check  build all distributions into dist/, install and try them"
 
 $(BIN)/uv:
@@ -162,13 +163,24 @@ matrix: $(BIN)/calving
 	@$(BIN)/python -m harness.generate_matrix
 
 lock: $(BIN)/uv
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header \
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header --generate-hashes \
 		--python-version 3.11 requirements.in $(PACKAGES:%=%/pyproject.toml) \
 		--no-emit-package calving --no-emit-package calving-kafka --no-emit-package calving-redis \
 		--no-emit-package calving-zookeeper --no-emit-package pyspark --no-emit-package py4j \
 		-o requirements.lock
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header \
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header --generate-hashes \
 		--python-version 3.11 docs/requirements.in -o docs/requirements.txt
+	@printf 'pyspark==$(SPARK)\npy4j\n' | env -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --upgrade --universal --no-deps \
+		--no-emit-index-url --no-annotate --no-header --generate-hashes --python-version 3.11 - -o deploy/pyspark.txt
+
+# The advisories come over the network: those of PyPI, and those of RustSec, for which cargo-audit has to be installed.
+security: $(BIN)/calving
+	@$(BIN)/ruff check --select S .
+	@$(BIN)/pytest -q tests/unit/test_supply.py
+	@for lock in requirements.lock docs/requirements.txt deploy/pyspark.txt; do \
+		$(BIN)/uv tool run --quiet pip-audit --strict --disable-pip --require-hashes -r $$lock || exit 1; done
+	@for lock in packages/native/Cargo.lock packages/native/fuzz/Cargo.lock; do \
+		PATH="$(dir $(CARGO)):$$PATH" cargo audit --file $$lock || exit 1; done
 
 # Wheels and sources of all distributions, as they would be uploaded.
 release-check: $(BIN)/calving

@@ -173,6 +173,49 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_systemd_rates_the_unit_as_little_exposed(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("needs systemd-analyze")
+    unit = tmp_path / "calving@orders.service"
+    unit.write_text((DEPLOY / "calving@.service").read_text())
+    done = subprocess.run(
+        [analyze, "security", "--offline=true", "--threshold=30", "--no-pager", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-200:]
+
+
+def test_spark_on_kubernetes_demands_a_secret_and_lets_only_its_own_pods_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = "kubernetes-spark.yaml"
+    pod = manifest("Deployment", file)["spec"]["template"]
+    (worker,) = pod["spec"]["containers"]
+    for name in ("CALVING_TOKEN", "CATALOG_TOKEN", *(each["name"] for each in worker["env"])):
+        monkeypatch.setenv(name, f"the-value-of-{name}")
+    spark = parse(flat(tomllib.loads(manifest("ConfigMap", file)["data"]["sink.toml"]))).spark
+    assert spark["spark.authenticate"] == spark["spark.network.crypto.enabled"] == "true"
+    (mounted,) = (m["mountPath"] for m in worker["volumeMounts"] if m["name"] == "spark-auth")
+    assert spark["spark.authenticate.secret.file"] == f"{mounted}/secret"
+    assert spark["spark.kubernetes.executor.secrets.calving-spark-auth"] == mounted
+    policies = {m["metadata"]["name"]: m["spec"] for m in manifests(file) if m["kind"] == "NetworkPolicy"}
+    driver, executors = policies["calving-spark"], policies["calving-spark-executor"]
+    assert driver["podSelector"]["matchLabels"] == pod["metadata"]["labels"]
+    label = {"app": spark["spark.kubernetes.executor.label.app"]}
+    assert executors["podSelector"]["matchLabels"] == label
+    (inside,) = (rule for rule in driver["ingress"] if rule["from"] == [{"podSelector": {"matchLabels": label}}])
+    ports = {spark["spark.driver.port"], spark["spark.driver.blockManager.port"]}
+    assert {str(each["port"]) for each in inside["ports"]} == ports
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes-spark.yaml"])
+def test_a_pod_cannot_fill_the_disk_of_its_node(name: str) -> None:
+    pod = manifest("Deployment", name)["spec"]["template"]["spec"]
+    assert "ephemeral-storage" in pod["containers"][0]["resources"]["limits"]
+    assert all("sizeLimit" in volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume)
+
+
 def test_the_image_is_made_of_what_is_there_and_runs_a_command_that_there_is() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     for source in re.findall(r"^COPY (?!--from)(\S+)", text, re.MULTILINE):

@@ -59,7 +59,7 @@ def _fetched(leader: Leader | None, path: str, token: str | None) -> Any:
         raise OSError("there is nobody to ask")
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     request = Request(f"{leader.url.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - see below
-    with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+    with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - see below
         return json.loads(answer.read(_MOST_BYTES))
 
 

@@ -91,7 +91,7 @@ class Webhook:
     def _tell(self, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
         for pause in (*self._pauses, None):
-            request = Request(self._url, data, {"content-type": "application/json"}, method="POST")  # noqa: S310
+            request = Request(self._url, data, {"content-type": "application/json"}, method="POST")  # noqa: S310 - see below
             try:
                 with urlopen(request, timeout=_POST_SECONDS):  # noqa: S310 - http or https, as the key demands
                     return

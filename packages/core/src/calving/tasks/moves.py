@@ -43,7 +43,7 @@ def moved(
 def _under_old_keys(
     made: Converted, after: pa.RecordBatch, index: Indices, old: Identity, new: Identity
 ) -> Iterator[Converted]:
-    assert made.rows is not None  # noqa: S101
+    assert made.rows is not None  # noqa: S101 - the caller has looked
     is_whole = made.rows.schema.names == after.schema.names
     keys = [
         (place, place.of(after), pc.coalesce(before.of(made.rows), place.of(after)))
