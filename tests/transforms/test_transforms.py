@@ -401,6 +401,20 @@ def test_a_mongo_update_without_after_is_made_of_its_changes() -> None:
     assert found[0]["after"] == {"a": 2, "_id": "65"}
 
 
+def test_an_array_that_a_mongo_update_cuts_off_has_only_its_first_elements() -> None:
+    cut: dict[str, Any] = {"updatedFields": '{"n": 2}', "truncatedArrays": [{"field": "l", "size": 1}]}
+    before = '{"l": ["a", "b", "c"], "n": 1}'
+    found = objects(apply("MongoDebeziumTransform", {}, mongo(before=before, updateDescription=cut)).value)
+    assert found[0]["after"] == {"l": ["a"], "n": 2, "_id": "65"}
+
+
+@pytest.mark.parametrize("cut", [{"field": "l"}, {"field": "l", "size": -1}, {"field": "n", "size": 1}, {"size": 1}])
+def test_a_mongo_update_that_cuts_off_what_is_no_array_is_bad(cut: dict[str, Any]) -> None:
+    changes = {"updatedFields": None, "truncatedArrays": [cut]}
+    done = chain("MongoDebeziumTransform").apply(mongo(before='{"l": [1, 2], "n": 1}', updateDescription=changes))
+    assert "truncatedArrays" in done.bad[0].reason
+
+
 def test_mongo_arrays_of_several_kinds_are_bad_unless_taken_as_documents() -> None:
     event = mongo(after='{"_id": 1, "l": [1, "x"]}')
     assert "array_handling_mode" in chain("MongoDebeziumTransform").apply(event).bad[0].reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -116,7 +116,24 @@ def _changed(old: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> tuple
     """The document after an update, made from the document before it; without that, only the changed fields."""
     text = changes.get("updatedFields")
     updated, removed = bson.parse(text) if text else {}, changes.get("removedFields") or ()
-    new = {name: value for name, value in {**(old or {}), **updated}.items() if name not in removed}
+    shorter = _truncated(old or {}, changes.get("truncatedArrays") or ())
+    before = {**(old or {}), **{name: items for name, items in shorter.items() if items is not None}}
+    new = {name: value for name, value in {**before, **updated}.items() if name not in removed}
     # A dot leads into a part of a field, whose other parts only a whole document has.
-    is_partial = old is None or any("." in name for name in (*updated, *removed))
+    is_partial = old is None or any("." in name for name in (*updated, *removed, *shorter))
     return new, "partial row" if is_partial else "row"
+
+
+def _truncated(old: Mapping[str, Any], arrays: Sequence[Any]) -> dict[str, list[Any] | None]:
+    """The arrays that an update has cut off, with the elements that are left; None if ``old`` does not have the array.
+
+    :raises ValueError: the event does not name an array and how many elements are left.
+    """
+    found: dict[str, list[Any] | None] = {}
+    for each in arrays:
+        name, size = each.get("field"), each.get("size")
+        items = old.get(name)
+        if not isinstance(name, str) or not isinstance(size, int) or size < 0 or not isinstance(items, list | None):
+            raise ValueError(f"truncatedArrays: field {name!r}, size {size!r}: not an array and a number of elements")
+        found[name] = None if items is None else items[:size]
+    return found
