@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from calving.errors import ConfigError
-from calving.model.record_path import TransformSpec
+from calving.model.record_path import PredicateSpec, TransformSpec
 from calving.records.values import HEADERS, Records, objects
 from calving.transforms import interface
 from calving.transforms.chain import Chain, Transformed
@@ -123,6 +124,78 @@ def test_a_transform_that_points_at_them_is_asked_once_more() -> None:
 
 def test_a_type_that_is_refused_is_asked_once() -> None:
     assert attempts("typing", [1, 2, 3]) == (1, [0, 1, 2])
+
+
+def swapped(found: Records, _: Mapping[str, str]) -> Records:
+    return found.take(pa.array([0, *range(len(found) - 1)], pa.int32()))
+
+
+def doubled(found: Records, _: Mapping[str, str]) -> list[Records]:
+    return [found, found.take(pa.array([1], pa.int32()))]
+
+
+def renumbered(found: Records, _: Mapping[str, str]) -> Records:
+    return replace(found, index=pa.array(range(7, 7 + len(found)), pa.int32()))
+
+
+def nothing(found: Records, _: Mapping[str, str]) -> None:
+    pass
+
+
+class Partial(interface.Transform):
+    """Returns the first record three times, and no other."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        pass
+
+    def apply(self, found: Records) -> Records:
+        return found.take(pa.array([0, 0, 0], pa.int32()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("swapped", [1], {0: "several rows"}),
+        ("doubled", [0, 2], {1: "several rows"}),
+        ("renumbered", [], dict.fromkeys(range(3), "records that it did not get")),
+        ("nothing", [], dict.fromkeys(range(3), "NoneType, and not records")),
+        ("Partial", [], {0: "several rows", 1: "nothing for the record", 2: "nothing for the record"}),
+    ],
+)
+def test_a_transform_returns_each_record_once_at_most(kind: str, good: list[int], bad: dict[int, str]) -> None:
+    done = run(f"tests.transforms.test_chain:{kind}", records(pa.array([{"a": 1}, {"a": 2}, {"a": 3}])))
+    assert [i for part in done.records for i in part.index.to_pylist()] == good
+    found = {each.index: each.reason for each in done.bad}
+    assert found.keys() == bad.keys()
+    assert all(bad[i] in reason and "transform 'x'" in reason for i, reason in found.items())
+    assert dict(done.dropped) == ({"transform x": 1} if kind == "swapped" else {})
+
+
+class Large(interface.Predicate):
+    """Whether ``a`` is above 10; nobody knows if it is null, or text."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        pass
+
+    def test(self, found: Records) -> pa.Array:
+        return pa.array(
+            [None if each["a"] is None else int(each["a"]) > 10 for each in objects(found.value)], pa.bool_()
+        )
+
+
+@pytest.mark.parametrize("negate", [False, True])
+@pytest.mark.parametrize("odd", [None, "x"])
+@pytest.mark.parametrize("others", [[], ["20"], ["5"], ["20", "5"], ["20"] * 40])
+def test_a_record_of_which_a_predicate_says_nothing_is_bad_in_any_company(
+    others: list[str], odd: str | None, negate: bool
+) -> None:
+    large = PredicateSpec("tests.transforms.test_chain:Large")
+    spec = TransformSpec("x", "InsertField", {"static.field": "b", "static.value": "y"}, large, negate)
+    done = Chain([spec]).apply(records(pa.array([{"a": a} for a in [*others, odd]])))
+    assert [each.index for each in done.bad] == [len(others)]
+    assert sorted(i for part in done.records for i in part.index.to_pylist()) == [*range(len(others))]
+    seen = {each["a"]: "b" in each for part in done.records for each in objects(part.value)}
+    assert seen == {a: (a == "20") is not negate for a in others}
 
 
 def test_nulls_pass_a_step_that_refuses_the_type_of_the_others() -> None:

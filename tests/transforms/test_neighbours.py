@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from calving.errors import ConfigError
-from calving.model.record_path import TransformSpec
+from calving.model.record_path import Routing, TransformSpec
+from calving.records.values import Records
 from calving.transforms.chain import Chain
 from tests.fuzz.alone import MINE, Raw, Trial, check, fates
+from tests.mutations.changing import Changing
 
 
 @pytest.mark.parametrize("number", range(30))
@@ -120,3 +127,18 @@ def test_a_transform_of_a_users_own_sees_the_types_that_a_record_has_alone() -> 
         "'null; a: int64, l: list<item: int64>'",
         "'null; a: string, l: null'",
     ]
+
+
+def unnamed(found: Records, _: Mapping[str, str]) -> Records:
+    """The topic of the records whose ``a`` is 1 only."""
+    nobody = pa.scalar(None, pa.string())
+    return replace(found, topic=pc.if_else(pc.equal(found.value.field("a"), 1), found.topic, nobody))
+
+
+def test_a_record_whose_topic_a_transform_makes_null_has_no_route_in_any_company(tmp_path: Path) -> None:
+    routing = Routing((), topic_pattern="db.{topic}", unrouted="dead-letter")
+    chain = (TransformSpec("u", "tests.transforms.test_neighbours:unnamed"),)
+    sink = Changing(tmp_path, None, (), transforms=chain, routing=routing)
+    outcome = sink.take((None, {"a": 1}), (None, {"a": 2}), (None, {"a": 3}))
+    assert [(offset, "no route" in reason) for offset, reason in sink.reasons(outcome)] == [(1, True), (2, True)]
+    assert [len(found) for found in outcome.written.values()] == [1]

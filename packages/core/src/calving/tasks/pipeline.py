@@ -155,7 +155,9 @@ class Pipeline:
             return
         topics = records.topic.unique().to_pylist()
         for topic in topics:
-            part = records if len(topics) == 1 else records.take(pc.equal(records.topic, topic))
+            part = (
+                records if len(topics) == 1 else records.take(pc.is_in(records.topic, pa.array([topic], pa.string())))
+            )
             if part.value.null_count:
                 gone = part.value.is_null()
                 places = part.index.filter(gone).to_pylist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -44,15 +44,23 @@ class _Step:
     negate: bool
 
     def chosen(self, records: Records) -> pa.Array | None:
-        """A mask of the records to which the transform applies; None if it applies to all."""
+        """A mask of the records to which the transform applies; None if it applies to all.
+
+        :raises Exception: whatever the predicate raises; ValueError if its mask has nulls.
+        """
         chosen = None
         if self.predicate is not None:
             chosen = self.predicate.test(records)
+            if len(chosen) != len(records) or chosen.null_count:
+                raise ValueError("its predicate says neither true nor false")
             chosen = pc.invert(chosen) if self.negate else chosen
         if not self.transform.tombstones and records.value.null_count:
             present = records.value.is_valid()
             chosen = present if chosen is None else pc.and_(chosen, present)
         return None if chosen is None or pc.all(chosen).as_py() else chosen
+
+
+_Again = Callable[[_Step, Records, Transformed], None]
 
 
 class Chain:
@@ -117,12 +125,7 @@ class Chain:
         for step in self._steps:
             parts, result.records = result.records, []
             for part in parts:
-                chosen = step.chosen(part)
-                if chosen is None:
-                    _run(step, part, result)
-                else:
-                    _run(step, part.take(chosen), result)
-                    result.records.append(part.take(pc.invert(chosen)))
+                _choose(step, part, result)
         return _apart(result)
 
 
@@ -140,62 +143,105 @@ def _apart(result: Transformed) -> Transformed:
     return result
 
 
+def _choose(step: _Step, records: Records, result: Transformed) -> None:
+    """Apply the step to the records that its predicate chooses."""
+    try:
+        chosen = step.chosen(records)
+    except CalvingError:
+        raise
+    except Exception as error:  # whatever a predicate raises, some record causes it
+        _failed(step, records, error, result, _choose)
+        return
+    if chosen is None:
+        _run(step, records, result)
+    else:
+        _run(step, records.take(chosen), result)
+        result.records.append(records.take(pc.invert(chosen)))
+
+
 def _run(step: _Step, records: Records, result: Transformed) -> None:
     if not len(records):
         return
     try:
-        after = step.transform.apply(records)
+        parts = _parts(step.transform.apply(records))
     except CalvingError:
         raise
     except Exception as error:  # whatever a transform raises, some record causes it
-        _failed(step, records, error, result)
+        _failed(step, records, error, result, _run)
         return
-    parts = after if isinstance(after, list) else [after]
     if records.content != "row":
         parts = [part if part.content != "row" else replace(part, content=records.content) for part in parts]
-    kept = sum(len(part) for part in parts if part.content != "before image")
-    if kept < len(records) and records.content != "before image":
-        if step.transform.drops:
-            result.dropped[f"transform {step.name}"] += len(records) - kept
-        else:
-            _refuse_missing(step, records, parts, result)
+    rows = [part for part in parts if part.content != "before image"]
+    if records.content != "before image" and not (len(rows) == 1 and rows[0].index is records.index):
+        images = [part for part in parts if part.content == "before image"]
+        parts = [*_once(step, records, rows, result), *images]
     result.records += [part for part in parts if len(part)]
 
 
-def _failed(step: _Step, records: Records, error: Exception, result: Transformed) -> None:
-    """Reject the records that cause the error, and apply the transform to the others."""
+def _parts(after: object) -> list[Records]:
+    """:raises TypeError: a transform has returned something else."""
+    parts = after if isinstance(after, list) else [after]
+    if wrong := [part for part in parts if not isinstance(part, Records)]:
+        raise TypeError(f"it has returned {type(wrong[0]).__name__}, and not records")
+    return parts
+
+
+def _once(step: _Step, records: Records, parts: Sequence[Records], result: Transformed) -> list[Records]:
+    """The parts, with one row at most for each of ``records``. Which ones a transform has returned, ``index`` tells."""
+    places = pa.concat_arrays([pa.array([], pa.int32()), *(part.index for part in parts)])
+    returned, strange = places.unique(), not pc.all(pc.is_in(places, records.index)).as_py()
+    if strange or (len(returned) < len(records) and not step.transform.drops):
+        _refuse_missing(step, records, returned, strange, result)
+    elif len(returned) < len(records):
+        result.dropped[f"transform {step.name}"] += len(records) - len(returned)
+    if len(returned) == len(places) and not strange:
+        return [*parts]
+    counts = places.value_counts()
+    several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    error = ValueError("it has returned several rows for the record")
+    _refuse(step, records.take(pc.is_in(records.index, several)), error, result)
+    good = pc.invert(pc.is_in(records.index, several))
+    kept = records.index.filter(good)
+    return [part.take(pc.is_in(part.index, kept)) for part in parts]
+
+
+def _failed(step: _Step, records: Records, error: Exception, result: Transformed, again: _Again) -> None:
+    """Reject the records that cause the error, and treat the others ``again``."""
     if records.content == "truncate":
         result.records.append(records)  # without a row, the transform has nothing to do
     elif isinstance(error, RefusedError) and error.reasons:
-        _without(step, records, error.reasons, result)
+        _without(step, records, error.reasons, result, again)
     elif isinstance(error, UnfitTypeError) or len(records) == 1:
         _refuse(step, records, error, result)
     else:
-        _search(step, records, result)
+        _search(step, records, result, again)
 
 
-def _refuse_missing(step: _Step, records: Records, parts: Sequence[Records], result: Transformed) -> None:
-    """Reject the records that a transform has left out, although it says that it drops none."""
-    returned = pa.array([place for part in parts for place in part.index.to_pylist()], pa.int32())
+def _refuse_missing(step: _Step, records: Records, returned: pa.Array, strange: bool, result: Transformed) -> None:
+    """Reject the records that a transform has left out, although it says that it drops none, or has returned under
+    another ``index`` (``strange``).
+    """
     error = ValueError("it has returned nothing for the record; a transform that drops records says so in 'drops'")
+    if strange:
+        error = ValueError("it has returned records that it did not get; a record keeps its 'index'")
     _refuse(step, records.take(pc.invert(pc.is_in(records.index, returned))), error, result)
 
 
-def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed) -> None:
+def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed, again: _Again) -> None:
     """Reject the records that the transform has named, and apply it to the others."""
     taken = [True] * len(records)
     for place, reason in reasons.items():
         taken[place] = False
         _bad_of(records, result).append(_bad(step, records.index[place].as_py(), "ValueError", reason))
-    _run(step, records.take(pa.array(taken, pa.bool_())), result)
+    again(step, records.take(pa.array(taken, pa.bool_())), result)
 
 
-def _search(step: _Step, records: Records, result: Transformed) -> None:
+def _search(step: _Step, records: Records, result: Transformed, again: _Again) -> None:
     """Find the records that cause the error."""
     count = len(records)
     size = 1 if count <= _ONE_BY_ONE else (count + 1) // 2
     for start in range(0, count, size):
-        _run(step, records.slice(start, min(start + size, count)), result)
+        again(step, records.slice(start, min(start + size, count)), result)
 
 
 def _refuse(step: _Step, records: Records, error: Exception, result: Transformed) -> None:
