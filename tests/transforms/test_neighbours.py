@@ -132,7 +132,7 @@ def test_a_transform_of_a_users_own_sees_the_types_that_a_record_has_alone() -> 
 def unnamed(found: Records, _: Mapping[str, str]) -> Records:
     """The topic of the records whose ``a`` is 1 only."""
     nobody = pa.scalar(None, pa.string())
-    return replace(found, topic=pc.if_else(pc.equal(found.value.field("a"), 1), found.topic, nobody))
+    return replace(found, topic=pc.if_else(pc.equal(pc.struct_field(found.value, "a"), 1), found.topic, nobody))
 
 
 def test_a_record_whose_topic_a_transform_makes_null_has_no_route_in_any_company(tmp_path: Path) -> None:

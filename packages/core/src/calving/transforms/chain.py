@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -178,9 +179,9 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
     result.records += [part for part in parts if len(part)]
 
 
-def _parts(after: object) -> list[Records]:
+def _parts(after: Any) -> list[Records]:
     """:raises TypeError: a transform has returned something else."""
-    parts = after if isinstance(after, list) else [after]
+    parts: list[Records] = after if isinstance(after, list) else [after]
     if wrong := [part for part in parts if not isinstance(part, Records)]:
         raise TypeError(f"it has returned {type(wrong[0]).__name__}, and not records")
     return parts
