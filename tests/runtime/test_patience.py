@@ -152,6 +152,20 @@ def test_unknown_errors_before_and_after_an_outage_do_not_add_up() -> None:
         failures.add(UnavailableError("away"), 0, hour * 3_600.0 + 1)
 
 
+def test_an_outage_now_and_then_does_not_begin_the_time_of_unknown_errors_again() -> None:
+    failures, now = Failures(Retries(600.0)), 0.0
+
+    def fail(error: CalvingError) -> None:
+        nonlocal now
+        now += failures.add(error, 0, now)
+
+    with pytest.raises(GaveUpError, match="poison"):
+        while now < 3_600:
+            fail(JobFailedError("poison"))
+            fail(UnavailableError("away"))
+    assert 600 <= now < 800
+
+
 def test_a_coordinator_that_ends_with_an_unknown_error_again_and_again_stops_the_sink() -> None:
     clock = [0.0]
     leads, made = leadership(lambda: clock[0], 60.0)

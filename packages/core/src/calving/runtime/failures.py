@@ -34,25 +34,28 @@ def passes(error: BaseException | None) -> bool:
 
 
 class Retries:
-    """Bounds how long errors are retried that do not pass by themselves."""
+    """Bounds how long errors are retried that do not pass by themselves. Time counts from each such error to the next
+    error, of whatever kind: an outage in between is waited for, and does not begin the time again.
+    """
 
     def __init__(self, seconds: float) -> None:
         """``seconds``: how long; infinite means for ever (``errors.retry.timeout``)."""
         self._seconds = seconds
+        self._spent = 0.0
         self._since: float | None = None
+        """When the last error came, if it does not pass."""
 
     def succeeded(self) -> None:
         """What failed has succeeded."""
-        self._since = None
+        self._spent, self._since = 0.0, None
 
     def failed(self, error: BaseException | None, now: float) -> None:
         """:raises GaveUpError: errors that do not pass have been retried for too long, without a success in between."""
-        if passes(error):
-            self._since = None
-            return
-        self._since = now if self._since is None else self._since
-        if now - self._since >= self._seconds:
-            lasted = f"retried for {now - self._since:.0f} s, as errors.retry.timeout allows, without success"
+        if self._since is not None:
+            self._spent += now - self._since
+        self._since = None if passes(error) else now
+        if self._since is not None and self._spent >= self._seconds:
+            lasted = f"retried for {self._spent:.0f} s, as errors.retry.timeout allows, without success"
             raise GaveUpError(f"{lasted}: {type(error).__name__}: {error}") from error
 
 

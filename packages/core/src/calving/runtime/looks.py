@@ -42,13 +42,19 @@ class Looks:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            read = self._looker.take_read()
-            for table in self._looker.tables():
-                if self._stop.is_set():
-                    return
-                if table not in read:
-                    self._look(table)
+            try:
+                self._look_at_each()
+            except Exception as error:  # the thread has no caller; the next round may find the tables
+                log.warning("the tables could not be looked at for rollbacks: %s: %s", type(error).__name__, error)
             self._stop.wait(self._seconds)
+
+    def _look_at_each(self) -> None:
+        read = self._looker.take_read()
+        for table in self._looker.tables():
+            if self._stop.is_set():
+                return
+            if table not in read:
+                self._look(table)
 
     def _look(self, table: TableId) -> None:
         try:
