@@ -21,6 +21,7 @@ from calving.errors import CommitRefusedError, ConfigError, SupersededError, Tab
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
+from calving.iceberg.expiry import expired
 from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.summary import java_date_time
@@ -319,6 +320,27 @@ def manifests(catalog: Catalog) -> tuple[set[str], set[str]]:
     listed |= {m.manifest_path for s in table.metadata.snapshots for m in s.manifests(table.io)}
     folder = Path(table.location().removeprefix("file://"), "metadata")
     return {f"file://{path}" for path in folder.glob("*.avro")}, listed
+
+
+def test_what_a_branch_retains_counts_before_the_properties(catalog: Catalog) -> None:
+    for offset in range(20):
+        settle(catalog, entry(offset, file(f"f{offset}")))
+    table = catalog.load_table("db.t")
+    with table.transaction() as transaction:
+        transaction.set_properties({"calving.expire.max-snapshots": "5", "history.expire.max-snapshot-age-ms": "0"})
+    metadata = catalog.load_table("db.t").metadata
+    main = metadata.refs["main"]
+    for least, gone in ((None, 15), (8, 12), (1000, 0)):
+        metadata.refs["main"] = main.model_copy(update={"min_snapshots_to_keep": least, "max_snapshot_age_ms": 10**9})
+        assert len(expired(metadata, "main").gone) == gone
+
+
+def test_a_retention_that_is_no_number_is_named(catalog: Catalog) -> None:
+    table = catalog.load_table("db.t")
+    with table.transaction() as transaction:
+        transaction.set_properties({"calving.expire.max-snapshots": "all"})
+    with pytest.raises(TableTroubleError, match=r"property calving\.expire\.max-snapshots = all is not a whole number"):
+        expired(catalog.load_table("db.t").metadata, "main")
 
 
 def test_expired_snapshots_take_their_manifests_along(catalog: Catalog) -> None:

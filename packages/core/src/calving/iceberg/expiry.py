@@ -2,7 +2,7 @@
 
 Snapshots expire only if the table's properties ask for it: ``calving.expire.max-snapshots`` (count), or
 ``history.expire.max-snapshot-age-ms`` with ``history.expire.min-snapshots-to-keep`` (age). With ``gc.enabled = false``
-no snapshot expires.
+no snapshot expires. What a branch itself retains (``WITH SNAPSHOT RETENTION``) counts before the table's properties.
 
 Only snapshots of the written branch expire. A snapshot stays if another branch or a tag can reach it. A snapshot that
 removed files stays, too: ``expire_snapshots`` of other engines needs it to find the files that a compaction or a
@@ -11,7 +11,7 @@ deletion replaced. Data files are not touched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,6 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
+from calving.errors import TableTroubleError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.orphans import delete_orphans
 from calving.protocol.ledger import COMMIT_ID
@@ -59,17 +60,34 @@ def expired(metadata: TableMetadata, branch: str) -> Expired:
     lines = {name: list(ancestors(metadata, name)) for name in metadata.refs}
     kept_elsewhere = {s.snapshot_id for name, line in lines.items() if name != branch for s in line}
     line = lines.get(branch, [])
-    keep = max(1, int(limits.get(MIN_TO_KEEP, 1)))
+    keep, most, oldest = _retention(metadata, branch, len(line))
     gone: list[Snapshot] = []
     for depth, snapshot in enumerate(line):
-        too_many = depth >= int(limits.get(MAX_SNAPSHOTS, len(line)))
+        too_many = depth >= most
         age = metadata.last_updated_ms - snapshot.timestamp_ms
-        too_old = MAX_AGE_MS in limits and depth >= keep and age > int(limits[MAX_AGE_MS])
+        too_old = MAX_AGE_MS in limits and depth >= keep and age > oldest
         if depth and (too_many or too_old) and snapshot.snapshot_id not in kept_elsewhere and _only_adds(snapshot):
             gone.append(snapshot)
     if len(gone) < _AT_ONCE:
         return Expired()
     return Expired(tuple(gone), _beside(line, gone) if len(line) == len(metadata.snapshots) else None)
+
+
+def _retention(metadata: TableMetadata, branch: str, count: int) -> tuple[int, int, int]:
+    """How many of the branch's snapshots stay at any age; how many stay at most; and up to which age, ms."""
+    limits, ref = metadata.properties, metadata.refs.get(branch)
+    own_least, own_age = (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms) if ref is not None else (None, None)
+    keep = max(1, _number(limits, MIN_TO_KEEP, 1) if own_least is None else own_least)
+    most = max(_number(limits, MAX_SNAPSHOTS, count), own_least or 0)
+    return keep, most, _number(limits, MAX_AGE_MS, 0) if own_age is None else own_age
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """:raises TableTroubleError: the property is no number."""
+    try:
+        return int(properties.get(name, default))
+    except ValueError as error:
+        raise TableTroubleError(f"the table's property {name} = {properties[name]} is not a whole number") from error
 
 
 def remove_files(io: FileIO, found: Expired) -> None:
