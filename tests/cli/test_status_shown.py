@@ -30,6 +30,7 @@ from calving.model.events import (
     StartCommit,
     WorkerEnd,
 )
+from calving.model.membership import strangers
 from calving.model.offsets import TopicPartition
 from calving.runtime.heard import Heard
 from calving.runtime.preflight import ledger_key
@@ -101,6 +102,18 @@ def test_a_sink_without_workers_is_not_well_while_records_wait_for_one() -> None
     found = replace(seen(), workers=0)
     assert found.not_visible == 15
     assert (found.health, found.reasons) == ("DEGRADED", ["no worker runs, and 15 records wait"])
+
+
+def test_members_of_the_group_that_are_no_workers_do_not_make_a_sink_well() -> None:
+    members = {"1": "calving-7", "2": "connector-consumer-lake-0", "3": "rdkafka", "4": "console-consumer"}
+    assert strangers(members) == ["console-consumer", "rdkafka"]
+    found = replace(seen(), workers=0, strangers=("console-consumer",))
+    (reason,) = found.reasons
+    assert reason == (
+        f"no worker runs, and 15 records wait; consumer group {found.sink.group} has other members, with the client ids"
+        " console-consumer"
+    )
+    assert replace(found, workers=1).health == "OK"
 
 
 def test_a_sink_without_workers_is_not_well_while_files_wait_for_their_table() -> None:

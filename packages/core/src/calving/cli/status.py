@@ -17,6 +17,7 @@ from calving.cli.inspect import Position, positions_of, positions_table
 from calving.cli.leader import commit_seconds_of, read_token, reasons_of
 from calving.model.coverage import text_of
 from calving.model.events import Leader, WorkerEnd
+from calving.model.membership import strangers
 from calving.model.offsets import TopicPartition, named
 from calving.model.text import counted, listed
 from calving.protocol.moved import text_of as moved_text
@@ -57,6 +58,8 @@ class Status:
     """
     moved: tuple[str, ...] = ()
     """Sentences on records that nobody has read, because somebody else has moved a position."""
+    strangers: tuple[str, ...] = ()
+    """The client ids of members of the consumer group that are no workers."""
     end: WorkerEnd | None = None
     """The last worker that has ended with an error, if no commit cycle has ended since."""
 
@@ -92,7 +95,9 @@ class Status:
         if self.workers or not (self.not_visible or tables):
             return []
         waits = counted(self.not_visible, "record") if self.not_visible else f"files of {counted(tables, 'table')}"
-        return [f"no worker runs, and {waits} wait"]
+        clients = f", with the client ids {listed(self.strangers)}"
+        others = f"; consumer group {self.sink.group} has other members{clients}" if self.strangers else ""
+        return [f"no worker runs, and {waits} wait{others}"]
 
 
 def status(sink: Sink) -> Status:
@@ -110,7 +115,9 @@ def status(sink: Sink) -> Status:
     positions = [
         replace(p, committed=heard.committed.get(p.partition), answered=heard.answered(p.partition)) for p in found
     ]
-    workers = len(source.members(sink.group))
+    members = source.members(sink.group)
+    others = tuple(strangers(members))
+    workers = len(members) - len(others)
     leader = heard.leader if workers else None
     token = read_token(leader, sink.keys)
     reasons = reasons_of(leader, sink.keys.name, token)
@@ -120,7 +127,7 @@ def status(sink: Sink) -> Status:
     times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
     oldest = min(times.values(), default=None)
     at = None if oldest is None else oldest / 1000
-    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, heard.end
+    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others, heard.end
     return Status(sink, tuple(positions), tuple(tables), *facts)
 
 

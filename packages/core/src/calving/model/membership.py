@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 WORKER = "calving"
 """The beginning of the client id of every worker in a consumer group."""
+
+JAVA_TASK = "connector-consumer-"
+"""The prefix that Kafka Connect gives to the client id of a task's consumer, unless the connector overrides it."""
+
+
+def strangers(members: Mapping[str, str]) -> list[str]:
+    """The client ids of the members that are neither calving's nor, as far as their client ids tell, tasks of the Java
+    sink. ``members``: the client ids by the members' ids.
+    """
+    return sorted(client for client in members.values() if not client.startswith((WORKER, JAVA_TASK)))
 
 
 @dataclass(frozen=True, slots=True)

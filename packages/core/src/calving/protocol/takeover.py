@@ -6,12 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from calving.model.membership import WORKER
+from calving.model.membership import JAVA_TASK, WORKER
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 from calving.model.text import counted, listed, offsets_text
 
-_TASK = "connector-consumer-"
-"""The prefix that Kafka Connect gives to the client id of a task's consumer, unless the connector overrides it."""
 _FIRST_WITH_UUIDS = (1, 11)
 """The first Iceberg version whose Java sink can read events that name a table's UUID."""
 
@@ -119,7 +117,7 @@ def _running(group: str, strangers: Sequence[str]) -> str:
 
 def _of_the_java_sink(strangers: Sequence[str]) -> str:
     tasks = f"{counted(len(strangers), 'task')} of the Java sink"
-    unsure = [client for client in strangers if not client.startswith(_TASK)]
+    unsure = [client for client in strangers if not client.startswith(JAVA_TASK)]
     return f"{tasks} (taken for such by a client id that is not calving's: {listed(unsure)})" if unsure else tasks
 
 
