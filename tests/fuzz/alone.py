@@ -242,7 +242,7 @@ def _text(cell: pa.Array) -> str:
     try:
         (found,) = objects(cell)
         # Where no step reads the order of fields, that of flat objects is not kept.
-        return repr([dict(sorted(found.items())) if type(found) is dict else found])
+        return repr([dict(sorted(found.items())) if isinstance(found, dict) else found])
     except (OverflowError, ValueError):  # Python has no date beyond the year 9999
         return str(cell)
 

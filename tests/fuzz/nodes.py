@@ -114,6 +114,8 @@ def _protobuf(random: Random, node: Node, inside: bool = False) -> Node:
     kind = _PROTOBUF.get(node.kind, node.kind)
     if node.mean == SCALED:
         return replace(node, optional=not inside, loose=True, inner=tuple(replace(n, loose=True) for n in node.inner))
+    if kind == "string" and node.name != "key" and random.random() < 0.3:
+        kind = "enum"
     if kind == "long" and random.random() < 0.3:
         kind = random.choice(("uint32", "uint64"))
     if inside and kind in ("list", "map"):
@@ -188,7 +190,7 @@ class _Builder:
     def _primitive(self, kind: IcebergType) -> Node:
         random = self._random
         name = str(kind).partition("(")[0].partition("[")[0]
-        if name in meanings.FOR and random.random() < 0.3:
+        if name in meanings.FOR and random.random() < (0.2 if name in ("string", "int", "long", "double") else 0.5):
             any_name = random.random() < 0.15
             return meant(random.choice((*MEANINGS, SCALED) if any_name else meanings.FOR[name]))
         if isinstance(kind, DecimalType):

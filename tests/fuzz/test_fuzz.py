@@ -26,6 +26,20 @@ def test_a_record_becomes_what_the_manual_says_whatever_stands_beside_it(first: 
     assert {n: disagreements for n, disagreements in found.items() if disagreements} == {}
 
 
+_SCHEMAS = (68, 209, 411, 464, 177)
+"""Cases with most of the types, units and converters that the others have not."""
+
+
+@pytest.mark.parametrize("number", _SCHEMAS)
+def test_a_value_becomes_what_its_schema_or_its_column_says(number: int, tmp_path: Path) -> None:
+    case = cases.make(1, number)
+    sink = Sink(tmp_path / "warehouse")
+    try:
+        assert _check(case.only(case.places[:20]), sink) == []
+    finally:
+        sink.close()
+
+
 def _check(case: cases.Case, sink: Sink) -> list[Disagreement]:
     try:
         return check(case, sink)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import getitem
 from typing import Any, cast
+from uuid import UUID
 
 import fastavro
 import pyarrow.parquet as pq
@@ -72,7 +73,9 @@ def _keys(table: Table, file: DataFile) -> set[tuple[Any, ...]]:
 
 
 def _key(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
-    return tuple(reduce(getitem, name.split("."), row) for name in names)
+    """The values of some columns, the same for all formats."""
+    values: list[Any] = [reduce(getitem, name.split("."), row) for name in names]
+    return tuple(value.bytes if isinstance(value, UUID) else value for value in values)
 
 
 def _read(table: Table, path: str) -> list[Row]:
