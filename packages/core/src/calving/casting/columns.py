@@ -6,7 +6,7 @@ A cast may refuse values that ``exact`` accepts. But if a cast accepts a value, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.casting.growth import Path
 from calving.casting.temporal import (
     DAY_SECONDS,
     FIRST_DAY,
@@ -45,7 +46,7 @@ from calving.casting.temporal import (
     timestamptz_text,
 )
 from calving.casting.texts import plain_text
-from calving.records.arrays import children_of, entries, items_of, lists, maps, offsets_of, struct
+from calving.records.arrays import as_list, children_of, entries, items_of, lists, maps, offsets_of, struct
 from calving.records.failures import ExactPathError
 from calving.records.fields import Counting, Target
 from calving.records.semantics import PER_SECOND, Meaning, SemanticType, moments, plain
@@ -129,13 +130,39 @@ def _list(column: pa.Array, kind: ListType, target: Target) -> pa.Array:
 def _map(column: pa.Array, kind: MapType, target: Target) -> pa.Array:
     if not isinstance(column, pa.MapArray):
         raise ExactPathError("not a map")
-    keys, items = entries(column)
-    keys = _child(keys, kind.key_type, target, kind.key_id)
+    given, items = entries(column)
+    keys = _child(given, kind.key_type, target, kind.key_id)
     items = _child(items, kind.value_type, target, kind.value_id)
     if keys.null_count or (kind.value_required and items.null_count):
         raise ExactPathError("nulls in a required key or value")
+    if _may_join(given.type, keys.type) and _repeats(column, keys):
+        raise ExactPathError("two keys of a map become one")
     nulls = column.is_null() if column.null_count else None
     return maps(offsets_of(column), keys, items, pa.map_(keys.type, items.type), nulls)
+
+
+def _may_join(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two values that differ may be equal as the wanted type."""
+    return bool(given != wanted and not (pa.types.is_integer(given) and pa.types.is_integer(wanted)))
+
+
+def _repeats(column: pa.MapArray, keys: pa.Array) -> bool:
+    """Whether a map may have two equal keys."""
+    if pa.types.is_nested(keys.type):  # Arrow does not compare them
+        return True
+    pairs = pa.table({"map": pc.list_parent_indices(as_list(column)), "key": keys})
+    return bool(pairs.group_by(["map", "key"]).aggregate([]).num_rows < len(keys))
+
+
+def unknown_in_keys(keys: pa.Array, kind: IcebergType, target: Target, path: Path) -> Iterator[tuple[int, Path]]:
+    """The values in the keys of maps for which there is no column: the place of the key, and the path of the value."""
+    if isinstance(kind, StructType) and isinstance(keys, pa.StructArray):
+        for field, child in zip(keys.type, children_of(keys), strict=True):
+            wanted = target.lookup(kind).find(field.name)
+            if wanted is not None:
+                yield from unknown_in_keys(child, wanted.field_type, target, (*path, wanted.name))
+            else:
+                yield from ((i, (*path, field.name)) for i in pc.indices_nonzero(child.is_valid()).to_pylist())
 
 
 Cast = Callable[[pa.Array, IcebergType], pa.Array]

@@ -8,6 +8,7 @@ temporal columns.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -122,6 +123,11 @@ class ExactConverter:
             self.changes.append(self._growth.optional(kind.element_field, path))
         return found
 
+    @cached_property
+    def _keys(self) -> ExactConverter:
+        """For the keys of maps, whose types Iceberg does not change."""
+        return ExactConverter(self._growth.fixed(), self._target, typed=self._typed)
+
     def _to_map(self, value: Any, kind: MapType, path: Path) -> list[tuple[Any, Any]]:
         if not isinstance(value, Mapping | Pairs):
             raise UnfitError(path, f"{short(value)} is not an object")
@@ -130,7 +136,7 @@ class ExactConverter:
         missing = False
         for k, v in value.items() if isinstance(value, Mapping) else value:
             missing = missing or v is None
-            key = self._to(k, kind.key_type, (*path, "key"), kind.key_id)
+            key = self._keys._to(k, kind.key_type, (*path, "key"), kind.key_id)
             if key is None:
                 raise UnfitError((*path, "key"), "a map has no null keys")
             if repr(key) in keys:

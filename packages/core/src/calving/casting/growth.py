@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import pairwise
 
 from pyiceberg.schema import Schema, index_by_name
@@ -37,6 +38,12 @@ class Growth:
         self._names = {self._key(name) for name in index_by_name(schema)}
         self._partitions = {*map(self._key, partition_names)}
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
+
+    def fixed(self) -> Growth:
+        """The same table, which allows no change."""
+        found = copy(self)
+        found.evolves = False
+        return found
 
     def add(self, path: Path, kind: InferredType, count: int | None = None, value: object = None) -> SchemaChange:
         """Add a column for a field. ``count``: the number of schemaless values that need it; ``value``: an example.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import struct
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
@@ -18,6 +19,7 @@ from calving.records.arrays import Digits
 
 _INT = re.compile(r"[+-]?[0-9]+")
 _F32_MAX = 3.4028235677973366e38
+_SINGLE = struct.Struct("f")
 
 
 def is_number(value: Any) -> bool:
@@ -86,7 +88,7 @@ def floating(value: Any, *, single: bool) -> float:
         raise OverflowError(f"{short(value)} does not fit a double")
     if single and math.isfinite(number) and abs(number) >= _F32_MAX:
         raise OverflowError(f"{number} does not fit a float")
-    return number
+    return float(_SINGLE.unpack(_SINGLE.pack(number))[0]) if single else number
 
 
 def _number_text(text: str) -> str:

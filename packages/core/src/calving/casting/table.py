@@ -21,7 +21,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calving.casting.columns import cast, missing_rows
+from calving.casting.columns import cast, missing_rows, unknown_in_keys
 from calving.casting.exact import ExactConverter
 from calving.casting.growth import Growth, Path, UnfitError
 from calving.casting.objects import columns_of, simple_column
@@ -301,13 +301,21 @@ class TableConverter:
                 self._inner_changes(items_of(column), kind.element_type, (*path, "element"), typed, inner)
                 found.take(inner, lambda: pc.list_parent_indices(column))
             case MapType() if isinstance(column, pa.MapArray):
-                inner = _Found()
-                self._inner_changes(entries(column)[1], kind.value_type, (*path, "value"), typed, inner)
+                inner = self._map_changes(column, kind, path, typed)
                 found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
             case IntegerType() if typed and of_type(column.type) == "long":
                 found.changes.append(self._growth.widen(path, "long"))
             case FloatType() if typed and of_type(column.type) == "double":
                 found.changes.append(self._growth.widen(path, "double"))
+
+    def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool) -> _Found:
+        inner = _Found()
+        keys, items = entries(column)
+        self._inner_changes(items, kind.value_type, (*path, "value"), typed, inner)
+        for i, where in unknown_in_keys(keys, kind.key_type, self.target, (*path, "key")):
+            reason = "its column cannot be added: Iceberg does not let the keys of a map change"
+            inner.reasons.setdefault(i, str(UnfitError(where, reason)))
+        return inner
 
 
 @dataclass(slots=True)
