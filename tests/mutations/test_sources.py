@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -635,3 +636,20 @@ def test_a_partial_update_of_mongo_is_a_row_of_a_table_to_which_rows_are_added(t
     sink = Changing(tmp_path, None, (), transforms=chain)
     sink.take(mongo("u", updateDescription={"updatedFields": '{"a": "new"}', "removedFields": None}))
     assert sink.rows("_id", "a") == [(1, "new")]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_null_and_an_empty_array_of_mongo_do_not_decide_a_type(tmp_path: Path, together: bool) -> None:
+    chain = (TransformSpec("documents", "MongoDebeziumTransform"), DEBEZIUM)
+    sink = Changing(tmp_path, None, (), transforms=chain, evolution=Evolution(create=True, evolve=True))
+    events = [
+        mongo("c", after='{"_id": 1, "n": null, "l": [], "o": {"l": [], "n": null}, "m": [null, [null]]}'),
+        mongo("c", after='{"_id": 2, "n": 5, "l": [1, null], "o": {"l": [{"$date": 0}], "n": 1.5}, "m": [null, [7]]}'),
+    ]
+    for batch in [events] if together else [[event] for event in events]:
+        assert not sink.take(*batch).dead_letters
+    first: tuple[Any, ...] = (
+        (1, None, [], {"l": [], "n": None}, [None, [None]]) if together else (1, None, None, None, None)
+    )
+    second = (2, 5, [1, None], {"l": [datetime(1970, 1, 1, tzinfo=UTC)], "n": 1.5}, [None, [7]])
+    assert sink.rows("_id", "n", "l", "o", "m") == [first, second]

@@ -383,6 +383,9 @@ def test_a_mongo_insert_becomes_a_struct() -> None:
         "list": [{"$numberInt": "1"}, {"$numberInt": "2"}],
         "b": {"$binary": {"base64": "aGk=", "subType": "00"}},
         "min": {"$minKey": 1},
+        "symbol": {"$symbol": "s"},
+        "pointer": {"$dbPointer": {"$ref": "c", "$id": {"$oid": "66"}}},
+        "undefined": {"$undefined": True},
     }
     found = objects(apply("MongoDebeziumTransform", {}, mongo(after=json.dumps(document))).value)[0]
     assert found["after"] == {
@@ -391,6 +394,10 @@ def test_a_mongo_insert_becomes_a_struct() -> None:
         "d": datetime(2024, 1, 2, 12, tzinfo=UTC),
         "list": [1, 2],
         "b": b"hi",
+        "min": "MinKey",
+        "symbol": "s",
+        "pointer": {"ref": "c", "id": "66"},
+        "undefined": None,
     }
     assert "before" not in found
 

@@ -24,6 +24,9 @@ class Typed(NamedTuple):
     value: Any
 
 
+NULL = Typed(pa.null(), None)
+
+
 def parse(text: str) -> dict[str, Any]:
     """The fields of a document.
 
@@ -41,27 +44,21 @@ def _no_constant(name: str) -> Any:
 
 
 def document(fields: Mapping[str, Any], as_documents: bool) -> Typed:
-    """A struct of the fields that have a type; null is text, as in Connect.
+    """A struct of the fields. A null has the null type, and an empty array a list of it.
 
     ``as_documents``: arrays become structs ``_0``, ``_1``, ... Otherwise the elements of an array must be of one kind.
 
     :raises ValueError: an array has elements of several kinds, or a value is not extended JSON.
     """
     found = {name: _typed(value, as_documents) for name, value in fields.items()}
-    there = {name: typed for name, typed in found.items() if typed is not None}
-    kind = pa.struct([(name, _or_text(typed.type)) for name, typed in there.items()])
-    return Typed(kind, {name: typed.value for name, typed in there.items()})
+    kind = pa.struct([(name, typed.type) for name, typed in found.items()])
+    return Typed(kind, {name: typed.value for name, typed in found.items()})
 
 
-def _or_text(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if pa.types.is_null(kind) else kind
-
-
-def _typed(value: Any, as_documents: bool) -> Typed | None:
-    """The typed value; None if Connect has no type for it (undefined, the least and the greatest key, symbols)."""
+def _typed(value: Any, as_documents: bool) -> Typed:
     match value:
         case None:
-            return Typed(pa.null(), None)
+            return NULL
         case bool():
             return Typed(pa.bool_(), value)
         case int() if -(2**31) <= value < 2**31:
@@ -84,12 +81,11 @@ def _typed(value: Any, as_documents: bool) -> Typed | None:
     return document(value, as_documents)
 
 
-def _array(items: Sequence[Typed | None]) -> Typed:
-    there = [item for item in items if item is not None]
+def _array(items: Sequence[Typed]) -> Typed:
     kind: pa.DataType = pa.null()
-    for item in there:
+    for item in items:
         kind = _merged(kind, item.type)
-    return Typed(pa.list_(_filled(kind)), [item.value for item in there])
+    return Typed(pa.list_(kind), [item.value for item in items])
 
 
 def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
@@ -108,15 +104,6 @@ def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     if pa.types.is_list(a) and pa.types.is_list(b):
         return pa.list_(_merged(a.value_type, b.value_type))
     raise ValueError("an array holds values of several kinds; set array_handling_mode = document")
-
-
-def _filled(kind: pa.DataType) -> pa.DataType:
-    """The type, with text in place of unknown types."""
-    if pa.types.is_struct(kind):
-        return pa.struct([(f.name, _filled(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_filled(kind.value_type))
-    return _or_text(kind)
 
 
 def _long(value: Any) -> Typed:
@@ -171,7 +158,7 @@ def _code(value: Mapping[str, Any], as_documents: bool) -> Typed:
     return Typed(kind, {"code": code.value, "scope": scope.value})
 
 
-_SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], Typed | None]] = {
+_SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], Typed]] = {
     "$oid": lambda v: _text(v["$oid"]),
     "$numberDecimal": lambda v: _text(v["$numberDecimal"]),
     "$numberInt": lambda v: _int(v["$numberInt"]),
@@ -181,9 +168,9 @@ _SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], Typed | None]] = {
     "$timestamp": lambda v: Typed(_INSTANT, int(v["$timestamp"]["t"]) * 1000),
     "$binary": lambda v: _binary(v["$binary"]),
     "$regularExpression": lambda v: _regex(v["$regularExpression"]["pattern"], v["$regularExpression"]["options"]),
-    "$symbol": lambda _: None,
-    "$undefined": lambda _: None,
-    "$minKey": lambda _: None,
-    "$maxKey": lambda _: None,
-    "$dbPointer": lambda _: None,
+    "$symbol": lambda v: _text(v["$symbol"]),
+    "$undefined": lambda _: NULL,
+    "$minKey": lambda _: _text("MinKey"),
+    "$maxKey": lambda _: _text("MaxKey"),
+    "$dbPointer": lambda v: document({"ref": v["$dbPointer"]["$ref"], "id": v["$dbPointer"]["$id"]}, False),
 }

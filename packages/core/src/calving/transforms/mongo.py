@@ -17,7 +17,6 @@ from calving.transforms.columns import Fields, by_type, check_options
 from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
 
 _BEFORE, _AFTER, _CHANGES, _OPERATION, _ID = "before", "after", "updateDescription", "op", "_id"
-_NULL = Typed(pa.null(), None)
 _CONTENTS: tuple[Content, ...] = ("row", "partial row")
 
 
@@ -96,7 +95,7 @@ class MongoDebeziumTransform(Transform):
         return _Documents(self._typed(key), self._typed(old), self._typed(new), content)
 
     def _typed(self, fields: Mapping[str, Any] | None) -> Typed:
-        return _NULL if fields is None else bson.document(fields, self._as_documents)
+        return bson.NULL if fields is None else bson.document(fields, self._as_documents)
 
     def _part(self, records: Records, places: list[int], made: list[_Documents], content: Content) -> Records:
         """Records of one type."""
