@@ -138,6 +138,24 @@ def test_moments_are_written_as_java_writes_them(pattern: str, expected: str) ->
     assert value_of(one("TimestampConverter", options, pa.array([1_704_196_800_123]))) == expected
 
 
+@pytest.mark.parametrize("pattern", ["ss.SSS", "ss.SSSSSS", "ss,S"])
+def test_a_part_of_a_second_that_java_takes_for_milliseconds_is_bad(pattern: str) -> None:
+    options = {"target.type": "unix", "format": pattern}
+    for digits in ("844195", "8", "84"):
+        assert "three digits" in str(one("TimestampConverter", options, pa.array([f"12{pattern[2]}{digits}"])))
+    assert value_of(one("TimestampConverter", options, pa.array([f"12{pattern[2]}844"]))) == 12_844
+
+
+@pytest.mark.parametrize("pattern", ["ss.SSSSSS", "ss.S", "ss,SSSSSSSSS"])
+def test_a_pattern_that_would_write_another_part_of_a_second_is_refused(pattern: str) -> None:
+    for kind, options in (
+        ("TimestampConverter", {"target.type": "string", "format": pattern}),
+        ("TimestampRouter", {"timestamp.format": pattern}),
+    ):
+        with pytest.raises(ConfigError, match="write SSS"):
+            one(kind, options, pa.array([0]))
+
+
 @pytest.mark.parametrize("pattern", ["yyyy-'W'ww", "YYYY", "yyyy-MM-F", "XXXX", "yyyy 'open"])
 def test_a_pattern_that_cannot_be_exact_is_refused(pattern: str) -> None:
     with pytest.raises(ConfigError, match="date pattern"):

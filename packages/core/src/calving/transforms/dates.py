@@ -56,6 +56,9 @@ class JavaDateFormat:
         self._readers = [
             _reader(token, following) for token, following in zip(self._tokens, [*self._tokens[1:], None], strict=True)
         ]
+        self._fractions = [i for i in range(2, len(self._tokens)) if _is_fraction(*self._tokens[i - 2 : i + 1])]
+        for i in self._fractions:
+            self._readers[i] = _three_digits(self._readers[i])
         today = day_of(now // _DAY_MS).year
         self._century = days_of(today - 80, *day_of(now // _DAY_MS)[1:3]) * _DAY_MS + now % _DAY_MS
 
@@ -92,6 +95,12 @@ class JavaDateFormat:
         if letters & set("Eu") and not letters & set("dD"):
             return f"date pattern '{self.pattern}': to read text, a day of the week needs a date beside it"
         return None
+
+    def unwritable(self) -> str | None:
+        """The reason why a text of this pattern would name another moment. None if it does not."""
+        if all(self._tokens[i].width == 3 for i in self._fractions):
+            return None
+        return f"date pattern '{self.pattern}': S counts milliseconds, of which a second has three digits: write SSS"
 
     def format(self, millis: int) -> str:
         days, of_day = divmod(millis, _DAY_MS)
@@ -179,6 +188,11 @@ def _of_era(moment: _Moment) -> int:
     return year if year > 0 else 1 - year
 
 
+def _is_fraction(second: _Token, point: _Token, token: _Token) -> bool:
+    """Whether ``token`` stands for the part of a second, as in ``ss.SSS``."""
+    return second.letter == "s" and not point.letter and point.text in (".", ",") and token.letter == "S"
+
+
 Reader = Callable[[str, int, dict[str, int]], int]
 """Reads a field of a text from a place on. Returns the place after the field, or -1."""
 
@@ -246,6 +260,22 @@ def _numeric(letter: str, count: int, *, obeys: bool) -> Reader:
         return match.end()
 
     return read
+
+
+def _three_digits(read: Reader) -> Reader:
+    """Refuses a part of a second that is not in milliseconds; Java takes any digits for milliseconds."""
+
+    def checked(text: str, place: int, found: dict[str, int]) -> int:
+        end = read(text, place, found)
+        digits = text[place:end].strip()
+        if end >= 0 and len(digits) != 3:
+            raise ValueError(
+                f"'{text}': S counts milliseconds, which have three digits, not '{digits}'; without this transform a"
+                " timestamp column takes such a text with its microseconds"
+            )
+        return end
+
+    return checked
 
 
 def _behind_blanks(text: str, place: int) -> int:

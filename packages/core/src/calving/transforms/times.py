@@ -45,6 +45,8 @@ class TimestampConverter(Sided):
         self._format = _format(options["format"]) if options.get("format", "").strip() else None
         if self._target == "string" and self._format is None:
             raise ConfigError("transform TimestampConverter: target.type = string needs a format")
+        if self._target == "string" and self._format is not None and (reason := self._format.unwritable()):
+            raise ConfigError(f"transform TimestampConverter: {reason}")
         self._unreadable = None if self._format is None else self._format.unreadable()
         if self._target != "string" and self._unreadable is not None:
             raise ConfigError(f"transform TimestampConverter: {self._unreadable}")

@@ -109,6 +109,8 @@ class TimestampRouter(Transform):
                 f"{where} has '{unknown[0]}', which stands for nothing; there are: ${{topic}}, ${{timestamp}}"
             )
         self._format = JavaDateFormat(options.get("timestamp.format", "yyyyMMdd"), time.time_ns() // 1_000_000)
+        if reason := self._format.unwritable():
+            raise ConfigError(f"transform TimestampRouter: {reason}")
 
     def apply(self, records: Records) -> Records:
         if records.timestamp.null_count:
