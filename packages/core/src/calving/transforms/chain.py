@@ -190,19 +190,20 @@ def _parts(after: Any) -> list[Records]:
 def _once(step: _Step, records: Records, parts: Sequence[Records], result: Transformed) -> list[Records]:
     """The parts, with one row at most for each of ``records``. Which ones a transform has returned, ``index`` tells."""
     places = pa.concat_arrays([pa.array([], pa.int32()), *(part.index for part in parts)])
-    returned, strange = places.unique(), not pc.all(pc.is_in(places, records.index)).as_py()
-    if strange or (len(returned) < len(records) and not step.transform.drops):
-        _refuse_missing(step, records, returned, strange, result)
-    elif len(returned) < len(records):
-        result.dropped[f"transform {step.name}"] += len(records) - len(returned)
-    if len(returned) == len(places) and not strange:
+    is_there = pc.is_in(records.index, places)
+    returned = pc.sum(is_there).as_py() or 0
+    # As many places as records with one: each place is of a record, and of another one.
+    strange = returned < len(places) and not pc.all(pc.is_in(places, records.index)).as_py()
+    if strange or (returned < len(records) and not step.transform.drops):
+        _refuse_missing(step, records.take(pc.invert(is_there)), strange, result)
+    elif returned < len(records):
+        result.dropped[f"transform {step.name}"] += len(records) - returned
+    if returned == len(places):
         return [*parts]
     counts = places.value_counts()
-    several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    error = ValueError("it has returned several rows for the record")
-    _refuse(step, records.take(pc.is_in(records.index, several)), error, result)
-    good = pc.invert(pc.is_in(records.index, several))
-    kept = records.index.filter(good)
+    several = pc.is_in(records.index, counts.field("values").filter(pc.greater(counts.field("counts"), 1)))
+    _refuse(step, records.take(several), ValueError("it has returned several rows for the record"), result)
+    kept = records.index.filter(pc.invert(several))
     return [part.take(pc.is_in(part.index, kept)) for part in parts]
 
 
@@ -218,14 +219,14 @@ def _failed(step: _Step, records: Records, error: Exception, result: Transformed
         _search(step, records, result, again)
 
 
-def _refuse_missing(step: _Step, records: Records, returned: pa.Array, strange: bool, result: Transformed) -> None:
+def _refuse_missing(step: _Step, missing: Records, strange: bool, result: Transformed) -> None:
     """Reject the records that a transform has left out, although it says that it drops none, or has returned under
     another ``index`` (``strange``).
     """
     error = ValueError("it has returned nothing for the record; a transform that drops records says so in 'drops'")
     if strange:
         error = ValueError("it has returned records that it did not get; a record keeps its 'index'")
-    _refuse(step, records.take(pc.invert(pc.is_in(records.index, returned))), error, result)
+    _refuse(step, missing, error, result)
 
 
 def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed, again: _Again) -> None:
