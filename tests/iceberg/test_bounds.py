@@ -367,8 +367,11 @@ def keyed(table: Table, *batches: Sequence[str]) -> DataFile:
     return file
 
 
-def test_keys_that_stand_twice_because_a_wrong_bound_hid_a_row_are_named(catalog: Catalog, tmp_path: Path) -> None:
-    table, commit = create(catalog, TEXT_KEYS), Commits(catalog)
+@pytest.mark.parametrize("schema", [TEXT_KEYS, Schema(*TEXT_KEYS.fields)], ids=["identifier fields", "id columns"])
+def test_keys_that_stand_twice_because_a_wrong_bound_hid_a_row_are_named(
+    schema: Schema, catalog: Catalog, tmp_path: Path
+) -> None:
+    table, commit = create(catalog, schema), Commits(catalog)
     numbered = [f"m{i:06d}" for i in range(2 * ROWS)]
     commit(with_wrong_bounds(keyed(table, ["alpha", *numbered[1:ROWS]], [LONG, *numbered[ROWS + 1 :]]), 1))
     commit(keyed(table, ["alpha", "beta"]))  # the change of alpha did not find the row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from pyiceberg.catalog import Catalog
@@ -13,11 +13,15 @@ from calving.errors import CommandFailedError, CommitRefusedError, CommitUncerta
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.mending import Corrections, Mending
+from calving.iceberg.mutable import spelt_mutations
+from calving.iceberg.schemas import as_in
 from calving.iceberg.summary import engine
+from calving.model.mutations import RowMutations
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
+from calving.writing.identity import identity
 
 _SHOWN = 5
 
@@ -51,12 +55,22 @@ def mended(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, *, dry_run:
     yield f"table {name}: bounds of {counted(len(corrections.entries), 'file')} {done} ({names}), {looked}"
     mutations = sink.mutations(name)
     if mutations is not None and not dry_run and not (mutations.cdc_field and mutations.inserts == "append"):
-        yield from _repeated(catalog.load_table(table_id(name)), key.branch, corrections, cache)
+        now = catalog.load_table(table_id(name))
+        own = _ids(now, sink.id_columns(name), mutations, fold=sink.keys.case_insensitive)
+        yield from _repeated(now, key.branch, corrections, own, cache)
 
 
-def _repeated(table: Table, branch: str, corrections: Corrections, cache: KeyCache) -> Iterator[str]:
+def _ids(table: Table, id_columns: Sequence[str], mutations: RowMutations, *, fold: bool) -> tuple[int, ...]:
+    """The ids of the columns that identify the table's rows."""
+    schema = table.metadata.schema()
+    spelt = spelt_mutations(schema, mutations, fold=fold)
+    return identity(".".join(table.name()), schema, as_in(schema, id_columns, fold=fold), spelt).ids
+
+
+def _repeated(
+    table: Table, branch: str, corrections: Corrections, ids: Collection[int], cache: KeyCache
+) -> Iterator[str]:
     """A sentence on the keys that have several rows because a wrong bound hid one of them from a change."""
-    ids = table.metadata.schema().identifier_field_ids
     paths = [path for (path, _), columns in corrections.columns.items() if columns & set(ids)]
     if not paths:
         return
