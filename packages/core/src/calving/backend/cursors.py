@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from calving.backend.entries import Encoded, Entries, LogOptions
 from calving.backend.interface import Cursor
+from calving.backend.signing import Signer
 from calving.errors import DataLossError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Event
 from calving.model.offsets import ControlOffsets, Topic
@@ -25,7 +26,8 @@ class EntryCursor(Cursor):
     def __init__(self, sink: SinkIdentity, options: LogOptions, log_name: str, *, replay: bool, watch: bool) -> None:
         self._group, self._max_bytes, self._on_truncation = sink.group, options.max_message_bytes, options.on_truncation
         self.log_name = log_name
-        self.entries = Entries(sink.group, log_name, strict=replay, progress=watch)
+        self._signer = Signer.of(sink, options.secret.get_secret_value() if options.secret is not None else None)
+        self.entries = Entries(sink.group, log_name, self._signer, strict=replay, progress=watch)
         self._closed = False
         self.sender = str(uuid4())
         """The sender of the entries that this cursor appends."""
@@ -46,7 +48,8 @@ class EntryCursor(Cursor):
         attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[Topic] = (),
     ) -> None:
-        self.save(position, Encoded.of_coordinator(self._group, events, attached, self._max_bytes), departed)
+        encoded = Encoded.of_coordinator(self._group, events, attached, self._max_bytes)
+        self.save(position, encoded.signed(self._signer), departed)
 
     def start_of_replay(self, saved: int | None, end: int) -> int:
         """The offset at which the replay of a log with entries 1 to ``end`` starts: the saved position, or the first

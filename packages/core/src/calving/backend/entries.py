@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from calving.backend.headers import Headers
+from calving.backend.signing import Signer
 from calving.errors import DataLossError, StaleError
 from calving.model.coverage import encode_coverage, encode_covered, encode_places, encode_settled
 from calving.model.events import (
@@ -61,6 +62,13 @@ class LogOptions(BaseModel):
         alias="iceberg.control.max-message-bytes",
         description="Size limit of a control event, in bytes; the sink divides longer lists of files. Keep it below"
         " the store's limit: with Kafka, the topic's max.message.bytes.",
+    )
+    secret: SecretStr | None = Field(
+        None,
+        min_length=16,
+        alias="iceberg.control.secret",
+        description="The secret with which all workers of the sink sign their control events: at least 16 characters."
+        " With it the sink ignores events of its group that are not signed so, those of the Java sink included.",
     )
 
 
@@ -143,6 +151,12 @@ class Encoded(NamedTuple):
     parked: bool = False
     """Whether the headers name parked commits."""
 
+    def signed(self, signer: Signer | None) -> Encoded:
+        """The same, signed if there is a secret."""
+        if signer is None:
+            return self
+        return self._replace(beside=signer.signed(self.events, self.coverage, self.beside))
+
     @classmethod
     def of_worker(cls, group: str, publication: Publication, max_bytes: int) -> Encoded:
         """The events of a publication."""
@@ -172,10 +186,19 @@ class Entries:
 
     ``strict``, for a coordinator: an entry of the group that may have files, or source offsets of files, is never
     skipped; if it cannot be decoded, that is an error. ``progress``: whether to decode the partitions of a
-    DataComplete.
+    DataComplete. ``signer``: entries of the group that it has not signed are skipped, too.
     """
 
-    def __init__(self, group: str, log_name: str, *, strict: bool = False, progress: bool = False) -> None:
+    def __init__(
+        self,
+        group: str,
+        log_name: str,
+        signer: Signer | None = None,
+        *,
+        strict: bool = False,
+        progress: bool = False,
+    ) -> None:
+        self._signer = signer
         self._group, self._log_name, self._strict, self._progress = group, log_name, strict, progress or strict
         self.undecodable: Counter[str] = Counter()
         self.others: set[str] = set()
@@ -201,6 +224,12 @@ class Entries:
         headers = Headers.of(spans, beside)
         if self._is_of_another(headers.group):
             return None
+        where = f"{self._log_name}, partition {partition}, offset {offset}"
+        if self._signer is not None and not self._signer.verifies(value, spans, beside):
+            head = head_of(value)
+            if head is None or not self._is_of_another(head.group):
+                self._skip(where, sender, "is not signed with iceberg.control.secret")
+            return None
         kind: type[Event] | None = None
         try:
             # Every worker reads the entries of all others, but only a coordinator needs their partitions.
@@ -213,10 +242,9 @@ class Entries:
             head = Head(self._group, kind) if kind is not None else head_of(value)
             if head is not None and self._is_of_another(head.group):
                 return None
-            where = f"{self._log_name}, partition {partition}, offset {offset}"
             if self._may_have_files(headers, head):
                 self._refuse((partition, offset), where, reason)
-            self._skip(where, sender, reason)
+            self._skip(where, sender, f"cannot be decoded: {_short(str(reason))}")
             return None
 
     def _is_of_another(self, group: str | None) -> bool:
@@ -243,17 +271,14 @@ class Entries:
         if len(self.unreadable) < _MOST:
             self.unreadable[place] = sentence
 
-    def _skip(self, where: str, sender: bytes, reason: UndecodableError) -> None:
+    def _skip(self, where: str, sender: bytes, why: str) -> None:
         name = _name(sender)
         if name not in self.undecodable and len(self.undecodable) >= _MOST:
             name = "any other"
         self.undecodable[name] += 1
         if self.undecodable[name] == 1:
             log.warning(
-                "%s: an entry of sender '%s' cannot be decoded and is skipped, as will be its others: %s",
-                where,
-                name,
-                _short(str(reason)),
+                "%s: an entry of sender '%s' is skipped, as will be its others like it: it %s", where, name, why
             )
 
 

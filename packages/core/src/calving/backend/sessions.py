@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from calving.backend.entries import Encoded, LogOptions
 from calving.backend.interface import Session
+from calving.backend.signing import Signer
 from calving.errors import FencedError
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Publication, WorkerEnd
@@ -25,6 +26,7 @@ class GroupSession(Session):
 
     def __init__(self, sink: SinkIdentity, options: LogOptions) -> None:
         self._group, self._max_bytes = sink.group, options.max_message_bytes
+        self._signer = Signer.of(sink, options.secret.get_secret_value() if options.secret is not None else None)
         self._dead_letters = DeadLetterWriter(sink)
         self._closed = False
 
@@ -32,10 +34,12 @@ class GroupSession(Session):
         if not _has_member(claim):
             raise FencedError(f"publication refused: this worker is not a member of group '{self._group}'")
         self.write_dead_letters(publication.dead_letters)
-        self.append(publication, Encoded.of_worker(self._group, publication, self._max_bytes), claim)
+        encoded = Encoded.of_worker(self._group, publication, self._max_bytes)
+        self.append(publication, encoded.signed(self._signer), claim)
 
     def report_end(self, end: WorkerEnd) -> None:
-        self.append(Publication((), {}, {}), Encoded.of_end(self._group, end, self._max_bytes), Claim("", None))
+        encoded = Encoded.of_end(self._group, end, self._max_bytes)
+        self.append(Publication((), {}, {}), encoded.signed(self._signer), Claim("", None))
 
     def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Write the dead letters before the publication. A store in Kafka writes them together with the publication,

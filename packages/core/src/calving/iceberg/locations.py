@@ -66,14 +66,16 @@ class FileRules:
         if unknown is not None:
             raise TableTroubleError(
                 f"table {name}: {_origin(entries, unknown.file_path)} of partition spec {unknown.spec_id}, which the"
-                f" table does not have, and nothing is committed; {_remedy(name)}"
+                " table does not have, and nothing is committed; if somebody else writes to the control log, discard"
+                f" what the entry names: `calving release FILE --table {name} --record OUT`"
             )
         if outside := self.outside(table, (file.file_path for file in files)):
             more = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
             raise TableTroubleError(
                 f"table {name}: {_origin(entries, outside[0])}{more} outside the table's location"
                 f" {table.metadata.location}, and nothing is committed. If a worker of this sink has written it there,"
-                f" add its location to {ALLOWED}; {_remedy(name)}"
+                f" add its location to {ALLOWED}; if somebody else writes to the control log, discard what the entry"
+                f" names: `calving release FILE --table {name} --record OUT`"
             )
 
     def outside(self, table: Table, paths: Iterable[str]) -> list[str]:
@@ -138,10 +140,3 @@ def _delete_files(table: Table, branch: str) -> Iterator[str]:
 def _shown(path: str) -> str:
     shown = "".join(c if c.isprintable() else "?" for c in path[:_LONGEST])
     return shown + "..." if len(path) > _LONGEST else shown
-
-
-def _remedy(name: str) -> str:
-    return (
-        "if nobody of the sink has, somebody else writes to the control log: discard what the entry names with"
-        f" `calving release FILE --table {name} --record OUT`"
-    )
