@@ -147,6 +147,14 @@ def test_the_parts_of_a_credential_and_of_a_jaas_login_are_masked() -> None:
     assert masked("cl13nt-s3cret pl41n-w0rd") == "*** ***"
 
 
+def test_a_part_of_an_odd_password_is_masked_where_a_library_ends_it_early() -> None:
+    parse({**LEAST, "iceberg.catalog.type": "rest", "iceberg.catalog.uri": "http://u:first/second#x@h"})
+    assert (
+        masked("'u:first' is no host, 'first' no port, second no path")
+        == "'***' is no host, '***' no port, *** no path"
+    )
+
+
 def test_the_secrets_of_a_new_configuration_of_a_sink_replace_those_of_the_old_one() -> None:
     parse({**LEAST, "kafka.sasl.password": "the-first-one"})
     parse({**LEAST, "kafka.sasl.password": "the-second-one"})

@@ -140,7 +140,14 @@ def _secrets_of(key: str, text: str) -> Iterator[str]:
         yield text
     for item in _ITEMS.split(text):
         for match in (*_WHOLE_LOGIN.finditer(item), *_ORACLE.finditer(item)):
-            yield from (match["login"], re.split("[:/]", match["login"], maxsplit=1)[-1])
+            password = re.split("[:/]", match["login"], maxsplit=1)[-1]
+            # A library that ends the login earlier names only a part of it.
+            yield from (
+                match["login"],
+                password,
+                *re.split(r"[/#?@\s]", password),
+                re.split(r"[/#?]", match["login"])[0],
+            )
         yield from (m["value"] for m in _QUERY.finditer(item) if not is_harmless_parameter(m["name"]))
 
 

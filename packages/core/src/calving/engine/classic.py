@@ -24,7 +24,7 @@ from calving.engine.failures import not_started
 from calving.engine.interface import Function, Patience
 from calving.engine.java import ask_about_numpy_alone, end_jvm, forget_a_dead_jvm, launch
 from calving.engine.shipping import Sent
-from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA, SparkEngine
+from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA, REDACTED, SparkEngine, redacted
 from calving.errors import UnavailableError
 from calving.tasks.ranges import TablePartition
 from calving.version import __version__
@@ -149,6 +149,7 @@ class ClassicEngine(SparkEngine):
                 settings[JAVA_OPTIONS] = " ".join([LOCAL_JAVA, *options, *_quiet()])
             # Otherwise workers would use whatever `python3` is on PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings[REDACTED] = redacted(settings)
         # Only spark-submit reads this setting, which takes precedence over the variable.
         if (python := settings.get("spark.pyspark.python")) is not None:
             os.environ["PYSPARK_PYTHON"] = python
@@ -156,8 +157,7 @@ class ClassicEngine(SparkEngine):
 
 
 def _context(conf: SparkConf) -> SparkContext:
-    local = conf.get("spark.master", "").startswith("local")
-    if local and SparkContext._gateway is None and not _submitted():
+    if SparkContext._gateway is None and not _submitted():
         return SparkContext(conf=conf, gateway=launch(conf))
     return SparkContext.getOrCreate(conf)
 

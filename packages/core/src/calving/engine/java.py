@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import string
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import INPUT_CONVERTER, Py4JError
@@ -20,11 +22,15 @@ from calving.secrets import masked
 _EXPECTED = "WARNING: Using incubator modules: jdk.incubator.vector"
 """Java says so at each start, because Spark's launcher adds the module."""
 _LAST_WORDS_SECONDS = 5.0
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_PLAIN = frozenset(string.ascii_letters + string.digits + "._-/,;@%+$()[]{}<>*'\"&|~^?")
+"""Characters that a properties file has as they are, everywhere in keys and values."""
 
 
 def launch(conf: SparkConf) -> Any:
-    """A gateway as PySpark makes it. The JVM's standard error goes to ``sys.stderr``, line by line, so that a live view
-    is not garbled. Expected warnings are left out.
+    """A gateway as PySpark makes it, but with the settings in a file in memory, which only this user can read: PySpark
+    makes them arguments, which every user of the machine sees. The JVM's standard error goes to ``sys.stderr``, line by
+    line, so that a live view is not garbled. Expected warnings are left out.
 
     :raises Exception: Spark's error. The JVM's messages about it have been written.
     """
@@ -33,12 +39,48 @@ def launch(conf: SparkConf) -> Any:
     lines.start()
     try:
         try:
-            return launch_gateway(conf, {"stderr": sink})  # type: ignore[no-untyped-call]
+            with (
+                _in_memory(conf) as settings,
+                _submitting(f"--load-spark-defaults --properties-file /dev/fd/{settings}"),
+            ):
+                return launch_gateway(None, {"stderr": sink, "pass_fds": (settings,)})  # type: ignore[no-untyped-call]
         finally:
             os.close(sink)  # the JVM has its own copy, and closes it when it ends
     except Exception:
         lines.join(_LAST_WORDS_SECONDS)
         raise
+
+
+@contextlib.contextmanager
+def _in_memory(conf: SparkConf) -> Iterator[int]:
+    """A file in memory with the settings, as Java reads them; no file system has it."""
+    file = os.memfd_create("spark.conf")
+    try:
+        for key, value in conf.getAll():
+            os.write(file, f"{_escaped(key)}={_escaped(value)}\n".encode("ascii"))
+        yield file
+    finally:
+        os.close(file)
+
+
+def _escaped(text: str) -> str:
+    """A key or a value for a properties file, which may have any character."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[i : i + 2]) for i in range(0, len(units), 2))
+    return "".join(chr(c) if chr(c) in _PLAIN else f"\\u{c:04x}" for c in codes)
+
+
+@contextlib.contextmanager
+def _submitting(arguments: str) -> Iterator[None]:
+    """Give these arguments to the spark-submit that PySpark starts."""
+    before = os.environ.get(_ARGUMENTS)
+    os.environ[_ARGUMENTS] = f"{arguments} {before or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        del os.environ[_ARGUMENTS]
+        if before is not None:
+            os.environ[_ARGUMENTS] = before
 
 
 def forget_a_dead_jvm() -> None:

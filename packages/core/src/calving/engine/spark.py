@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from calving.engine.failures import task_error, verdict
 from calving.engine.interface import Engine, Function, Patience
 from calving.engine.watch import Watch
 from calving.errors import CalvingError, EngineLostError, NoResourcesError, UnavailableError
+from calving.harmless import is_harmless
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json
@@ -17,6 +19,19 @@ from calving.tasks.task import run_json
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 """A local JVM only schedules, so optimising its code would cost more than it saves."""
+
+REDACTED = "spark.redaction.regex"
+_REDACTED = "(?i)secret|password|token|access[.]?key"
+"""Spark's own default."""
+
+
+def redacted(settings: Mapping[str, str]) -> str:
+    """The value of ``REDACTED``, with which Spark's event log and page mask all settings that are not known to be
+    harmless.
+    """
+    # The event log names settings of Hadoop without their prefix.
+    secret = (re.escape(key.removeprefix("spark.hadoop.")) for key in sorted(settings) if not is_harmless(key))
+    return "|".join([settings.get(REDACTED, _REDACTED), *secret])
 
 
 class SparkEngine(Engine):
