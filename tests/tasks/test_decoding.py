@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from calving.converters.interface import Decoded
+from calving.converters.interface import Converter, Decoded
+from calving.model.dead_letters import Stage
 from calving.model.ranges import Range
-from calving.model.record_path import RecordPath, RouteRule, Routing, Tolerance
+from calving.model.record_path import ConverterSpec, Limits, RecordPath, RouteRule, Routing, Tolerance, TopicConverters
 from calving.model.tables import TableSpec
 from calving.records.fields import Projection
 from calving.records.payloads import Payloads
+from calving.records.values import RecordError, Values
 from calving.tasks.decoding import Decoders
 from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from harness.blocks import Given
+from tests.mutations.changing import Changing
 
 TABLES = ("db.a", "db.b", "db.c")
 BY_RULE = Routing(tuple(RouteRule(table, table) for table in TABLES), field="to")
@@ -57,3 +62,26 @@ def test_a_record_with_a_route_field_is_decoded_once(
     delivery.writers.discard()
     assert outcome.written == 30
     assert decoded == Counter(values)
+
+
+class Careless(Converter):
+    """Returns the first value twice, the second one never, the last one also as bad, and one that it did not get."""
+
+    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+        pass
+
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
+        last = len(values) - 1
+        places = [0, 0, *range(2, last + 1), last + 1]
+        column = pa.array([{"a": place} for place in places])
+        bad = RecordError(last, Stage.VALUE_CONVERTER, "ValueError", "odd")
+        return Decoded([Values(column, True, places)], [bad])
+
+
+def test_a_value_is_bad_that_a_converter_returns_several_times_or_never(tmp_path: Path) -> None:
+    careless = TopicConverters(value=ConverterSpec("tests.tasks.test_decoding:Careless"))
+    sink = Changing(tmp_path, None, (), converters=careless, limits=Limits(block_records=50))
+    outcome = sink.take(*[(None, {"a": i}) for i in range(5)])
+    assert sink.rows("a") == [(2,), (3,)]
+    several, never = (f"its converter has returned {what} for it" for what in ("several results", "nothing"))
+    assert sink.reasons(outcome) == [(0, several), (1, never), (4, several)]

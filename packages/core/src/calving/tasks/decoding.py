@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import cached_property
 
@@ -10,11 +11,12 @@ import pyarrow as pa
 
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.registry import converter
+from calving.model.dead_letters import Stage
 from calving.model.record_path import TopicConverters
 from calving.records.arrays import holds, is_flat
 from calving.records.fields import Projection, Target, name_mapping
 from calving.records.payloads import Payloads
-from calving.records.values import RecordError
+from calving.records.values import RecordError, Values
 from calving.tasks.mutations import row_schema
 from calving.tasks.spec import TaskSpec
 
@@ -37,7 +39,7 @@ class Decoders:
 
     def keys(self, topic: str, keys: Payloads) -> Decoded:
         """The decoded keys, without a projection."""
-        return self._converter(topic, _KEY).decode(keys, None)
+        return self._decoded(topic, _KEY, keys, None)
 
     def decode(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Decoded:
         """The decoded values, as far as ``projection`` needs. Each ``use`` has its own converter, because converters
@@ -47,7 +49,7 @@ class Decoders:
             return Decoded()
         most = self._spec.path.limits.record_bytes
         if values.size <= most or values.longest <= most:
-            return self._converter(topic, use).decode(values, projection)
+            return self._decoded(topic, use, values, projection)
         sizes = [len(value) for value in values]
         kept = [i for i, size in enumerate(sizes) if size <= most]
         decoded = self.decode(topic, use, values.take(kept), projection).within(kept)
@@ -59,6 +61,12 @@ class Decoders:
         ]
         return decoded
 
+    def _decoded(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Decoded:
+        used = self._converter(topic, use)
+        decoded = used.decode(values, projection)
+        is_own = type(used).__module__.startswith("calving.")
+        return decoded if is_own else _once(decoded, len(values), stage(is_key=use == _KEY))
+
     def _converter(self, topic: str, use: str) -> Converter:
         found = self._converters.get((topic, use))
         if found is None:
@@ -68,6 +76,27 @@ class Decoders:
             found = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.path.limits)
             self._converters[topic, use] = found
         return found
+
+
+def _once(decoded: Decoded, count: int, at: Stage) -> Decoded:
+    """Of ``count`` values each once: as a value, or as bad. Those that a converter has returned several times or never
+    are bad.
+    """
+    times = Counter(place for found in decoded.values for place in found.index)
+    times.update(bad.index for bad in decoded.bad)
+    wrong = {place: times[place] for place in range(count) if times[place] != 1}
+    if not wrong and len(times) == count:
+        return decoded
+    left = frozenset(range(count)).difference(wrong)
+    bad = [each for each in decoded.bad if each.index in left]
+    for place, found in wrong.items():
+        reason = f"its converter has returned {'several results' if found else 'nothing'} for it"
+        bad.append(RecordError(place, at, "ConverterError", reason))
+    return Decoded([part for values in decoded.values if len(part := _chosen(values, left))], bad)
+
+
+def _chosen(values: Values, places: Container[int]) -> Values:
+    return values.choose([row for row, place in enumerate(values.index) if place in places])
 
 
 class Projections:
