@@ -155,6 +155,28 @@ def test_a_table_that_begins_again_gets_its_records_again(sink: Cli) -> None:
     assert found.rolled_back is None
 
 
+def test_a_second_recovery_does_not_lose_what_the_first_one_had_yet_to_read_again(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
+) -> None:
+    sink, catalog = routed(tmp_path, topic(), unique, keys)
+    send_to(sink, "db.a", 0, 10)
+    send_to(sink, "db.b", 10, 20)
+    sink.run_here()
+    first = catalog.load_table("db.a").metadata.current_snapshot_id
+    assert first is not None
+    send_to(sink, "db.a", 20, 30)
+    send_to(sink, "db.b", 30, 40)
+    sink.run_here()
+    with catalog.load_table("db.a").manage_snapshots() as change:
+        change.rollback_to_snapshot(first)
+    sink.recover_here(rolled_back=["db.a"])
+    told = sink.recover_here(rolled_back=["db.b"])
+    sink.run_here()
+    assert sorted(sink.ids("db.a")) == [*range(10), *range(20, 30)]
+    assert sorted(sink.ids("db.b")) == [*range(10, 20), *range(30, 40)]
+    assert "table db.a still waits for records of an earlier recovery: they are read again, too" in told
+
+
 def test_a_recovery_of_a_table_that_lacks_nothing_says_so_instead_of_done(sink: Cli) -> None:
     sink.send(0, 10)
     sink.run_here()

@@ -8,7 +8,7 @@ from calving.cli.recover import mind_order
 from calving.errors import ConfigError
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.ledger import Ledger
-from calving.protocol.recovery import doubled, recovery
+from calving.protocol.recovery import doubled, recovery, still_awaited
 
 TP, OTHER = TopicPartition("s", 0), TopicPartition("s", 1)
 
@@ -51,6 +51,32 @@ def test_what_a_rollback_removed_from_one_table_stays_away_while_another_table_i
     assert found.positions == {TP: 5}
     assert found.held["a"] == {TP: (Span(5, 30),)}
     assert recovery(ledgers, ["a", "b"], complete=True).held["a"] == {TP: (Span(5, 10),)}
+
+
+def test_a_table_that_waits_for_an_earlier_recovery_is_not_passed_over_by_a_later_one() -> None:
+    waits, whole = Ledger({}, {TP: 10}, {TP: 10}), Ledger({}, {TP: 30}, {TP: 30})
+    first = recovery({"a": waits, "b": whole}, ["a"], complete=True)
+    assert first.awaited == {"a": {TP: (Span(10, 30),)}}
+    half = Ledger({}, {TP: 20}, {TP: 20})
+    assert still_awaited(first.awaited["a"], half, {}, {TP: 0}) == {TP: (Span(20, 30),)}
+    second = recovery({"a": half, "b": whole}, [], ["a"], complete=True)
+    assert (second.positions, second.held) == ({TP: 20}, {"a": {}, "b": {TP: (Span(20, 30),)}})
+    assert second.awaited == {"a": {TP: (Span(20, 30),)}}
+
+
+def test_a_table_waits_no_longer_for_what_it_holds_or_the_log_calls_settled_or_the_topic_has_dropped() -> None:
+    awaited, ledger = {TP: (Span(10, 30),)}, Ledger({}, {TP: 10}, {TP: 10})
+    assert still_awaited(awaited, Ledger({}, {TP: 30}), {}, {}) == {}
+    assert still_awaited(awaited, ledger, {TP: (Span(0, 30),)}, {}) == {}
+    assert still_awaited(awaited, ledger, {}, {TP: 30}) == {}
+    assert still_awaited(awaited, ledger, {}, {TP: 25}) == {TP: (Span(25, 30),)}
+
+
+def test_what_a_later_rollback_has_removed_from_a_table_that_waits_stays_away() -> None:
+    waits = Ledger({}, {TP: 10}, {TP: 10}, gone={TP: (Span(10, 20),)})
+    assert still_awaited({TP: (Span(10, 30),)}, waits, {}, {}) == {TP: (Span(20, 30),)}
+    found = recovery({"a": waits, "b": Ledger({}, {TP: 30}, {TP: 30})}, [], ["a"], complete=True)
+    assert (found.positions, found.held["a"]) == ({TP: 20}, {})
 
 
 def test_older_changes_are_not_put_beneath_newer_ones_of_a_mutation_table() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from calving.backend.interface import Cursor
 from calving.backend.memory import MemorySession, MemoryStore
-from calving.model.coverage import encode_coverage
+from calving.model.coverage import decode_coverage, encode_coverage, present
 from calving.model.events import TableId
 from calving.model.offsets import TopicPartition
-from calving.protocol.ledger import LOG_ID
+from calving.protocol.buffer import Buffer
+from calving.protocol.ledger import LOG_ID, Ledger, LedgerKey
+from calving.protocol.recovery import AWAITED_OFFSETS
 from tests.simulation.broker import Record
 from tests.simulation.mutations import compacted
 from tests.simulation.odds import Odds
@@ -262,10 +265,14 @@ class Accidents:
         ledgers = {name: ledger.present(topic_ids) for name, ledger in said.items()}
         back = world.people.to_bring_back({name: ledgers[".".join(name)] for name in world.tables})
         again = [".".join(name) for name in back | older]
-        plan = world.recovery(ledgers, again, complete=world.chance(0.5))
+        waiting = [name for name in self._still_awaiting(cursor, key, ledgers) if name not in again]
+        plan = world.recovery(ledgers, again, waiting, complete=world.chance(0.5))
         for table_id, table in world.tables.items():
-            left_out = {world.known_as(tp): spans for tp, spans in plan.held[".".join(table_id)].items()}
-            table.properties[key.holding] = encode_coverage(left_out)
+            for name, left in (
+                (key.holding, plan.held[".".join(table_id)]),
+                (key.of_table(AWAITED_OFFSETS), plan.awaited.get(".".join(table_id), {})),
+            ):
+                table.properties[name] = encode_coverage({world.known_as(tp): spans for tp, spans in left.items()})
         cursor.rewind({tp: plan.positions.get(tp, world.broker.begins[tp]) for tp in world.broker.content})
         for table_id, table in world.tables.items():
             if table_id in back:
@@ -279,6 +286,21 @@ class Accidents:
         self.taken = {}
         world.people.brought_back(back)
         world.people.is_renamed = False
+
+    def _still_awaiting(self, cursor: Cursor, key: LedgerKey, ledgers: Mapping[str, Ledger]) -> list[str]:
+        """The tables for which the last recovery has read again only in part."""
+        world, buffer = self._world, Buffer(cursor.log.start)
+        for entry in cursor.read(0):
+            buffer.hear(entry)
+        topic_ids, settled = world.broker.topic_ids(), buffer.progress().settled
+        found = []
+        for name, table in world.tables.items():
+            awaited = decode_coverage(table.properties.get(key.of_table(AWAITED_OFFSETS), "{}"))
+            ledger, now = ledgers[".".join(name)], present(settled, topic_ids)
+            if world.still_awaited(present(awaited, topic_ids), ledger, now, world.broker.begins):
+                found.append(".".join(name))
+        world.stats["recovered before the last recovery had ended"] += bool(found)
+        return found
 
     def _older(self) -> set[TableId]:
         """The tables that show an older state than the control log."""

@@ -174,9 +174,7 @@ class Operators:
         world.checks.went_back(name)
         self.taken.setdefault(name, set()).update(taken)
         self.again -= taken
-        # Nobody recovers a table while another one is being read again: its operator waits until that is done.
-        is_busy = any(key.holding in table.properties for table in world.tables.values())
-        if not is_busy and world.chance(0.5):
+        if world.chance(0.5):
             self.rolled_back.add(name)
             world.accidents.operator_in = world.rng.randint(0, 30)
         world.stats["rolled back" if is_own else "rolled back to another's"] += 1

@@ -29,7 +29,7 @@ from calving.protocol.coordinator import Coordinator
 from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
 from calving.protocol.marks import Marks
 from calving.protocol.notes import committed, looked
-from calving.protocol.recovery import recovery
+from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.worker import BatchOutcome, Worker
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop
@@ -64,6 +64,7 @@ class World:
     committed = staticmethod(committed)
     looked = staticmethod(looked)
     recovery = staticmethod(recovery)
+    still_awaited = staticmethod(still_awaited)
     marks = Marks
     release = staticmethod(discard)
     operators: type[Operators] = Operators

@@ -86,5 +86,11 @@ class ForgetsRollback(World):
 @mutant("recovery of a table that was rolled back trusts what the others say is settled", "rolled back")
 class TrustsTheOthers(World):
     @staticmethod
-    def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
+    def recovery(
+        ledgers: Mapping[str, Ledger],
+        rolled_back: Collection[str] = (),
+        waiting: Collection[str] = (),
+        *,
+        complete: bool,
+    ) -> Recovery:
         return real_recovery(ledgers, (), complete=complete)

@@ -195,18 +195,30 @@ class ClaimsHoles(World):
 @mutant("recovery goes back to what the furthest table has read", "lost store")
 class RewindsTooLittle(World):
     @staticmethod
-    def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
-        found = real_recovery(ledgers, rolled_back, complete=complete)
-        return Recovery(
-            {tp: max(ledger.source.get(tp, 0) for ledger in ledgers.values()) for tp in found.positions}, found.held
-        )
+    def recovery(
+        ledgers: Mapping[str, Ledger],
+        rolled_back: Collection[str] = (),
+        waiting: Collection[str] = (),
+        *,
+        complete: bool,
+    ) -> Recovery:
+        found = real_recovery(ledgers, rolled_back, waiting, complete=complete)
+        positions = {tp: max(ledger.source.get(tp, 0) for ledger in ledgers.values()) for tp in found.positions}
+        return replace(found, positions=positions)
 
 
 @mutant("recovery leaves nothing out for any table", "lost store")
 class DoublesOnRecovery(World):
     @staticmethod
-    def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
-        return Recovery(real_recovery(ledgers, rolled_back, complete=complete).positions, {key: {} for key in ledgers})
+    def recovery(
+        ledgers: Mapping[str, Ledger],
+        rolled_back: Collection[str] = (),
+        waiting: Collection[str] = (),
+        *,
+        complete: bool,
+    ) -> Recovery:
+        found = real_recovery(ledgers, rolled_back, waiting, complete=complete)
+        return replace(found, held={key: {} for key in ledgers})
 
 
 @mutant("recovery trusts what a table says is settled that another one has lost with its catalog", "catalog restored")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -17,12 +17,14 @@ from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable, mark_of
-from calving.model.coverage import encode_coverage, lowest_uncovered, size
+from calving.model.coverage import Coverage, decode_coverage, encode_coverage, lowest_uncovered, present, size
+from calving.model.events import Envelope
 from calving.model.offsets import SourceOffsets, TopicPartition, within
 from calving.model.text import counted
+from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.marks import Marks
-from calving.protocol.recovery import Recovery, recovery
+from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, recovery, still_awaited
 from calving.runtime import components
 from calving.runtime.preflight import (
     Held,
@@ -65,16 +67,20 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         said, ledgers = start.look()
         if unknown := sorted(set(rolled_back) - ledgers.keys()):
             raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
-        older = _older(catalog, sink, cursor, ledgers)
+        entries = _entries(cursor)
+        older = _older(catalog, sink, entries, ledgers)
         again = {*rolled_back, *older}
-        start.check(said, ledgers, again)
+        waiting = start.waiting(ledgers, entries).keys() - again
+        start.check(said, ledgers, again, waiting)
         if not dry_run:
             _supersede(catalog, sink, ledgers, cursor.log, again)
             _, ledgers = start.look()
-        plan = start.plan(ledgers, again)
+        plan = start.plan(ledgers, again, waiting)
         unmoved = [line for name in sorted(rolled_back) for line in start.left_as_it_is(name, ledgers[name])]
         for name in sorted(older):
             yield f"table {name} shows an older state than before: the records that it lacks are read again"
+        for name in sorted(waiting):
+            yield f"table {name} still waits for records of an earlier recovery: they are read again, too"
         positions = start.positions(plan)
         yield from _lines(plan, positions, start.stored)
         yield from unmoved
@@ -114,10 +120,30 @@ class _Start:
         said = dict(_said(self.catalog, self.sink, self.control.identity, topics))
         return said, _ledgers(self.catalog, self.sink, said, self.former, self.identities)
 
-    def check(self, said: Mapping[str, Held], ledgers: Mapping[str, Ledger], again: Collection[str]) -> None:
+    def waiting(self, ledgers: Mapping[str, Ledger], entries: Sequence[Envelope]) -> dict[str, Coverage]:
+        """The offsets that an earlier recovery was to read again for a table, and that have not been read yet."""
+        buffer = Buffer(self.control.start)
+        for entry in entries:
+            buffer.hear(entry)
+        settled = present(buffer.progress().settled, self.identities)
+        found = {}
+        for name, ledger in ledgers.items():
+            key = ledger_key(self.sink, "", name)
+            stored = self.catalog.load_table(table_id(name)).properties.get(key.of_table(AWAITED_OFFSETS), "{}")
+            awaited = present(decode_coverage(stored), self.identities)
+            found[name] = still_awaited(awaited, ledger, settled, self.begins)
+        return {name: left for name, left in found.items() if left}
+
+    def check(
+        self,
+        said: Mapping[str, Held],
+        ledgers: Mapping[str, Ledger],
+        again: Collection[str],
+        waiting: Collection[str],
+    ) -> None:
         """:raises ConfigError: a recovery would mix up rows or double records, or there is nothing to recover."""
         mind_order([name for name in again if self.sink.mutations(name) is not None], ledgers)
-        positions = self.positions(self.plan(ledgers, again))
+        positions = self.positions(self.plan(ledgers, again, waiting))
         others = former_names(said, self.begins.keys(), self.identities)
         _mind_other_names(self.sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {self.former})
         if self.stored or self.former is not None:
@@ -127,8 +153,8 @@ class _Start:
                 f"no table holds anything of group {self.sink.group}: there is nothing to recover, run the sink"
             )
 
-    def plan(self, ledgers: Mapping[str, Ledger], again: Collection[str]) -> Recovery:
-        return recovery(ledgers, again, complete=not self.sink.keys.routes_freely)
+    def plan(self, ledgers: Mapping[str, Ledger], again: Collection[str], waiting: Collection[str]) -> Recovery:
+        return recovery(ledgers, again, waiting, complete=not self.sink.keys.routes_freely)
 
     def left_as_it_is(self, name: str, ledger: Ledger) -> Iterator[str]:
         """A sentence on a table for which no record is read again: what its ledger says, and what is left to do."""
@@ -238,15 +264,21 @@ def _lines(
             yield f"table {name} skips {counted(size(coverage), 'offset')} that it already holds"
 
 
-def _older(catalog: Catalog, sink: Sink, cursor: Cursor, names: Iterable[str]) -> set[str]:
+def _entries(cursor: Cursor) -> list[Envelope]:
+    found: list[Envelope] = []
+    with contextlib.suppress(DataLossError):  # entries after one that cannot be decoded are lost with the log
+        found.extend(read_to_end(cursor))
+    return found
+
+
+def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Iterable[str]) -> set[str]:
     """Tables for which the catalog shows an older state than the control log, or did so before an interrupted
     recovery.
     """
     marks = Marks()
-    with contextlib.suppress(DataLossError):  # entries after one that cannot be decoded are lost with the log
-        for entry in read_to_end(cursor):
-            for table, mark in entry.attached.marks.items():
-                marks.note(table, mark)
+    for entry in entries:
+        for table, mark in entry.attached.marks.items():
+            marks.note(table, mark)
     loaded = {name: catalog.load_table(table_id(name)) for name in names}
     older = marks.older({table_id(name): mark_of(table) for name, table in loaded.items()})
     return {
@@ -268,13 +300,20 @@ def _supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: Cont
 
 
 def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:
-    """Store in each table the offsets to skip. They have no effect until the positions go back."""
+    """Store in each table the offsets to skip, which have no effect until the positions go back, and those that it
+    waits for.
+    """
     for name, coverage in plan.held.items():
-        name_of = ledger_key(sink, "", name).holding
-        with catalog.load_table(table_id(name)).transaction() as change:
-            change.set_properties(
-                {name_of: encode_coverage({within(tp, identities.get(tp.topic, "")): s for tp, s in coverage.items()})}
-            )
+        key, table = ledger_key(sink, "", name), catalog.load_table(table_id(name))
+        said = {key.holding: coverage}
+        if name in plan.awaited or key.of_table(AWAITED_OFFSETS) in table.properties:
+            said[key.of_table(AWAITED_OFFSETS)] = plan.awaited.get(name, {})
+        with table.transaction() as change:
+            change.set_properties({name_of: _text(spans, identities) for name_of, spans in said.items()})
+
+
+def _text(coverage: Coverage, identities: Mapping[str, str]) -> str:
+    return encode_coverage({within(tp, identities.get(tp.topic, "")): spans for tp, spans in coverage.items()})
 
 
 def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, *, again: bool) -> None:

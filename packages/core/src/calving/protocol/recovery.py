@@ -4,6 +4,9 @@ Files that were published and not committed are lost with the log. The ledgers t
 ``settled``, every record is in each table to which it is routed. Above ``settled``, each table's ledger lists the
 offsets that the table holds. So the sink reads again from ``settled``, each table skips the offsets that it holds, and
 no record is lost or doubled.
+
+A table that was rolled back lacks settled offsets. Until they have been read again, only a table property tells that it
+waits for them: the next recovery, for whatever reason, must not read on behind them.
 """
 
 from __future__ import annotations
@@ -16,43 +19,79 @@ from calving.model.coverage import Coverage, beyond, lowest_uncovered, merged, w
 from calving.model.offsets import SourceOffsets, Span, TopicPartition
 from calving.protocol.ledger import Ledger
 
+AWAITED_OFFSETS = "calving.awaited-offsets"
+"""A table property: the offsets that a recovery has the sink read again for the table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The next offsets to read; and for each table the offsets from there on that the table holds."""
+    """The next offsets to read; for each table the offsets from there on that the table holds; and for each rolled back
+    table the offsets that the others may hold, and that are read again for it.
+    """
 
     positions: SourceOffsets
     held: Mapping[str, Coverage]
+    awaited: Mapping[str, Coverage]
 
 
-def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
+def recovery(
+    ledgers: Mapping[str, Ledger],
+    rolled_back: Collection[str] = (),
+    waiting: Collection[str] = (),
+    *,
+    complete: bool,
+) -> Recovery:
     """The recovery of a sink, from the ledgers of its tables. A partition that is in no ledger is absent.
 
     ``settled`` of a ledger holds for all tables, so the highest one counts. ``complete``: the sink has no tables but
     these; then offsets that all of these tables hold need not be read again either. A table in ``rolled_back`` may lack
     settled records. So only its own ledger counts for it, and the table gets every record that it lacks. Another table
-    skips what a rollback has removed from it.
+    skips what a rollback has removed from it. ``waiting``: tables that still wait for what an earlier recovery was to
+    read again; each gets that, and not what another rollback has removed since.
     """
-    others = [ledger for name, ledger in ledgers.items() if name not in rolled_back]
+    lacking = {*rolled_back, *waiting}
+    others = [ledger for name, ledger in ledgers.items() if name not in lacking]
+    away = {name: {} if name in rolled_back else ledger.gone for name, ledger in ledgers.items()}
+
+    def kept(name: str, tp: TopicPartition) -> tuple[Span, ...]:
+        return merged((*ledgers[name].held(tp), *away[name].get(tp, ())))
+
     positions: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, int] = {}
     for tp in {tp for ledger in ledgers.values() for tp in ledger.source}:
         settled[tp] = max((ledger.settled.get(tp, 0) for ledger in others or ledgers.values()), default=0)
-        reached = [
-            lowest_uncovered(merged((Span(0, settled[tp]), *ledger.held(tp), *ledger.gone.get(tp, ()))))
-            for ledger in others
-        ]
-        again = [lowest_uncovered(ledgers[name].held(tp)) for name in rolled_back]
+        reached = [lowest_uncovered(merged((Span(0, settled[tp]), *_known(ledger, tp)))) for ledger in others]
+        again = [lowest_uncovered(kept(name, tp)) for name in lacking]
         positions[tp] = min([*(reached if complete else [settled[tp]]), *again])
+        ends[tp] = max((span.end for ledger in ledgers.values() for span in _known(ledger, tp)), default=0)
+    lacked = {name: {tp: without((Span(0, end),), kept(name, tp)) for tp, end in ends.items()} for name in lacking}
     return Recovery(
         positions,
         {
-            name: ahead(ledger, positions, {})
-            if name in rolled_back
-            else ahead(ledger, positions, settled, ledger.gone)
+            name: ahead(ledger, positions, {} if name in lacking else settled, away[name])
             for name, ledger in ledgers.items()
         },
+        {name: {tp: spans for tp, spans in found.items() if spans} for name, found in lacked.items()},
     )
+
+
+def _known(ledger: Ledger, tp: TopicPartition) -> tuple[Span, ...]:
+    return (*ledger.held(tp), *ledger.gone.get(tp, ()))
+
+
+def still_awaited(awaited: Coverage, ledger: Ledger, settled: Coverage, begins: SourceOffsets) -> Coverage:
+    """The ``awaited`` offsets that have not been read again yet. ``settled``: what the control log says since then;
+    ``begins``: the lowest offsets that the topics still have. Offsets that a later rollback has removed were read.
+    """
+    left = {
+        tp: without(
+            beyond(spans, begins.get(tp, 0)),
+            merged((*_known(ledger, tp), *settled.get(tp, ()))),
+        )
+        for tp, spans in awaited.items()
+    }
+    return {tp: spans for tp, spans in left.items() if spans}
 
 
 def ahead(
