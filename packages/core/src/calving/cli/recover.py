@@ -65,8 +65,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         identities = topics.identities({tp.topic for tp in begins})
         start = _Start(sink, catalog, former, begins, identities, session.committed(begins.keys()), cursor.log)
         said, ledgers = start.look()
-        if unknown := sorted(set(rolled_back) - ledgers.keys()):
-            raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
+        _mind_strangers(sink, rolled_back, ledgers)
         entries = _entries(cursor)
         older = _older(catalog, sink, entries, ledgers)
         again = {*rolled_back, *older}
@@ -77,10 +76,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
             _, ledgers = start.look()
         plan = start.plan(ledgers, again, waiting)
         unmoved = [line for name in sorted(rolled_back) for line in start.left_as_it_is(name, ledgers[name])]
-        for name in sorted(older):
-            yield f"table {name} shows an older state than before: the records that it lacks are read again"
-        for name in sorted(waiting):
-            yield f"table {name} still waits for records of an earlier recovery: they are read again, too"
+        yield from _reasons(older, waiting)
         positions = start.positions(plan)
         yield from _lines(plan, positions, start.stored)
         yield from unmoved
@@ -251,6 +247,20 @@ def _mind_other_names(sink: Sink, others: Collection[str]) -> None:
             f" a former name of {owner_of(sink)}, run `calving recover FILE --from {min(others)}`; if it is another"
             f" sink, set iceberg.control.other-sinks = {','.join(sorted(others))}"
         )
+
+
+def _mind_strangers(sink: Sink, named: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
+    """:raises ConfigError: a table that was named holds nothing of the sink."""
+    if unknown := sorted(set(named) - ledgers.keys()):
+        raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
+
+
+def _reasons(older: Iterable[str], waiting: Iterable[str]) -> Iterator[str]:
+    """Why records of tables that nobody has named are read again."""
+    for name in sorted(older):
+        yield f"table {name} shows an older state than before: the records that it lacks are read again"
+    for name in sorted(waiting):
+        yield f"table {name} still waits for records of an earlier recovery: they are read again, too"
 
 
 def _lines(

@@ -57,23 +57,36 @@ def recovery(
         return merged((*ledgers[name].held(tp), *away[name].get(tp, ())))
 
     positions: dict[TopicPartition, int] = {}
-    settled: dict[TopicPartition, int] = {}
-    ends: dict[TopicPartition, int] = {}
-    for tp in {tp for ledger in ledgers.values() for tp in ledger.source}:
-        settled[tp] = max((ledger.settled.get(tp, 0) for ledger in others or ledgers.values()), default=0)
+    settled = _settled(ledgers.values(), others or ledgers.values())
+    for tp in settled:
         reached = [lowest_uncovered(merged((Span(0, settled[tp]), *_known(ledger, tp)))) for ledger in others]
         again = [lowest_uncovered(kept(name, tp)) for name in lacking]
         positions[tp] = min([*(reached if complete else [settled[tp]]), *again])
-        ends[tp] = max((span.end for ledger in ledgers.values() for span in _known(ledger, tp)), default=0)
-    lacked = {name: {tp: without((Span(0, end),), kept(name, tp)) for tp, end in ends.items()} for name in lacking}
-    return Recovery(
-        positions,
-        {
-            name: ahead(ledger, positions, {} if name in lacking else settled, away[name])
-            for name, ledger in ledgers.items()
-        },
-        {name: {tp: spans for tp, spans in found.items() if spans} for name, found in lacked.items()},
-    )
+    held = {
+        name: ahead(ledger, positions, {} if name in lacking else settled, away[name])
+        for name, ledger in ledgers.items()
+    }
+    known = _up_to_the_last(ledgers.values())
+    awaited = {name: _less(known, {tp: kept(name, tp) for tp in known}) for name in lacking}
+    return Recovery(positions, held, awaited)
+
+
+def _settled(ledgers: Collection[Ledger], believed: Collection[Ledger]) -> SourceOffsets:
+    """For every partition of ``ledgers``, the offset below which all tables hold all records, by those believed."""
+    partitions = {tp for ledger in ledgers for tp in ledger.source}
+    return {tp: max((ledger.settled.get(tp, 0) for ledger in believed), default=0) for tp in partitions}
+
+
+def _up_to_the_last(ledgers: Collection[Ledger]) -> Coverage:
+    """All offsets up to the last one that any of the ledgers knows."""
+    partitions = {tp for ledger in ledgers for tp in ledger.source}
+    ends = {tp: max((span.end for each in ledgers for span in _known(each, tp)), default=0) for tp in partitions}
+    return {tp: (Span(0, end),) for tp, end in ends.items()}
+
+
+def _less(coverage: Coverage, other: Coverage) -> Coverage:
+    left = {tp: without(spans, other.get(tp, ())) for tp, spans in coverage.items()}
+    return {tp: spans for tp, spans in left.items() if spans}
 
 
 def _known(ledger: Ledger, tp: TopicPartition) -> tuple[Span, ...]:
@@ -109,5 +122,4 @@ def ahead(
 
 def doubled(ledger: Ledger, positions: SourceOffsets, left_out: Coverage) -> Coverage:
     """The offsets that a table would get a second time if reading continued from these positions."""
-    found = {tp: without(spans, left_out.get(tp, ())) for tp, spans in ahead(ledger, positions, {}).items()}
-    return {tp: spans for tp, spans in found.items() if spans}
+    return _less(ahead(ledger, positions, {}), left_out)
