@@ -324,3 +324,16 @@ def test_a_decimal_of_more_digits_than_a_table_has_takes_those_that_fit(
     assert found.types == ["struct<v: decimal128(38, 2) not null>"]
     assert found.values == {0: {"v": Decimal("0.05")}}
     assert "more than 38 digits" in found.bad[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "field"),
+    [("time-millis", b"\x01", "v"), ("list", b"\x02\x01\x00", "v.at")],
+    ids=["field", "inner field"],
+)
+def test_the_reason_for_a_value_that_does_not_fit_names_its_field(kind: str, raw: bytes, field: str) -> None:
+    time_of_day = {"type": "int", "logicalType": "time-millis"}
+    inner = {"type": "record", "name": "I", "fields": [{"name": "at", "type": time_of_day}]}
+    schema = record(v=time_of_day if kind == "time-millis" else {"type": "array", "items": inner})
+    found = decode(AvroConverter({"schema": json.dumps(schema)}, is_key=False), [raw])
+    assert f"field '{field}': -1 is not a time of day" in str(found.bad[0])

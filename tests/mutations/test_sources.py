@@ -568,6 +568,7 @@ def test_a_before_image_of_dms_says_which_key_an_update_has_changed(tmp_path: Pa
         (postgres("d", None, None), "a delete without 'before' does not say which row: the source has to write it"),
         (postgres("d", '{"_id": 1}', None), "'before' is string, not a row: MongoDebeziumTransform has to come first"),  # type: ignore[arg-type]
         ({"status": "BEGIN", "id": "1"}, "there is no field 'op', so this is no change event of Debezium"),
+        ({**postgres("c", None, {"id": 1}), "source": None}, "the field 'source' must be an object, not null"),
     ],
 )
 @pytest.mark.parametrize("mutations", [None, CDC], ids=["append", "mutations"])

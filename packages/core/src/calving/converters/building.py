@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,6 +22,14 @@ MOST_DIGITS = 38
 that has at most this many digits fits.
 """
 _ONE_BY_ONE = 32
+
+
+class MisfitError(ValueError):
+    """A value is not of its declared type. ``path`` names the field, without positions in arrays."""
+
+    def __init__(self, path: tuple[str, ...], reason: str) -> None:
+        super().__init__(f"field '{'.'.join(path)}': {reason}" if path else reason)
+        self.path, self.reason = path, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +56,25 @@ def struct(fields: Sequence[tuple[str, Reading]], nullable: bool = True) -> Read
         return Reading(kind, None, nullable)
 
     def convert(value: Any) -> Any:
-        changed = {n: c(item) for n, c in converted if (item := value.get(n)) is not None}
+        try:
+            changed = {n: c(item) for n, c in converted if (item := value.get(n)) is not None}
+        except ValueError as error:
+            raise _misfit(value, converted) or error from error
         return {**value, **changed}
 
     return Reading(kind, convert, nullable)
+
+
+def _misfit(value: Mapping[str, Any], fields: Sequence[tuple[str, Convert]]) -> MisfitError | None:
+    """The error of the first field that cannot be converted, with its name."""
+    for name, convert in fields:
+        try:
+            convert(item) if (item := value.get(name)) is not None else None
+        except MisfitError as error:
+            return MisfitError((name, *error.path), error.reason)
+        except ValueError as error:
+            return MisfitError((name,), str(error))
+    return None
 
 
 def array(element: Reading, nullable: bool = True) -> Reading:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calving.converters.building import DAY_MS, map_type, time_of_day
+from calving.converters.building import DAY_MS, MisfitError, map_type, time_of_day
 from calving.records.jsontext import check_start, long_integers_named
 from calving.records.semantics import semantic, unscaled_decimal
 
@@ -24,14 +24,6 @@ FLOAT_BELOW = (2 - 2**-24) * 2.0**127
 """Numbers from here on round to no finite 32-bit float."""
 _NUMBERS_AS_TEXT = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _SHOWN = 60
-
-
-class MisfitError(ValueError):
-    """A value is not of its declared type. ``path`` names the field, without positions in arrays."""
-
-    def __init__(self, path: tuple[str, ...], reason: str) -> None:
-        super().__init__(f"field '{'.'.join(path)}': {reason}" if path else reason)
-        self.path, self.reason = path, reason
 
 
 @dataclass(frozen=True, slots=True)

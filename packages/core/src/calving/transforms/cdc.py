@@ -101,7 +101,7 @@ class DebeziumTransform(Transform):
         return replace(record, value=struct_of({CDC: struct_of(cdc, None, 1)}, None, 1), content="truncate")
 
     def _cdc(self, event: Fields, records: Records) -> pa.Array:
-        source = Fields(event.require("source"))
+        source = event.inside("source")
         count = len(records)
         databases = [as_text(found) for name in ("schema", "db") if (found := source.get(name)) is not None]
         database = pc.coalesce(*databases) if databases else pa.nulls(count, pa.string())

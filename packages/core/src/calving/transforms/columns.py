@@ -54,6 +54,16 @@ class Fields:
             raise UnfitTypeError(f"there is no field '{name}'")
         return found
 
+    def inside(self, name: str) -> Fields:
+        """The fields of the object in this field.
+
+        :raises UnfitTypeError: no record of this type has an object there.
+        """
+        found = plain(self.require(name))
+        if not isinstance(found, pa.StructArray):
+            raise UnfitTypeError(f"the field '{name}' must be an object, not {kind_text(found.type)}")
+        return Fields(found)
+
     def put(self, name: str, column: pa.Array, *, nullable: bool = True) -> None:
         """Replace a field in its place, or append it."""
         self._fields[name] = (column, nullable)
