@@ -277,9 +277,11 @@ def _has_no_key(row: Any, columns: Sequence[Column], path: Sequence[str], transf
 
 
 def _is_name(name: str) -> bool:
-    """Whether it is a table's name with its namespace."""
+    """Whether a record may name this table, with its namespace."""
     parts = name.split(".")
-    return len(parts) > 1 and all(part.strip() == part != "" and part.isprintable() for part in parts)
+    if len(parts) < 2 or len(name) > 1_000 or any(mark in name for mark in "/\\?#%{}"):
+        return False
+    return all(part.strip() == part != "" and part.isprintable() and len(part.encode()) <= 255 for part in parts)
 
 
 def _before_1970(leaf: tuple[Any, str]) -> bool:
