@@ -135,7 +135,7 @@ _PATTERNS = (
     "yyyy-DDD kk",
     "u yyyy-MM-dd'o''clock'",
     "MM/yyyy z",
-    "HH:mm:ss.SSSSSS XX",
+    "HH:mm:ss.SSS XX",
 )
 
 
