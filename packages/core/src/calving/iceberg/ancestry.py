@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
@@ -32,7 +33,7 @@ def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
 
 
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
+    return snapshot.summary.additional_properties if snapshot.summary is not None else {}
 
 
 def line_of(table: Table, branch: str) -> Line:
@@ -48,13 +49,21 @@ def line_of(table: Table, branch: str) -> Line:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class _Snapshots:
-    _metadata: TableMetadata
-    _branch: str
+    """The branch is walked once, as far as anybody asks: a ledger is read several times from one line."""
+
+    def __init__(self, metadata: TableMetadata, branch: str) -> None:
+        self._walked: list[Ancestor] = []
+        self._left = map(_ancestor, ancestors(metadata, branch))
 
     def __iter__(self) -> Iterator[Ancestor]:
-        return map(_ancestor, ancestors(self._metadata, self._branch))
+        for place in count():
+            if place == len(self._walked):
+                found = next(self._left, None)
+                if found is None:
+                    return
+                self._walked.append(found)
+            yield self._walked[place]
 
 
 def _ancestor(snapshot: Snapshot) -> Ancestor:

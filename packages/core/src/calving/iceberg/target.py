@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -56,7 +57,7 @@ MAX_TRIES = 20
 LOAD_TRIES = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LoadedTable:
     """A table as loaded at one moment."""
 
@@ -67,7 +68,7 @@ class LoadedTable:
     def properties(self) -> Mapping[str, str]:
         return self.table.metadata.properties
 
-    @property
+    @cached_property
     def line(self) -> Line:
         return line_of(self.table, self.branch)
 
