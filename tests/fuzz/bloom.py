@@ -53,7 +53,7 @@ def _can_be_asked(value: Any) -> bool:
     """DuckDB takes both zeros for one number, ends texts at a zero, and asks for bytes as it shows them."""
     match value:
         case bytes():
-            return value.isascii() and value.decode().isprintable() and b"\\" not in value
+            return value.isascii() and value.decode().isprintable() and not set(value) & set(b"\\'\"")
         case str():
             return "\0" not in value
     return bool(value == value and value != 0.0)

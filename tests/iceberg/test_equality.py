@@ -16,6 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType, UUIDT
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.entries import read_entries, read_manifest_list
+from calving.model.file_names import DELETES, written
 from calving.protocol.admission import Step
 from harness.duckdb_extensions import duckdb_rows
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play
@@ -201,6 +202,8 @@ def test_a_refused_attempt_leaves_no_deletes(catalog: Catalog) -> None:
     table.commit(table.step([row(key, "a") for key in range(4)]))
     table.commit(table.step([row(1, "b")]), meanwhile=[table.step([], inserts=[row(7, "c")])])
     data = Path(table.table.location().removeprefix("file://")) / "data"
-    files = {str(path) for path in data.rglob("*.parquet") if not path.name.endswith("-keys.parquet")}
-    assert len(files) == len(table.table.inspect.all_files().to_pylist())
+    there = {path.name for path in data.rglob("*.parquet")}
+    named = {Path(file["file_path"]).name for file in table.table.inspect.all_files().to_pylist()}
+    assert named <= there
+    assert all(found is not None and found.kind == DELETES for found in map(written, there - named))
     assert duckdb_rows(table.table) == table.rows()
