@@ -80,7 +80,7 @@ def _bash(text: str, folder: Path) -> tuple[str, int]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
     )
     return done.stdout, done.returncode

@@ -96,7 +96,7 @@ def _pause_and_go_on(cli: Cli, client: Client) -> None:
     assert client.ask("PUT", f"{connector}/pause", **BEARER).code == 202
     wait_for(lambda: client.get(f"{connector}/status").json["connector"]["state"] == "PAUSED")
     cycles = sums(client)["calving_commit_cycles_total"]
-    cli.send(121, 131)
+    cli.send(101, 111)
     wait_for(lambda: sums(client)["calving_commit_cycles_total"] > cycles + 1)
     wait_for(lambda: sums(client)["calving_source_lag_records"] == 10)
     assert sums(client)["calving_records_read_total"] == 102
