@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortOrder
 
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.locations import FileRules
 from calving.iceberg.target import IcebergTarget
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
@@ -83,13 +84,15 @@ def commit(folder: Path, schema: Schema, spec: PartitionSpec, columns: Mapping[s
     catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(folder)})
     catalog.create_namespace("db")
     made = catalog.create_table("db.t", schema, partition_spec=spec)
-    target = table(folder, made.schema(), made.spec())
-    result = TaskResult(0, {"db.t": write(target, rows(made.schema(), columns))})
+    written = table(folder, made.schema(), made.spec())
+    result = TaskResult(0, {"db.t": write(written, rows(made.schema(), columns))})
     files = TaskResult.from_json(result.to_json()).files["db.t"]
     event = DataWritten(uuid4(), TableReference("iceberg", ("db",), "t"), tuple(files), ())
     received = decode(encode(Message(uuid4(), 0, "group", event)))
     source, key = TopicPartition("s", 0), LedgerKey("control", "group", "log")
     envelope = Envelope(0, 0, received.event, {source: (Span(0, 1),)})
-    loop = CommitLoop(IcebergTarget(catalog, ("db", "t"), "main", key, {}, sleep=lambda _: None), key, 5)
+    rules = FileRules(allowed=(f"file://{folder}",))
+    target = IcebergTarget(catalog, ("db", "t"), "main", key, {}, sleep=lambda _: None, files=rules)
+    loop = CommitLoop(target, key, 5)
     loop.settle([envelope], {0: 1}, SourceProgress({source: merged([Span(0, 1)])}, {}))
     return catalog.load_table("db.t")
