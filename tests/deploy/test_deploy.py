@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from calving.settings.load import flat, parse
 from calving.status.health import Cause
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+SPARK = "kubernetes-spark.yaml"
 DASHBOARD = json.loads((DEPLOY / "grafana.json").read_text())
 RULES = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())
 DECLARED = {metric.name: metric for metric in METRICS}
@@ -111,7 +112,17 @@ def manifest(kind: str, name: str = "kubernetes.yaml") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes-spark.yaml"])
+def spark_sink(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any], Mapping[str, str]]:
+    """The pod of the sink on Spark, the container of its worker, and its settings of Spark."""
+    pod = manifest("Deployment", SPARK)["spec"]["template"]
+    (worker,) = pod["spec"]["containers"]
+    for name in ("CALVING_TOKEN", "CATALOG_TOKEN", *(each["name"] for each in worker["env"])):
+        monkeypatch.setenv(name, f"the-value-of-{name}")
+    spark = parse(flat(tomllib.loads(manifest("ConfigMap", SPARK)["data"]["sink.toml"]))).spark
+    return pod, worker, spark
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", SPARK])
 def test_kubernetes_takes_the_manifests(name: str) -> None:
     for each in manifests(name):
         if each["kind"] != "PodMonitor":  # the operator's own kind
@@ -121,19 +132,14 @@ def test_kubernetes_takes_the_manifests(name: str) -> None:
 def test_the_sink_whose_tasks_have_pods_of_their_own_is_valid_and_starts_them_as_its_service_account(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file = "kubernetes-spark.yaml"
-    pod = manifest("Deployment", file)["spec"]["template"]
-    (worker,) = pod["spec"]["containers"]
-    for name in ("CALVING_TOKEN", "CATALOG_TOKEN", *(each["name"] for each in worker["env"])):
-        monkeypatch.setenv(name, f"the-value-of-{name}")
-    spark = parse(flat(tomllib.loads(manifest("ConfigMap", file)["data"]["sink.toml"]))).spark
+    pod, worker, spark = spark_sink(monkeypatch)
     assert spark["spark.driver.host"] == "the-value-of-POD_IP"
     assert spark["spark.kubernetes.driver.pod.name"] == "the-value-of-POD_NAME"
     assert spark["spark.kubernetes.container.image"] == worker["image"]
-    account = manifest("ServiceAccount", file)["metadata"]["name"]
+    account = manifest("ServiceAccount", SPARK)["metadata"]["name"]
     assert pod["spec"]["serviceAccountName"] == account
-    assert [each["name"] for each in manifest("RoleBinding", file)["subjects"]] == [account]
-    assert manifest("RoleBinding", file)["roleRef"]["name"] == manifest("Role", file)["metadata"]["name"]
+    assert [each["name"] for each in manifest("RoleBinding", SPARK)["subjects"]] == [account]
+    assert manifest("RoleBinding", SPARK)["roleRef"]["name"] == manifest("Role", SPARK)["metadata"]["name"]
 
 
 def test_the_sink_of_the_manifests_is_valid_and_serves_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,17 +195,12 @@ def test_systemd_rates_the_unit_as_little_exposed(tmp_path: Path) -> None:
 
 
 def test_spark_on_kubernetes_demands_a_secret_and_lets_only_its_own_pods_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = "kubernetes-spark.yaml"
-    pod = manifest("Deployment", file)["spec"]["template"]
-    (worker,) = pod["spec"]["containers"]
-    for name in ("CALVING_TOKEN", "CATALOG_TOKEN", *(each["name"] for each in worker["env"])):
-        monkeypatch.setenv(name, f"the-value-of-{name}")
-    spark = parse(flat(tomllib.loads(manifest("ConfigMap", file)["data"]["sink.toml"]))).spark
+    pod, worker, spark = spark_sink(monkeypatch)
     assert spark["spark.authenticate"] == spark["spark.network.crypto.enabled"] == "true"
     (mounted,) = (m["mountPath"] for m in worker["volumeMounts"] if m["name"] == "spark-auth")
     assert spark["spark.authenticate.secret.file"] == f"{mounted}/secret"
     assert spark["spark.kubernetes.executor.secrets.calving-spark-auth"] == mounted
-    policies = {m["metadata"]["name"]: m["spec"] for m in manifests(file) if m["kind"] == "NetworkPolicy"}
+    policies = {m["metadata"]["name"]: m["spec"] for m in manifests(SPARK) if m["kind"] == "NetworkPolicy"}
     driver, executors = policies["calving-spark"], policies["calving-spark-executor"]
     assert driver["podSelector"]["matchLabels"] == pod["metadata"]["labels"]
     label = {"app": spark["spark.kubernetes.executor.label.app"]}
@@ -209,7 +210,7 @@ def test_spark_on_kubernetes_demands_a_secret_and_lets_only_its_own_pods_in(monk
     assert {str(each["port"]) for each in inside["ports"]} == ports
 
 
-@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes-spark.yaml"])
+@pytest.mark.parametrize("name", ["kubernetes.yaml", SPARK])
 def test_a_pod_cannot_fill_the_disk_of_its_node(name: str) -> None:
     pod = manifest("Deployment", name)["spec"]["template"]["spec"]
     assert "ephemeral-storage" in pod["containers"][0]["resources"]["limits"]

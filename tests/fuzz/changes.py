@@ -105,7 +105,7 @@ def _others(typed: bool) -> list[Column]:
 
 @dataclass
 class Case:
-    """``rows``: what the source has; the mirror must have the same."""
+    """``rows``: the rows of the source, which the mirror must equal."""
 
     random: Random
     encoding: str

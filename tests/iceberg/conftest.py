@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog import Catalog
 
+from calving.iceberg.catalog import open_catalog
 from harness.servers import HiveMetastore, SeaweedFs
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
 
 
 @pytest.fixture(params=["sql", pytest.param("rest", marks=pytest.mark.services)])

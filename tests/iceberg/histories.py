@@ -237,3 +237,10 @@ def live_counts(table: Table) -> Mapping[str, int]:
     assert snapshot is not None and snapshot.summary is not None
     found = snapshot.summary.additional_properties
     return {name: int(value) for name, value in found.items() if name.startswith("total-")}
+
+
+def superseded(table: MutationTable, *steps: Step) -> int:
+    """How many rows one commit of these steps replaces."""
+    counts = table.commit(*steps).counts
+    assert counts is not None
+    return counts.superseded

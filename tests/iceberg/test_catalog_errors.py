@@ -25,11 +25,6 @@ from calving.model.tables import SchemaChange
 CREATE = SchemaChange("db.t", "create", (), {"struct": {"id": "long"}})
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-
-
 def raising(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, *, first: bool) -> None:
     """The catalog fails with ``error``, after somebody else has done the same thing or (``first``) before anybody."""
     original = getattr(catalog, name)

@@ -14,18 +14,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType, UUIDType
 
-from calving.iceberg.catalog import open_catalog
 from calving.iceberg.entries import read_entries, read_manifest_list
 from calving.model.file_names import DELETES, written
 from calving.protocol.admission import Step
 from harness.duckdb_extensions import duckdb_rows
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play
 from tests.iceberg.reader import rows_of
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
 
 
 def made(catalog: Catalog, layout: str) -> MutationTable:

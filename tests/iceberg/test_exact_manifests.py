@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import struct
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -24,7 +23,6 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.iceberg.catalog import open_catalog
 from calving.model.record_path import Limits
 from calving.protocol.admission import Step
 from calving.records.fields import arrow_schema
@@ -42,11 +40,6 @@ KINDS: dict[str, tuple[IcebergType, list[Any]]] = {
     "uuid": (UUIDType(), [b"\0" * 16, b"\xff" * 16]),
     "long": (LongType(), [-(2**63), 2**63 - 1, 0]),
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
 
 
 def append(table: MutationTable, values: list[Any], first: int) -> None:

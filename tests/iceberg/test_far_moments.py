@@ -14,7 +14,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, TimestampType, TimestamptzType, TimeType
 
 from calving.errors import TableTroubleError
-from calving.iceberg.catalog import open_catalog
 from calving.model.files import DataFile, FileContent
 from calving.model.mutations import RowMutations
 from calving.model.record_path import Limits
@@ -34,11 +33,6 @@ SCHEMA = Schema(
     NestedField(4, "clock", TimeType(), required=False),
     NestedField(5, "price", DecimalType(30, 3), required=False),
 )
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
 
 
 def files(table: MutationTable, **columns: Sequence[Any]) -> tuple[DataFile, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import IO, Any, cast
 from uuid import UUID, uuid4
 
@@ -36,11 +35,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.iceberg.catalog import open_catalog
 from calving.mutations.columns import Column, Reading
 from calving.mutations.lookup import Lookup
 from harness.duckdb_extensions import duckdb_rows
-from tests.iceberg.histories import MutationTable, create, pyiceberg_rows
+from tests.iceberg.histories import MutationTable, create, pyiceberg_rows, superseded
 from tests.iceberg.test_lookups import Here, by_tasks
 
 KINDS: dict[str, tuple[PrimitiveType, Any, Any, Any]] = {
@@ -58,11 +56,6 @@ KINDS: dict[str, tuple[PrimitiveType, Any, Any, Any]] = {
 }
 """For each type: a partition value, a record's spelling of it, and another value."""
 MAPPING = '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["name"]}, {"field-id": 3, "names": ["tenant"]}]'
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
 
 
 def by_tenant(catalog: Catalog, kind: PrimitiveType, *, default: Any = None, version: int = 2) -> MutationTable:
@@ -104,12 +97,6 @@ def bring(table: Table, partition: Any, ids: Sequence[int], file_format: str = "
     file.spec_id = table.spec().spec_id
     with table.transaction() as change, change.update_snapshot().fast_append() as snapshot:
         snapshot.append_data_file(file)
-
-
-def superseded(table: MutationTable, *steps: Any) -> int:
-    counts = table.commit(*steps).counts
-    assert counts is not None
-    return counts.superseded
 
 
 @pytest.mark.parametrize(

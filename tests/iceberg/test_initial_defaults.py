@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -26,9 +25,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.iceberg.catalog import open_catalog
 from harness.duckdb_extensions import duckdb_rows
-from tests.iceberg.histories import MutationTable, create, pyiceberg_rows
+from tests.iceberg.histories import MutationTable, create, pyiceberg_rows, superseded
 
 FORMATS = ["parquet", "orc", "avro"]
 KINDS: dict[str, tuple[IcebergType, Any, Any, Any]] = {
@@ -43,17 +41,6 @@ KINDS: dict[str, tuple[IcebergType, Any, Any, Any]] = {
     "binary": (BinaryType(), b"\0\1", "AAE=", "AAI="),
 }
 """For each type: a default, a record's spelling of the default, and another value."""
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-
-
-def superseded(table: MutationTable, *steps: Any) -> int:
-    counts = table.commit(*steps).counts
-    assert counts is not None
-    return counts.superseded
 
 
 @pytest.mark.parametrize(

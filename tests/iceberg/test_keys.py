@@ -25,7 +25,6 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.iceberg.catalog import open_catalog
 from tests.iceberg.histories import MutationTable, create, pyiceberg_rows
 
 KINDS: dict[str, tuple[IcebergType, list[Any]]] = {
@@ -41,11 +40,6 @@ KINDS: dict[str, tuple[IcebergType, list[Any]]] = {
     "binary": (BinaryType(), ["", "AA==", "AAE="]),
     "fixed": (FixedType(2), ["AAA=", "AAE=", "//8="]),
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
 
 
 def superseded(table: MutationTable, *steps: Any) -> int:

@@ -16,7 +16,7 @@ from calving.backend.memory import MemorySession, MemoryStore
 from calving.cli.release import _files, discard
 from calving.errors import CommandFailedError, TableTroubleError
 from calving.iceberg.attempts import Attempts
-from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, Parking
@@ -36,11 +36,6 @@ TP = TopicPartition("s", 0)
 UPSERT = RowMutations(upsert=True)
 BOSS = {"id": 1, "name": "boss", "g": 99}
 MINE = {"id": 7, "name": "mine", "g": 0}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
 
 
 @pytest.fixture

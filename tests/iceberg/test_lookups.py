@@ -6,14 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
 from calving.iceberg.attempts import Attempts, Late
-from calving.iceberg.catalog import open_catalog
 from calving.iceberg.resolution import Resolver
 from calving.model.mutations import MutationCounts
 from calving.mutations import runs
@@ -50,11 +48,6 @@ class Hanging(Here):
     def map(self, function: Callable[[str], str], payloads: Sequence[str]) -> list[str]:
         self.goes_on.wait(60)
         return super().map(function, payloads)
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
 
 
 def by_tasks(table: MutationTable, tasks: Tasks | None, rows_here: int = 0) -> Resolver:

@@ -35,11 +35,6 @@ from tests.iceberg.reader import rows_of
 from tests.iceberg.test_lookups import Here
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-
-
 def made(catalog: Catalog, layout: str, **more: Any) -> MutationTable:
     table = create(catalog, layout, 2, **more)
     table.equality = True

@@ -41,11 +41,6 @@ UPSERT = RowMutations(upsert=True)
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-
-
-@pytest.fixture
 def table(catalog: Catalog) -> MutationTable:
     return create(catalog, "flat", 2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calving.model.file_names import DATA, DELETES, KEYS, Written, written
+from calving.model.file_names import DATA, DELETES, KEYS, FileName, written
 from calving.model.locations import is_below
 
 ID = "11111111-2222-3333-4444-555555555555"
@@ -67,15 +67,15 @@ def test_a_file_elsewhere(path: str, location: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (f"00001-0-{ID}-00002.parquet", Written(ID, DATA)),
-        (f"s3://b/t/data/p=1/00001-0-{ID}-00002.orc", Written(ID, DATA)),
-        (f"s3://b/t/data/0101/1101/0000/10101010-00001-0-{ID}-00002-keys.parquet", Written(ID, KEYS)),
-        (f"123456-0-{ID}-100000-deletes.parquet", Written(ID, DELETES)),
+        (f"00001-0-{ID}-00002.parquet", FileName(ID, DATA)),
+        (f"s3://b/t/data/p=1/00001-0-{ID}-00002.orc", FileName(ID, DATA)),
+        (f"s3://b/t/data/0101/1101/0000/10101010-00001-0-{ID}-00002-keys.parquet", FileName(ID, KEYS)),
+        (f"123456-0-{ID}-100000-deletes.parquet", FileName(ID, DELETES)),
         ("00001-0-x-00002.parquet", None),
         (f"{ID}.parquet", None),
         (f"00001-0-{ID}-00002-keys.parquet/", None),
         (f"00001-0-{ID}-m0.avro", None),
     ],
 )
-def test_the_name_of_a_file_tells_who_has_written_it(name: str, said: Written | None) -> None:
+def test_the_name_of_a_file_tells_who_has_written_it(name: str, said: FileName | None) -> None:
     assert written(name) == said

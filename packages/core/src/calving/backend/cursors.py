@@ -26,7 +26,7 @@ class EntryCursor(Cursor):
     def __init__(self, sink: SinkIdentity, options: LogOptions, log_name: str, *, replay: bool, watch: bool) -> None:
         self._group, self._max_bytes, self._on_truncation = sink.group, options.max_message_bytes, options.on_truncation
         self.log_name = log_name
-        self._signer = Signer.of(sink, options.secret.get_secret_value() if options.secret is not None else None)
+        self._signer = Signer.of(sink, options.secret)
         self.entries = Entries(sink.group, log_name, self._signer, strict=replay, progress=watch)
         self._closed = False
         self.sender = str(uuid4())

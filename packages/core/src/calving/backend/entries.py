@@ -31,6 +31,7 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.text import printable
 from calving.version import __version__
 from calving.wire.codec import Head, Message, UndecodableError, decode, divide, encode, head_of
 
@@ -287,6 +288,4 @@ def _name(sender: bytes) -> str:
 
 
 def _short(text: str) -> str:
-    """Text of somebody else, for a line of the log."""
-    shown = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
-    return shown + "..." if len(text) > _LONGEST else shown
+    return printable(text, _LONGEST)

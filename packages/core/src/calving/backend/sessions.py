@@ -26,7 +26,7 @@ class GroupSession(Session):
 
     def __init__(self, sink: SinkIdentity, options: LogOptions) -> None:
         self._group, self._max_bytes = sink.group, options.max_message_bytes
-        self._signer = Signer.of(sink, options.secret.get_secret_value() if options.secret is not None else None)
+        self._signer = Signer.of(sink, options.secret)
         self._dead_letters = DeadLetterWriter(sink)
         self._closed = False
 

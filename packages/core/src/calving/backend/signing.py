@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import SecretStr
+
 from calving.model.sink import SinkIdentity
 
 _SIGNATURE, _EVENTS = "signature", "events"
@@ -25,9 +27,9 @@ class Signer:
     group: str
 
     @staticmethod
-    def of(sink: SinkIdentity, secret: str | None) -> Signer | None:
+    def of(sink: SinkIdentity, secret: SecretStr | None) -> Signer | None:
         """None without a secret: then nothing is signed or checked."""
-        return None if secret is None else Signer(secret.encode(), sink.control_topic, sink.group)
+        return None if secret is None else Signer(secret.get_secret_value().encode(), sink.control_topic, sink.group)
 
     def signed(self, events: Sequence[bytes], coverage: bytes, beside: bytes) -> bytes:
         """The second header of these events, with their digests and the signature."""

@@ -21,6 +21,7 @@ from calving.iceberg.entries import read_entries, read_manifest_list
 from calving.model.events import DataWritten, Envelope
 from calving.model.file_names import DATA, DELETES, KEYS, written
 from calving.model.locations import is_below_any
+from calving.model.text import printable
 from calving.protocol.admission import Admitted, Step
 
 log = logging.getLogger(__name__)
@@ -126,7 +127,7 @@ def _origin(entries: Iterable[Envelope], path: str) -> str:
             sender = f" of sender '{entry.sender}'" if entry.sender else ""
             where = f"the entry{sender} at partition {entry.partition}, offset {entry.offset} of the control log"
             break
-    return f"{where} names file {_shown(path)}"
+    return f"{where} names file {printable(path, _LONGEST)}"
 
 
 def _delete_files(table: Table, branch: str) -> Iterator[str]:
@@ -135,8 +136,3 @@ def _delete_files(table: Table, branch: str) -> Iterator[str]:
     for manifest in read_manifest_list(table.io, head.manifest_list) if head is not None else ():
         if manifest.content == ManifestContent.DELETES:
             yield from (entry.data_file.file_path for entry in read_entries(table.io, manifest))
-
-
-def _shown(path: str) -> str:
-    shown = "".join(c if c.isprintable() else "?" for c in path[:_LONGEST])
-    return shown + "..." if len(path) > _LONGEST else shown

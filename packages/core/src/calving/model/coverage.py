@@ -55,6 +55,12 @@ def beyond(spans: Iterable[Span], offset: int) -> tuple[Span, ...]:
     return tuple(Span(max(s.start, offset), s.end) for s in spans if s.end > offset)
 
 
+def less(coverage: Coverage, other: Coverage) -> Coverage:
+    """The offsets of ``coverage`` that are not in ``other``."""
+    left = {tp: without(spans, other.get(tp, ())) for tp, spans in coverage.items()}
+    return {tp: spans for tp, spans in left.items() if spans}
+
+
 def size(coverage: Coverage) -> int:
     """The number of offsets in it."""
     return sum(span.end - span.start for spans in coverage.values() for span in spans)

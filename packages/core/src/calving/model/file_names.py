@@ -16,7 +16,7 @@ _ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _NAME = re.compile(rf"(?:[01]+-)?\d{{5,}}-\d+-({_ID})-\d{{5,}}(|{KEYS}|{DELETES})\.[a-z]+")
 
 
-class Written(NamedTuple):
+class FileName(NamedTuple):
     """What the name of a file says: the id of its writer, and its kind (``DATA``, ``KEYS`` or ``DELETES``)."""
 
     writer: str
@@ -28,7 +28,7 @@ def file_name(task: int, writer: UUID, number: int, kind: str, file_format: str)
     return f"{abs(task):05d}-0-{writer}-{number:05d}{kind}.{file_format}"
 
 
-def written(path: str) -> Written | None:
+def written(path: str) -> FileName | None:
     """What the name of this file says; None if no sink gives such a name. Storage layouts put bits before the name."""
     match = _NAME.fullmatch(path.rpartition("/")[2])
-    return Written(match[1], match[2]) if match else None
+    return FileName(match[1], match[2]) if match else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}
@@ -25,13 +26,20 @@ class _Place(NamedTuple):
         return _Place(_SAME.get(scheme, scheme), authority or "", path)
 
 
+@lru_cache(maxsize=1_000)
+def _root(location: str) -> _Place:
+    """A location that many files are compared with, its path with a slash at the end."""
+    place = _Place.of(location)
+    return place._replace(path=place.path.rstrip("/") + "/")
+
+
 def is_below(path: str, location: str) -> bool:
     """Whether the file ``path`` is below ``location``. A path with a step such as ``..`` is never below, because a
     storage may take this step for the way out. Only names of one storage, such as ``s3`` and ``s3a``, are the same: a
     bucket and a path are compared letter by letter.
     """
-    place, root = _Place.of(path), _Place.of(location)
-    folder = root.path.rstrip("/") + "/"
+    place, root = _Place.of(path), _root(location)
+    folder = root.path
     if place[:2] != root[:2] or not place.path.startswith(folder) or _CONTROL.search(path):
         return False
     inside = _STEPS.split(place.path[len(folder) :])

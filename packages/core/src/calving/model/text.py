@@ -20,6 +20,12 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
     return f"{number} {thing if number == 1 else things or thing + 's'}"
 
 
+def printable(text: str, most: int | None = None) -> str:
+    """Text of somebody else, safe to show: other characters are ``?``. ``most``: of a longer text its beginning."""
+    shown = "".join(c if c.isprintable() else "?" for c in text[:most])
+    return shown + "..." if most is not None and len(text) > most else shown
+
+
 def offsets_text(offsets: Mapping[int, int]) -> str:
     """``0: 17, 1: 4``, of a control log."""
     return listed([f"{partition}: {offset}" for partition, offset in sorted(offsets.items())]) or "nothing"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calving.errors import DataLossError
-from calving.model.coverage import Coverage, common, merged, without
+from calving.model.coverage import Coverage, common, less, merged, without
 from calving.model.events import (
     Attachment,
     CommitComplete,
@@ -206,8 +206,7 @@ class Buffer:
         buffered = {tp: merged(spans) for tp, spans in self._buffered().items()}
         found = {}
         for table, parked in self.parked.items():
-            left = {tp: without(spans, buffered.get(tp, ())) for tp, spans in parked.waiting.items()}
-            found[table] = replace(parked, waiting={tp: spans for tp, spans in left.items() if spans})
+            found[table] = replace(parked, waiting=less(parked.waiting, buffered))
         return found
 
     def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:

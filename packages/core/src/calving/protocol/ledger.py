@@ -15,6 +15,7 @@ from calving.model.coverage import (
     Coverage,
     decode_coverage,
     encode_coverage,
+    less,
     merged,
     present,
     without,
@@ -224,11 +225,8 @@ class LedgerKey:
         """
         before = self._of_source(properties, self.of_table)
         known = self._known_to_be_gone(properties)
-        gone = {
-            tp: without(merged((*before.held(tp), *known.get(tp, ()))), found.held(tp))
-            for tp in {*before.source, *known}
-        }
-        return replace(found, gone={tp: spans for tp, spans in gone.items() if spans})
+        told = {tp: merged((*before.held(tp), *known.get(tp, ()))) for tp in {*before.source, *known}}
+        return replace(found, gone=less(told, {tp: found.held(tp) for tp in told}))
 
     def _of_source(self, entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
         source = entry_of(entries, name(SOURCE_OFFSETS), offsets_text.decode_source)
@@ -247,8 +245,7 @@ class LedgerKey:
     def newly_gone(self, gone: Coverage, properties: Mapping[str, str]) -> Coverage:
         """The part of ``gone`` that no commit has recorded yet."""
         known = self._known_to_be_gone(properties)
-        found = {tp: without(spans, known.get(tp, ())) for tp, spans in gone.items()}
-        return {tp: spans for tp, spans in found.items() if spans}
+        return less(gone, known)
 
     def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
         """The snapshot that the ledger in the table properties describes (R1)."""

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from calving.model.coverage import Coverage, beyond, lowest_uncovered, merged, without
+from calving.model.coverage import Coverage, beyond, less, lowest_uncovered, merged
 from calving.model.offsets import SourceOffsets, Span, TopicPartition
 from calving.protocol.ledger import Ledger
 
@@ -46,8 +46,8 @@ def recovery(
     ``settled`` of a ledger holds for all tables, so the highest one counts. ``complete``: the sink has no tables but
     these; then offsets that all of these tables hold need not be read again either. A table in ``rolled_back`` may lack
     settled records. So only its own ledger counts for it, and the table gets every record that it lacks. Another table
-    skips what a rollback has removed from it. ``waiting``: tables that still wait for what an earlier recovery was to
-    read again; each gets that, and not what another rollback has removed since.
+    skips what a rollback has removed from it. A table in ``waiting`` lacks records that the sink has to read again
+    since an earlier recovery. The table gets them, but nothing that a later rollback has removed.
     """
     lacking = {*rolled_back, *waiting}
     others = [ledger for name, ledger in ledgers.items() if name not in lacking]
@@ -67,7 +67,7 @@ def recovery(
         for name, ledger in ledgers.items()
     }
     known = _up_to_the_last(ledgers.values())
-    awaited = {name: _less(known, {tp: kept(name, tp) for tp in known}) for name in lacking}
+    awaited = {name: less(known, {tp: kept(name, tp) for tp in known}) for name in lacking}
     return Recovery(positions, held, awaited)
 
 
@@ -84,11 +84,6 @@ def _up_to_the_last(ledgers: Collection[Ledger]) -> Coverage:
     return {tp: (Span(0, end),) for tp, end in ends.items()}
 
 
-def _less(coverage: Coverage, other: Coverage) -> Coverage:
-    left = {tp: without(spans, other.get(tp, ())) for tp, spans in coverage.items()}
-    return {tp: spans for tp, spans in left.items() if spans}
-
-
 def _known(ledger: Ledger, tp: TopicPartition) -> tuple[Span, ...]:
     return (*ledger.held(tp), *ledger.gone.get(tp, ()))
 
@@ -97,14 +92,8 @@ def still_awaited(awaited: Coverage, ledger: Ledger, settled: Coverage, begins: 
     """The ``awaited`` offsets that have not been read again yet. ``settled``: what the control log says since then;
     ``begins``: the lowest offsets that the topics still have. Offsets that a later rollback has removed were read.
     """
-    left = {
-        tp: without(
-            beyond(spans, begins.get(tp, 0)),
-            merged((*_known(ledger, tp), *settled.get(tp, ()))),
-        )
-        for tp, spans in awaited.items()
-    }
-    return {tp: spans for tp, spans in left.items() if spans}
+    there = {tp: beyond(spans, begins.get(tp, 0)) for tp, spans in awaited.items()}
+    return less(there, {tp: merged((*_known(ledger, tp), *settled.get(tp, ()))) for tp in awaited})
 
 
 def ahead(
@@ -122,4 +111,4 @@ def ahead(
 
 def doubled(ledger: Ledger, positions: SourceOffsets, left_out: Coverage) -> Coverage:
     """The offsets that a table would get a second time if reading continued from these positions."""
-    return _less(ahead(ledger, positions, {}), left_out)
+    return less(ahead(ledger, positions, {}), left_out)

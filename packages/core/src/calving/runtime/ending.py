@@ -13,6 +13,7 @@ from calving.backend.interface import Backend
 from calving.deadline import within
 from calving.errors import BadRecordError, CalvingError, first_line
 from calving.model.events import WorkerEnd
+from calving.model.text import printable
 from calving.runtime import components
 from calving.secrets import without_secrets
 from calving.settings.load import Sink
@@ -63,5 +64,5 @@ def _text(sink: Sink, error: BaseException) -> str:
     backend = {name: str(value) for name, value in sink.backend_settings.model_dump(by_alias=True).items()}
     for settings in (sink.kafka, sink.control_kafka, sink.catalog, sink.spark, backend):
         text = without_secrets(text, settings)
-    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = printable(text)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -34,8 +34,8 @@ def passes(error: BaseException | None) -> bool:
 
 
 class Retries:
-    """Bounds how long errors are retried that do not pass by themselves. Time counts from each such error to the next
-    error, of whatever kind: an outage in between is waited for, and does not begin the time again.
+    """Bounds how long errors are retried that do not pass by themselves. The time from each such error to the next
+    error, of whatever kind, counts. The time of an outage in between does not count, and the outage does not reset it.
     """
 
     def __init__(self, seconds: float) -> None:

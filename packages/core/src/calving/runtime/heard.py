@@ -13,7 +13,7 @@ from calving.backend.interface import Session
 from calving.backend.reading import read_to_end
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
-from calving.model.coverage import Coverage, common, without
+from calving.model.coverage import Coverage, common, less, without
 from calving.model.events import (
     CommitComplete,
     DataComplete,
@@ -121,8 +121,7 @@ class Heard:
         # The next commit takes settled offsets for held, such as those that an operator has accepted; but not offsets
         # that a rollback has taken from the table.
         settled = {tp: without(progress.settled.get(tp, ()), ledger.gone.get(tp, ())) for tp in both}
-        left = {tp: without(spans, settled[tp]) for tp, spans in both.items()}
-        return {tp: spans for tp, spans in left.items() if spans}
+        return less(both, settled)
 
 
 def hear(session: Session) -> Heard:

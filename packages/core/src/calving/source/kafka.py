@@ -6,7 +6,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -27,6 +28,9 @@ from calving.source.client import TIMEOUT, admin_client, client_config, patientl
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times
 from calving.source.members import members
+
+if TYPE_CHECKING:
+    from calving.records.regex import Regex
 
 _METADATA_SECONDS = 5.0
 _GIVING_BACK_SECONDS = 5.0
@@ -115,13 +119,17 @@ class Topics(Source):
                 found |= {topic for topic in named[name] if topic.id not in ("", now) and now != _NO_IDENTITY}
         return frozenset(found)
 
-    def _ask(self) -> frozenset[TopicPartition]:
+    @cached_property
+    def _pattern(self) -> Regex | None:
         from calving.records.regex import Regex  # it imports Arrow, which would delay a start
 
+        return Regex(self.regex) if self.regex else None
+
+    def _ask(self) -> frozenset[TopicPartition]:
         with reaching("asking for the topics' partitions"):
-            if self.regex:
+            if self._pattern is not None:
                 found = self._admin.list_topics(timeout=TIMEOUT).topics
-                topics = {name: list(found[name].partitions) for name in Regex(self.regex).matching(found)}
+                topics = {name: list(found[name].partitions) for name in self._pattern.matching(found)}
             else:
                 topics = dict(self._described())
         return frozenset(TopicPartition(name, p) for name, numbers in topics.items() for p in numbers)
