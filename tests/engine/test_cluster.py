@@ -50,6 +50,8 @@ def test_a_batch_whose_executor_is_killed_runs_again_on_another_one(
         os.kill(killed, signal.SIGKILL)
         assert running.result() == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
         wait_for(lambda: {*cluster.executors()} - {killed})
+        (other,) = cluster.executors()
+    assert other != killed
 
 
 def test_an_interpreter_without_calving_is_named_as_the_reason_and_stops_the_sink(

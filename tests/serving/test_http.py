@@ -230,8 +230,8 @@ def test_every_answer_is_quick_for_a_sink_with_many_partitions_and_tables() -> N
     with serving(Worker(status(time.time(), tables=300, partitions=1_000))) as client:
         for path in READS:
             client.get(path)
-            took = min(_seconds(client, path) for _ in range(5))
-            assert took < (0.3 if path == "/metrics" else 0.1), path
+            bound = 0.1 if path == "/metrics" else 0.05
+            assert any(_seconds(client, path) < bound for _ in range(20)), path
 
 
 def test_a_server_that_nobody_asks_takes_less_than_a_thousandth_of_a_core() -> None:
