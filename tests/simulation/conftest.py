@@ -22,5 +22,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)]
     lines = [str(line) for r in reports for name, line in r.user_properties if name == "simulation"]
     if lines:
-        terminalreporter.section("broken rules: seeds that noticed, of those that were run until five had")
+        terminalreporter.section("broken rules: seeds that noticed, of those that were run until enough had")
         terminalreporter.write("\n".join(sorted(lines)) + "\n")
