@@ -50,6 +50,8 @@ from tests.java.cases import CASES
 MOST = 50
 _LEAST = 0.02
 """Seconds of CPU: the clock and the first call take as much."""
+_TRIES = 3
+"""A busy machine makes a second of CPU longer. What is too much each time is too much."""
 Work = Callable[[Sequence[bytes]], object]
 
 
@@ -243,8 +245,11 @@ def check(way: Way, sizes: Sequence[int], share: Random | None = None) -> list[s
         for name, records in inputs(way, size):
             if name in slow or (share is not None and share.random() > 0.1):
                 continue
-            other = max(_LEAST, spent(way.work, twin(way, records)))
-            if (took := spent(way.work, records)) > MOST * other:
+            for _ in range(_TRIES):
+                other = max(_LEAST, spent(way.work, twin(way, records)))
+                if (took := spent(way.work, records)) <= MOST * other:
+                    break
+            else:
                 slow.add(name)
                 told.append(f"{way.name}: {name}, {size} bytes: {took:.2f} s of CPU, its twin {other:.2f} s")
     return told

@@ -176,6 +176,15 @@ def _names() -> dict[str, str]:
     return {"topic.field": "t!", "partition.field": "p", "offset.field": "o?", "timestamp.field": "at"}
 
 
+REFUSED: list[Case] = [
+    Case(
+        _CONNECT + "TimestampConverter$Value",
+        {"target.type": "string", "format": "HH:mm:ss.SSSSSS XX"},
+        dated("HH:mm:ss.SSSSSS XX"),
+    )
+]
+"""Options that Java takes, and calving does not."""
+
 CASES: list[Case] = [
     *_casts(),
     *_of(

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.java.cases import CASES, Case
+from tests.java.cases import CASES, REFUSED, Case
 from tests.java.differences import EVERYWHERE, TRANSFORMS, Found, stale, unlisted
 from tests.java.ours import differences, lean, transformed
 from tests.java.reference import Java, Message, running
@@ -42,13 +42,13 @@ def _text(message: Message) -> str:
     return f"{message.key} {message.value}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *REFUSED], ids=lambda case: case.name)
 def test_a_transform_gives_what_java_gives(compare: Compare, case: Case) -> None:
     assert not unlisted(compare(case), [*EVERYWHERE, *TRANSFORMS])
 
 
 def test_every_difference_of_transforms_is_still_one(compare: Compare) -> None:
-    assert not stale([*EVERYWHERE, *TRANSFORMS], [found for case in CASES for found in compare(case)])
+    assert not stale([*EVERYWHERE, *TRANSFORMS], [found for case in (*CASES, *REFUSED) for found in compare(case)])
 
 
 def test_the_manual_lists_every_difference_and_why() -> None:
