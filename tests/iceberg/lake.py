@@ -22,15 +22,18 @@ from pyiceberg.table.update import (
 from pyiceberg.types import LongType, NestedField
 
 from calving.iceberg.ancestry import line_of
+from calving.iceberg.entries import read_entries
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.rollbacks import look
 from calving.iceberg.target import IcebergTarget
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
+from calving.model.file_names import file_name
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
+from calving.protocol.notes import brought_back
 from calving.protocol.recovery import recovery
 
 KEY = LedgerKey("control", "connect-x", "log-1")
@@ -44,6 +47,8 @@ class Lake:
     def __init__(self, catalog: Catalog, version: str, branch: str, *, in_order: bool = False) -> None:
         self.catalog, self._branch, self._in_order = catalog, branch, in_order
         self.key = replace(KEY, branch=branch)
+        self.snapshots: list[int] = []
+        """Snapshots to which a test refers later."""
         self._at = 0
         catalog.create_namespace("db")
         made = catalog.create_table("db.t", SCHEMA, properties={"format-version": version})
@@ -67,8 +72,8 @@ class Lake:
         table = self.table
         return self.key.read(line_of(table, self._branch), table.properties)
 
-    def _file(self, rows: range) -> DataFile:
-        path = self._folder / f"{uuid4()}.parquet"
+    def _file(self, rows: range, name: str = "") -> DataFile:
+        path = self._folder / (name or f"{uuid4()}.parquet")
         pq.write_table(pa.table([pa.array(rows, pa.int64())], schema=self.table.schema().as_arrow()), path)
         return DataFile(f"file://{path}", "PARQUET", len(rows), path.stat().st_size)
 
@@ -76,7 +81,9 @@ class Lake:
         """A publication of these offsets; each record's row is its offset."""
         reference = TableReference("c", ("db",), "t", self.table.metadata.table_uuid)
         self._at += 2
-        event = DataWritten(uuid4(), reference, (self._file(range(start, end)),))
+        event = DataWritten(
+            uuid4(), reference, (self._file(range(start, end), file_name(0, uuid4(), 1, "", "parquet")),)
+        )
         return Envelope(0, self._at - 2, event, {TP: (Span(start, end),)})
 
     def commit(self, start: int, end: int) -> Settled:
@@ -119,6 +126,22 @@ class Lake:
         self.table.overwrite(rows, branch=self._branch)
         return self.head
 
+    def cherry_pick(self, snapshot_id: int) -> int:
+        """As Iceberg does: a new snapshot with the files that this one added."""
+        table = self.table
+        source = table.metadata.snapshot_by_id(snapshot_id)
+        assert source is not None
+        added = [
+            entry.data_file
+            for manifest in source.manifests(table.io)
+            if manifest.added_snapshot_id == snapshot_id
+            for entry in read_entries(table.io, manifest)
+        ]
+        snapshot = new_snapshot(table, {"source-snapshot-id": str(snapshot_id)}, self._branch)
+        snapshot.add(DataFile(f.file_path, "PARQUET", f.record_count, f.file_size_in_bytes) for f in added)
+        self.change(*snapshot.prepare()[0])
+        return self.head
+
     def begin_again(self, *rows: int) -> int:
         """As CREATE OR REPLACE TABLE AS does: a snapshot without a parent."""
         self.change(RemoveSnapshotRefUpdate(ref_name=self._branch))
@@ -148,5 +171,5 @@ class Lake:
         position, held = found.positions.get(TP, 0), found.held["db.t"]
         head = line_of(self.table, self._branch).head
         with self.table.transaction() as change:
-            change.set_properties(self.key.brought_back(self.ledger, head.place if head else None))
+            change.set_properties(brought_back(self.key, self.ledger, head.place if head else None))
         return range(position, held[TP][0].start if TP in held else 10**9)

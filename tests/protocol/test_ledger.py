@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calving.errors import DataLossError, TableTroubleError
-from calving.model.coverage import encode_coverage
+from calving.model.coverage import encode_coverage, less
 from calving.model.events import Attachment, CommitComplete, DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import admit, passed_over, twice
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, SourceProgress
+from calving.protocol.notes import brought_back
 from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
 from tests.protocol.lines import line_of
 
@@ -430,8 +431,8 @@ def test_what_a_rollback_has_taken_away_stays_away_until_it_is_to_come_back() ->
         properties |= KEY.properties(ledger)
         head = KEY.summary(ledger)
         assert ledger.missing == {TP: (Span(30, 60),)}
-        assert KEY.newly_gone(ledger.gone, properties) == {}
-    assert KEY.read(line_of(head), properties | KEY.brought_back(ledger, None)).gone == {}
+        assert less(ledger.gone, KEY.known_to_be_gone(properties)) == {}
+    assert KEY.read(line_of(head), properties | brought_back(KEY, ledger, None)).gone == {}
 
 
 def test_after_a_rollback_a_replay_brings_nothing_back() -> None:

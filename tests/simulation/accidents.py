@@ -13,6 +13,7 @@ from calving.model.events import TableId
 from calving.model.offsets import TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import LOG_ID, Ledger, LedgerKey
+from calving.protocol.notes import brought_back
 from calving.protocol.recovery import AWAITED_OFFSETS
 from tests.simulation.broker import Record
 from tests.simulation.mutations import compacted
@@ -277,7 +278,7 @@ class Accidents:
         for table_id, table in world.tables.items():
             if table_id in back:
                 head = table.state().line.head
-                table.properties |= key.brought_back(said[".".join(table_id)], head.place if head else None)
+                table.properties |= brought_back(key, said[".".join(table_id)], head.place if head else None)
             table.properties |= {key.of_table(LOG_ID): store.identity, key.of_table(key.offsets): "{}"}
             table.properties |= key.recovered_at(store.identity, log.end)
         world.log_ids = dict.fromkeys(store.positions, store.identity)

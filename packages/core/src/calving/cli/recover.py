@@ -15,6 +15,7 @@ from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.reading import read_to_end
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
+from calving.iceberg.picks import mind_picks
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable, mark_of
 from calving.model.coverage import Coverage, decode_coverage, encode_coverage, lowest_uncovered, present, size
@@ -24,6 +25,7 @@ from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.marks import Marks
+from calving.protocol.notes import brought_back
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, recovery, still_awaited
 from calving.runtime import components
 from calving.runtime.preflight import (
@@ -139,6 +141,9 @@ class _Start:
     ) -> None:
         """:raises ConfigError: a recovery would mix up rows or double records, or there is nothing to recover."""
         mind_order([name for name in again if self.sink.mutations(name) is not None], ledgers)
+        for name in again:
+            if ledgers[name].gone:
+                mind_picks(name, self.catalog.load_table(table_id(name)), ledger_key(self.sink, "", name))
         positions = self.positions(self.plan(ledgers, again, waiting))
         others = former_names(said, self.begins.keys(), self.identities)
         _mind_other_names(self.sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {self.former})
@@ -336,7 +341,7 @@ def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, *, again
     changed = key.recovered_at(control.identity, control.end)
     if again and (ledger.gone or ledger.doubt is not None):
         head = LoadedTable(table, key.branch).line.head
-        changed |= key.brought_back(ledger, head.place if head is not None else None)
+        changed |= brought_back(key, ledger, head.place if head is not None else None)
     if table.properties.get(key.of_table(LOG_ID)) not in (None, control.identity):
         changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
     with table.transaction() as change:

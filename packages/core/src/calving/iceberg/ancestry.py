@@ -33,7 +33,9 @@ def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
 
 
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    # The property ``additional_properties`` is slow, and a commit may look at hundreds of snapshots.
+    private = snapshot.summary.__pydantic_private__ if snapshot.summary is not None else None
+    return private["_additional_properties"] if private is not None else {}
 
 
 def line_of(table: Table, branch: str) -> Line:
@@ -46,6 +48,7 @@ def line_of(table: Table, branch: str) -> Line:
         partial(_parent_of, table),
         _Expired(table).find,
         partial(_has_files_of, table, branch),
+        partial(_snapshot, metadata),
     )
 
 
@@ -72,6 +75,11 @@ def _ancestor(snapshot: Snapshot) -> Ancestor:
 
 def place_of(snapshot: Snapshot) -> SnapshotPlace:
     return SnapshotPlace(snapshot.snapshot_id, snapshot.sequence_number or 0)
+
+
+def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Ancestor | None:
+    found = metadata.snapshot_by_id(snapshot_id)
+    return _ancestor(found) if found is not None else None
 
 
 def _heads(metadata: TableMetadata, branch: str) -> Iterator[Ancestor]:

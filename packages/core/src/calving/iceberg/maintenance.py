@@ -30,8 +30,8 @@ from calving.model.events import TableId
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
 from calving.mutations.parts import KEYS_AT_ONCE
-from calving.protocol.ledger import LedgerKey, carried
-from calving.protocol.notes import carried_on
+from calving.protocol.ledger import LedgerKey
+from calving.protocol.notes import carried, carried_on
 
 MAX_TRIES = 50
 

@@ -11,6 +11,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetProp
 
 from calving.iceberg.ancestry import line_of
 from calving.iceberg.catalog import find_table
+from calving.model.coverage import less
 from calving.model.events import TableId
 from calving.protocol.ledger import Ledger, LedgerKey
 from calving.protocol.notes import looked
@@ -49,7 +50,7 @@ def look(catalog: Catalog, table: TableId, key: LedgerKey) -> Ledger | None:
 
 def log_rollback(table: TableId, key: LedgerKey, ledger: Ledger, properties: Mapping[str, str]) -> None:
     """Log a rollback that the table's properties do not tell yet. ``ledger``: as it was read from the table."""
-    newly = key.newly_gone(ledger.gone, properties)
+    newly = less(ledger.gone, key.known_to_be_gone(properties))
     doubt = ledger.doubt if ledger.doubt != key.doubt(properties) else None
     if (found := RolledBack.of(newly, doubt)) is not None:
         log.error("%s", found.text(".".join(table)))

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from calving.model.coverage import (
     Coverage,
+    common,
     decode_coverage,
     encode_coverage,
     less,
@@ -24,6 +26,7 @@ from calving.model.events import Envelope, Place
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition, furthest
 from calving.protocol import offsets_text
 from calving.protocol.offsets_text import encode_control, encode_source, entry_of
+from calving.protocol.picks import picked
 from calving.protocol.rollback import Ancestor, Line, SnapshotPlace, Verdict, verdict
 
 COMMIT_ID = "kafka.connect.commit-id"
@@ -41,7 +44,6 @@ LEDGERS_AT = "calving.ledgers-at"
 RECOVERED_AT = "calving.recovered-at"
 OFFSETS = "kafka.connect.offsets."
 """Prefix of a summary entry with control offsets; the owner's name follows."""
-_CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFSETS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,14 @@ class Ledger:
                 missing[tp] = holes
         return Ledger(self.control, source, settled, missing)
 
+    def regained(self, again: Coverage) -> Ledger:
+        """The ledger of a table that has these offsets again, as far as they were gone."""
+        back = {tp: spans for tp in self.gone if (spans := common(self.gone[tp], again.get(tp, ())))}
+        ends = {tp: spans[-1].end for tp, spans in back.items()}
+        missing = {tp: without((Span(0, ends[tp]),), spans) for tp, spans in back.items()}
+        whole = self.joined(Ledger({}, ends, {}, missing))
+        return replace(whole, gone=less(self.gone, back), source_control=self.source_control, doubt=self.doubt)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
@@ -131,13 +141,6 @@ class SourceProgress:
         """Whether ``entry`` surely covers offsets of a source partition from before a restart."""
         partition, offset = self.restarted.get(tp, (entry.partition, 0))
         return entry.partition == partition and entry.offset < offset
-
-
-def carried(summary: Mapping[str, str]) -> dict[str, str]:
-    """The summary entries that stay true in a next snapshot that changes no row: every sink's ledger, and the
-    valid-through time. The entries that name the commit are left out.
-    """
-    return {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(OFFSETS)}
 
 
 NOWHERE = SourceProgress({}, {})
@@ -185,7 +188,10 @@ class LedgerKey:
                 control = furthest(control, entry_of(summary, self.offsets, offsets_text.decode_control))
                 break
         found, doubt = self._source_part(line, properties)
-        return replace(self._less_what_is_gone(found, properties), control=control, doubt=doubt)
+        found = self._less_what_is_gone(found, properties)
+        if found.gone:
+            found = found.regained(picked(line, self.held_at))
+        return replace(found, control=control, doubt=doubt)
 
     def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
         """The first of the snapshots whose summary has source offsets of this sink."""
@@ -199,7 +205,9 @@ class LedgerKey:
             doubt = None
         if (own := self.own(line.snapshots)) is not None:
             is_from_before = doubt is not None and line.is_earlier(own.place, doubt)
-            return self._of_source(own.summary, str), None if is_from_before else doubt
+            above = takewhile(lambda snapshot: snapshot is not own, line.snapshots)
+            found = self.known_at(above, properties) or self._of_source(own.summary, str)
+            return found, None if is_from_before else doubt
         stored = self._of_source(properties, self.of_table)
         # A table of an earlier version has no such property. Its snapshot log may still name the commit (R4).
         last = self.last_commit(properties) or (known.place if (known := self.own(line.heads())) is not None else None)
@@ -210,21 +218,29 @@ class LedgerKey:
 
     def _shown(self, line: Line, properties: Mapping[str, str]) -> Ledger | None:
         """The source offsets that a branch without a summary of this sink holds for sure, after a rollback."""
-        known = [(frozenset(ids), entries) for ids, entries in self.ledgers_at(properties)]
-        for snapshot in line.snapshots:
-            for ids, entries in known:
-                if snapshot.place.id in ids:
-                    return self._of_source(entries, str)
+        if (found := self.known_at(line.snapshots, properties)) is not None:
+            return found
         if (own := self.own(line.past())) is not None:
             return self._of_source(own.summary, str)
         return Ledger({}) if line.below() is None else None
+
+    def known_at(self, snapshots: Iterable[Ancestor], properties: Mapping[str, str]) -> Ledger | None:
+        """The source offsets at the first of these snapshots for which the table properties have them."""
+        shown = [each.place.id for each in snapshots]
+        known = {i: entries for ids, entries in self.ledgers_at(properties) for i in ids} if shown else {}
+        return next((self._of_source(known[i], str) for i in shown if i in known), None)
+
+    def held_at(self, snapshot: Ancestor) -> Coverage | None:
+        """The source offsets that the ledger in a snapshot's summary holds; None if it has no ledger of this sink."""
+        found = self._of_source(snapshot.summary, str)
+        return {tp: found.held(tp) for tp in found.source} if self.own((snapshot,)) is not None else None
 
     def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
         """``found`` with ``gone``: a rollback removes snapshots, but the table properties still hold the ledger from
         before it.
         """
         before = self._of_source(properties, self.of_table)
-        known = self._known_to_be_gone(properties)
+        known = self.known_to_be_gone(properties)
         told = {tp: merged((*before.held(tp), *known.get(tp, ()))) for tp in {*before.source, *known}}
         return replace(found, gone=less(told, {tp: found.held(tp) for tp in told}))
 
@@ -239,13 +255,9 @@ class LedgerKey:
             source_control=entry_of(entries, name(self.offsets), offsets_text.decode_control) if is_this_log else {},
         )
 
-    def _known_to_be_gone(self, properties: Mapping[str, str]) -> Coverage:
+    def known_to_be_gone(self, properties: Mapping[str, str]) -> Coverage:
+        """The offsets that the table properties call gone."""
         return entry_of(properties, self.of_table(GONE_OFFSETS), decode_coverage)
-
-    def newly_gone(self, gone: Coverage, properties: Mapping[str, str]) -> Coverage:
-        """The part of ``gone`` that no commit has recorded yet."""
-        known = self._known_to_be_gone(properties)
-        return less(gone, known)
 
     def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
         """The snapshot that the ledger in the table properties describes (R1)."""
@@ -280,16 +292,6 @@ class LedgerKey:
             self.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
         }
         return {name: value for name, value in found.items() if value}
-
-    def brought_back(self, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
-        """Table properties that drop ``gone`` and ``doubt`` from the ledger, as if the table had never held those
-        offsets. ``place``: the head of the branch.
-        """
-        return {
-            **self.properties(replace(ledger, gone={}, doubt=None), place),
-            self.of_table(GONE_OFFSETS): "{}",
-            self.of_table(LEDGER_DOUBT): "",
-        }
 
     @property
     def holding(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from calving.model.coverage import decode_coverage, encode_coverage
@@ -13,12 +14,19 @@ from calving.protocol.ledger import (
     LEDGER_SNAPSHOT,
     LEDGERS_AT,
     LOG_ID,
+    MISSING_OFFSETS,
+    OFFSETS,
+    SETTLED_OFFSETS,
+    SOURCE_OFFSETS,
+    VALID_THROUGH,
     Ledger,
     LedgerKey,
     source_entries,
 )
+from calving.protocol.picks import source_of
 from calving.protocol.rollback import Line, SnapshotPlace
 
+_CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFSETS}
 _MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
 """The most snapshots for which a ledger is kept, and the most ledgers: every version of the metadata repeats them."""
 
@@ -34,6 +42,17 @@ def committed(
         **{name: value for name, value in answered.items() if properties.get(name, value) != value},
         **key.properties(ledger, place),
         **_kept(key, line, properties),
+    }
+
+
+def brought_back(key: LedgerKey, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
+    """Table properties that drop ``gone`` and ``doubt`` from the ledger, as if the table had never held those offsets.
+    ``place``: the head of the branch.
+    """
+    return {
+        **key.properties(replace(ledger, gone={}, doubt=None), place),
+        key.of_table(GONE_OFFSETS): "{}",
+        key.of_table(LEDGER_DOUBT): "",
     }
 
 
@@ -65,20 +84,39 @@ def _gone(key: LedgerKey, properties: Mapping[str, str]) -> object:
 
 
 def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
-    """The table property with the ledgers at snapshots of others, if no snapshot of the sink is left below them:
-    after a rollback to one of them nothing else tells what the table holds. Empty if the property is right already.
+    """The table property with the ledgers at snapshots of others, if no snapshot of the sink is left below them, or a
+    cherry-pick has added to its ledger: after a rollback to one of them nothing else tells what the table holds. Empty
+    if the property is right already.
     """
-    ids = [snapshot.place.id for snapshot in islice(line.snapshots, _MOST_SNAPSHOTS)]
-    known = list(key.ledgers_at(properties))
-    if not ids or key.own(line.snapshots) is not None or any(ids[0] in snapshots for snapshots, _ in known):
+    ids = _with_the_same_rows(line)
+    own, known = key.own(line.snapshots), list(key.ledgers_at(properties))
+    if not ids or (own is not None and own.place.id in ids) or any(ids[0] in snapshots for snapshots, _ in known):
         return {}
     ledger = key.read(line, properties)
-    if ledger.doubt is not None:
+    is_shown = own is not None and key.held_at(own) == {tp: ledger.held(tp) for tp in ledger.source}
+    if ledger.doubt is not None or is_shown:
         return {}
     left = [([i for i in snapshots if i not in ids], entries) for snapshots, entries in known]
     found = [(ids, source_entries(ledger)), *((snapshots, entries) for snapshots, entries in left if snapshots)]
     said = [{"snapshots": snapshots, **entries} for snapshots, entries in found[:_MOST_LEDGERS]]
     return {key.of_table(LEDGERS_AT): json.dumps(said, separators=(",", ":"))}
+
+
+def _with_the_same_rows(line: Line) -> list[int]:
+    """The ids of the head and of those below it that have the same rows of the sink: down to the newest cherry-pick."""
+    found = []
+    for snapshot in islice(line.snapshots, _MOST_SNAPSHOTS):
+        found.append(snapshot.place.id)
+        if source_of(snapshot) is not None:
+            break
+    return found
+
+
+def carried(summary: Mapping[str, str]) -> dict[str, str]:
+    """The summary entries that stay true in a next snapshot that changes no row: every sink's ledger, and the
+    valid-through time. The entries that name the commit are left out.
+    """
+    return {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(OFFSETS)}
 
 
 def carried_on(

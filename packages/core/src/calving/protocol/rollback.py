@@ -55,8 +55,9 @@ class Line:
     ``is_earlier``: whether the first snapshot was surely made before the second one. ``parent_of``: the parent that a
     snapshot had when it was made; some catalogs remove a snapshot's parent when the parent expires. ``expired``: an
     expired snapshot by its id, if an earlier version of the metadata is still there that has it. ``has_files_of``:
-    whether the head has a live file or a manifest of a snapshot. The last three read files, so they are only called if
-    nothing else decides.
+    whether the head has a live file or a manifest of a snapshot. These three read files, so they are only called if
+    nothing else decides. ``snapshot``: a snapshot of the table by its id, also of another branch or of none; None if it
+    has expired.
     """
 
     snapshots: Iterable[Ancestor]
@@ -65,6 +66,7 @@ class Line:
     parent_of: Callable[[SnapshotPlace], int | None] = lambda snapshot: None
     expired: Callable[[int], Ancestor | None] = lambda snapshot_id: None
     has_files_of: Callable[[SnapshotPlace], bool] = lambda snapshot: False
+    snapshot: Callable[[int], Ancestor | None] = lambda snapshot_id: None
 
     @property
     def head(self) -> Ancestor | None:
