@@ -7,13 +7,13 @@ import struct
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import redis
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
-from kazoo.client import KazooClient
+from pydantic import SecretStr
 
 from calving.backend import Backend, SinkIdentity
 from calving.model.membership import Claim
@@ -24,12 +24,14 @@ from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from calving.source.kafka import KafkaGroup, Topics
 from calving.testing import Harness, member_claim
+from calving.testing.odd_entries import OddEntry
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
+from harness.control_logs import ControlLog, KafkaLog, RedisLog, ZooKeeperLog, node
 from harness.topic import Topic
 from harness.waiting import wait_for
 
@@ -37,19 +39,36 @@ _KEYS = "calving:{control:group}:"
 """Before each key in Redis."""
 
 
-class KafkaHarness(Harness):
+class _StoreHarness(Harness):
+    log: ControlLog
+    secret: SecretStr | None = None
+
+    def sign(self, secret: str) -> None:
+        self.secret = SecretStr(secret)
+
+    def append(self, value: bytes, coverage: bytes | None, beside: bytes | None) -> None:
+        self.log.append(OddEntry(value, coverage, beside))
+
+    def repeat(self) -> None:
+        for entry in self.log.entries():
+            self.log.append(entry)
+
+
+class KafkaHarness(_StoreHarness):
+    log: KafkaLog
     drops_positions_itself = True
 
     def __init__(self, broker: KafkaServer, name: str) -> None:
         self._broker = broker
         self._kafka = {"bootstrap.servers": broker.bootstrap_servers}
         self._sink = SinkIdentity(name, f"group-{name}", f"control-{name}", self._kafka)
+        self.log = KafkaLog(broker.bootstrap_servers, self._sink.control_topic)
         Topic(broker.bootstrap_servers, f"source-{name}", 2)
         self.source = [TopicPartition(f"source-{name}", 0), TopicPartition(f"source-{name}", 1)]
         self._members: list[tuple[KafkaGroup, _Held]] = []
 
     def backend(self) -> Backend:
-        return KafkaBackend(self._sink, KafkaOptions())
+        return KafkaBackend(self._sink, KafkaOptions(secret=self.secret))
 
     def claim(self) -> Claim:
         if not self._members:
@@ -82,42 +101,11 @@ class KafkaHarness(Harness):
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
     def entries(self) -> Sequence[bytes]:
-        """Up to the end of the log: what a transaction wrote counts as read once its end mark is there, which the broker
-        appends after the producer has its answer.
-        """
-        log = KafkaPartition(self._sink.control_topic, 0, 0)
-        every = Consumer(client_config(self._kafka, group_id="back-door", isolation_level="read_uncommitted"))
-        _, end = every.get_watermark_offsets(log, 20)
-        every.close()
-        settings = client_config(self._kafka, group_id="back-door", isolation_level="read_committed")
-        consumer = Consumer(settings | {"enable.partition.eof": True})
-        consumer.assign([log])
-        found: list[bytes] = []
-        reached = 0
-        try:
-            while reached < end:
-                message = consumer.poll(20)
-                assert message is not None, f"the log ends at {end}, and reading it stops at {reached}"
-                if (error := message.error()) is None:
-                    found.append(message.value() or b"")
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    reached = message.offset() or 0
-        finally:
-            consumer.close()
-        return found
-
-    def append(self, value: bytes | None, coverage: bytes | None, beside: bytes | None) -> None:
-        headers = {"calving-spans": coverage, "calving-beside": beside}
-        self._produce(value, {name: header for name, header in headers.items() if header is not None})
+        return [entry.value for entry in self.log.entries()]
 
     def append_odd(self) -> None:
-        self._produce(None, {})
-        self._produce(b"zz", {"calving-spans": None, "calving-beside": None})
-
-    def _produce(self, value: bytes | None, headers: dict[str, bytes | None]) -> None:
-        producer = Producer(client_config(self._kafka))
-        producer.produce(self._sink.control_topic, value, b"\xfe", 0, headers=list(headers.items()))
-        assert producer.flush(10) == 0
+        self.log.produce(None, {})
+        self.log.produce(b"zz", {"calving-spans": None, "calving-beside": None})
 
     def stop(self) -> None:
         """Kill the broker once it has written the end marks of all transactions.
@@ -182,7 +170,9 @@ class _Held:
         self.found -= set(partitions)
 
 
-class RedisHarness(Harness):
+class RedisHarness(_StoreHarness):
+    log: RedisLog
+
     def __init__(self, folder: Path, settings: Mapping[str, str], **options: object) -> None:
         self._server = RedisServer(folder, settings)
         self.syncs_every_second = settings["appendfsync"] == "everysec"
@@ -190,7 +180,9 @@ class RedisHarness(Harness):
         self.start()
 
     def backend(self) -> Backend:
-        settings = RedisOptions(url=self._server.url, timeout_ms=3000, lease_ms=1500, **self._options)
+        settings = RedisOptions(
+            url=self._server.url, timeout_ms=3000, lease_ms=1500, secret=self.secret, **self._options
+        )
         return RedisBackend(SinkIdentity("sink", "group", "control"), settings)
 
     def claim(self) -> Claim:
@@ -207,23 +199,12 @@ class RedisHarness(Harness):
         }
 
     def entries(self) -> Sequence[bytes]:
-        log = cast("list[tuple[bytes, dict[bytes, bytes]]]", self._client.xrange(f"{_KEYS}log"))
-        return [fields[b"e"] for _, fields in log]
-
-    def append(self, value: bytes, coverage: bytes | None, beside: bytes | None) -> None:
-        fields = {"s": b"\xfe", "p": coverage, "b": beside, "e": value}
-        state = f"{_KEYS}state"
-        offset = max(int(cast("bytes", self._client.hget(state, "last") or b"0")) + 1, time.time_ns() // 1000)
-        self._add({name: field for name, field in fields.items() if field is not None}, f"{offset}-0")
-        self._client.hset(state, "last", str(offset))
+        return [entry.value for entry in self.log.entries()]
 
     def append_odd(self) -> None:
         fields: list[dict[str, bytes]] = [{"hello": b"world"}, {"s": b"x"}, {"e": b"zz", "p": b"{"}, {"": b"\xff"}]
         for each in fields:
-            self._add(each)
-
-    def _add(self, fields: dict[str, bytes], number: str = "*") -> None:
-        self._client.xadd(f"{_KEYS}log", cast("Any", fields), number)
+            self.log.add(each)
 
     def stop(self) -> None:
         self._server.kill()
@@ -231,6 +212,7 @@ class RedisHarness(Harness):
     def start(self) -> None:
         self._server.start()
         self._client = redis.Redis(port=self._server.port, protocol=2)
+        self.log = RedisLog(self._client, _KEYS)
         while True:
             try:
                 self._client.ping()
@@ -246,13 +228,17 @@ class RedisHarness(Harness):
         self._server.stop()
 
 
-class ZooKeeperHarness(Harness):
+class ZooKeeperHarness(_StoreHarness):
+    log: ZooKeeperLog
+
     def __init__(self, server: ZooKeeperServer, name: str) -> None:
         self._server, self._root = server, f"/{name}"
-        self._options = ZooKeeperOptions(hosts=server.hosts, root=self._root, session_ms=2000, timeout_ms=3000)
+        self._hosts, self.log = server.hosts, ZooKeeperLog(server.hosts, f"{self._root}/control/group")
 
     def backend(self) -> Backend:
-        return ZooKeeperBackend(SinkIdentity("sink", "group", "control"), self._options)
+        where = {"hosts": self._hosts, "root": self._root}
+        options = ZooKeeperOptions(**where, session_ms=2000, timeout_ms=3000, secret=self.secret)
+        return ZooKeeperBackend(SinkIdentity("sink", "group", "control"), options)
 
     def claim(self) -> Claim:
         return member_claim("group")
@@ -261,33 +247,13 @@ class ZooKeeperHarness(Harness):
         return member_claim("group", "", -1)
 
     def positions(self) -> Mapping[TopicPartition, int]:
-        with self._client() as client:
+        with self.log.client() as client:
             state = json.loads(client.get(f"{self._root}/control/group/state")[0])
         found = {tuple(field.rsplit(":", 1)): offset for field, offset in state["positions"].items()}
         return {TopicPartition(topic, int(partition)): offset for (topic, partition), offset in found.items()}
 
     def entries(self) -> Sequence[bytes]:
-        found: list[bytes] = []
-        base = f"{self._root}/control/group"
-        with self._client() as client:
-            for name in sorted(client.get_children(f"{base}/log")):
-                raw = client.get(f"{base}/log/{name}")[0]
-                (size,) = struct.unpack_from(">I", raw)
-                header = json.loads(raw[4 : 4 + size])
-                body = raw[4 + size :] + b"".join(client.get(f"{base}/blobs/{b}")[0] for b in header["blobs"])
-                for length in header["sizes"]:
-                    found.append(body[:length])
-                    body = body[length:]
-        return found
-
-    def append(self, value: bytes, coverage: bytes | None, beside: bytes | None) -> None:
-        spans, said = ((text or b"").decode(errors="replace") for text in (coverage, beside))
-        header = {"marker": "m", "sender": "x", "spans": spans, "beside": said, "sizes": [len(value)], "blobs": []}
-        offset = self._create(_node(header) + value)
-        with self._client() as client:
-            path = f"{self._root}/control/group/state"
-            state = json.loads(client.get(path)[0])
-            client.set(path, json.dumps({**state, "next": offset + 1}).encode())
+        return [entry.value for entry in self.log.entries()]
 
     def append_odd(self) -> None:
         whole = {"sender": "x", "spans": "", "beside": "", "sizes": [2], "blobs": []}
@@ -297,22 +263,15 @@ class ZooKeeperHarness(Harness):
             b"\xff" * 100,
             struct.pack(">I", 2**32 - 1) + b"{}",
             struct.pack(">I", 100_000) + b"[" * 100_000,
-            *(_node(odd) for odd in (5, {}, {**whole, "sizes": "2"}, {**whole, "sizes": [-1]})),
-            *(_node({**whole, "blobs": odd}) + b"zz" for odd in (5, ["../state"], ["x"])),
+            *(node(odd) for odd in (5, {}, {**whole, "sizes": "2"}, {**whole, "sizes": [-1]})),
+            *(node({**whole, "blobs": odd}) + b"zz" for odd in (5, ["../state"], ["x"])),
         ]
         for content in contents:
-            self._create(content)
-        with self._client() as client:
+            self.log.create(content)
+        with self.log.client() as client:
             log = f"{self._root}/control/group/log"
             client.create(f"{log}/hello", b"world")
             client.create(f"{log}/{'9' * 19}", b"world")
-
-    def _create(self, content: bytes) -> int:
-        """A node with the next number, as a writer of the backend would take it; the state stays as it is."""
-        offset = time.time_ns() // 1000
-        with self._client() as client:
-            client.create(f"{self._root}/control/group/log/{offset:019d}", content)
-        return offset
 
     def stop(self) -> None:
         self._server.kill()
@@ -321,29 +280,8 @@ class ZooKeeperHarness(Harness):
         self._server.start()
 
     def wipe(self) -> None:
-        with self._client() as client:
+        with self.log.client() as client:
             client.delete(self._root, recursive=True)
 
     def close(self) -> None:
         pass
-
-    def _client(self) -> Any:
-        return _Connected(self._server.hosts)
-
-
-def _node(header: object) -> bytes:
-    text = json.dumps(header).encode()
-    return struct.pack(">I", len(text)) + text
-
-
-class _Connected:
-    def __init__(self, hosts: str) -> None:
-        self._client = KazooClient(hosts)
-
-    def __enter__(self) -> KazooClient:
-        self._client.start()
-        return self._client
-
-    def __exit__(self, *_: object) -> None:
-        self._client.stop()
-        self._client.close()

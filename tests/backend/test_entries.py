@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from uuid import UUID
 
 import pytest
@@ -20,12 +21,19 @@ from calving.model.events import (
     Leader,
     Parked,
     Publication,
+    StartCommit,
     TableMark,
     TableReference,
     WorkerEnd,
 )
 from calving.model.offsets import Span, TopicPartition, within
-from calving.testing.odd_entries import own_with_files, strange
+from calving.protocol.coordinator import Coordinator, Intervals
+from calving.runtime.heard import Heard
+from calving.serving.exposition import exposition
+from calving.serving.views import overview
+from calving.status.listening import Listening
+from calving.status.values import SinkFacts, Status
+from calving.testing.odd_entries import extreme, own_with_files, strange
 from calving.version import __version__
 
 COMMIT = UUID(int=1)
@@ -40,12 +48,14 @@ ATTACHED = Attachment(
     frozenset({(1, 3), (0, 7)}),
     Leader("m-1", "k1", "https://k1:8083/"),
     restarts={KNOWN: (1, 0)},
+    read={0: 12, 1: 4},
 )
 SETTLED = b'{"orders":{"2":[[0,4]]},"orders@JfUaVlT2R5e":{"10":[[0,5],[7,9]]}}'
 BESIDE = (
     b'{"group":"g","tables":[["db","a.b","t","u-1",7]],"parked":[["db","t","s3://b/last",3,'
     b'"{\\"orders\\":{\\"2\\":[[3,4]]},\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[0,10],[15,20]]}}"]],'
-    b'"restarts":"{\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[1,0]]}}","leader":["m-1","k1","https://k1:8083/"],"released":[[0,7],[1,3]]}'
+    b'"restarts":"{\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[1,0]]}}","leader":["m-1","k1","https://k1:8083/"],"released":[[0,7],[1,3]],'
+    b'"read":[[0,12],[1,4]]}'
 )
 
 
@@ -178,6 +188,25 @@ def test_a_watcher_skips_an_entry_that_a_coordinator_refuses_and_keeps_its_place
     assert entries.envelope(0, 7, b"m", *own_with_files("g")[name]) is None
     assert "partition 0, offset 7" in entries.unreadable[0, 7]
     assert entries.undecodable == {"m": 1}
+
+
+@pytest.mark.parametrize("name", extreme("g"))
+def test_a_coordinator_reads_values_that_no_sink_writes_and_goes_on(name: str) -> None:
+    """So do a worker's status, and a command that reads the log from outside."""
+    envelope = Entries("g", "the log", strict=True).envelope(0, 1, b"m", *extreme("g")[name])
+    assert envelope is not None
+    coordinator, source = Coordinator(Intervals(10, 30, 5), {}, 0), frozenset([TopicPartition("source", 0)])
+    coordinator.tick(0, COMMIT, source)
+    coordinator.heard(Envelope(0, 0, StartCommit(COMMIT)))
+    coordinator.heard(envelope)
+    coordinator.tick(31, UUID(int=2), source)
+    listening, heard = Listening(), Heard("id", {})
+    listening.hear(envelope, 0.0)
+    heard.hear(envelope)
+    status, facts = listening.status(0.0), SinkFacts("s", "g", "m", "1", "kafka", "local", 0.0, 10.0, 30.0)
+    assert json.dumps(overview(Status(facts, log=status), 1.0, with_values=False))
+    assert exposition(lambda: Status(facts, log=status))("text/plain")[0]
+    assert str(envelope.event)
 
 
 def test_senders_of_undecodable_entries_are_counted_each_up_to_a_hundred() -> None:

@@ -73,7 +73,7 @@ def test_a_cycle_without_files_ends_as_soon_as_all_have_answered() -> None:
     _, log = started()
     assert log.answer(C[1], PartitionProgress(A)) == []
     effect = only(log.answer(C[1], PartitionProgress(B)), Acknowledge)
-    assert effect == Acknowledge({0: 2}, (CommitComplete(C[1], None),))
+    assert effect == Acknowledge({0: 2}, (CommitComplete(C[1], None),), Attachment(read={0: 2}))
 
 
 @pytest.mark.parametrize(
@@ -189,19 +189,20 @@ def test_each_table_is_announced_as_it_settles_and_the_position_saved_at_the_end
     coordinator, _ = committing(T, U)
     assert coordinator.settled(T.identifier, Committed(T, 11)) == [Announce((CommitToTable(C[1], T, 11, 5),))]
     effects = coordinator.settled(U.identifier, Committed(U, 12))
-    assert effects[1] == Acknowledge({0: 3}, (CommitComplete(C[1], 5),))
+    assert effects[1] == Acknowledge({0: 3}, (CommitComplete(C[1], 5),), Attachment(read={0: 3}))
 
 
 def test_a_table_that_had_everything_already_is_not_announced() -> None:
     coordinator, _ = committing(T)
-    assert coordinator.settled(T.identifier, Committed(T, None)) == [Acknowledge({0: 2}, (CommitComplete(C[1], 5),))]
+    end = Acknowledge({0: 2}, (CommitComplete(C[1], 5),), Attachment(read={0: 2}))
+    assert coordinator.settled(T.identifier, Committed(T, None)) == [end]
 
 
 def test_a_failed_table_keeps_its_entries_and_holds_the_position() -> None:
     coordinator, _ = committing(T, U)
     coordinator.settled(U.identifier, Committed(U, 12))
     effects = coordinator.settled(T.identifier, Failed("no"))
-    assert effects == [Acknowledge({0: 0}, (CommitComplete(C[1], None),))]
+    assert effects == [Acknowledge({0: 0}, (CommitComplete(C[1], None),), Attachment(read={0: 3}))]
     assert coordinator.buffered == {T.identifier: 1}
 
 

@@ -187,7 +187,7 @@ def test_a_successor_is_told_once_that_a_partition_began_anew() -> None:
     for entry in (told, complete(0, 1, Span(20, 30)), replace(told, offset=2)):
         buffer.hear(entry)
     assert buffer.progress() == SourceProgress({TP: (Span(0, 30),)}, {TP: (Span(0, 30),)}, {TP: (0, 0)})
-    attached = Attachment({TP: (Span(0, 30),)}, restarted=frozenset([TP]), restarts={TP: (0, 0)})
+    attached = Attachment({TP: (Span(0, 30),)}, restarted=frozenset([TP]), restarts={TP: (0, 0)}, read={0: 3})
     assert buffer.attachment({}, {}) == attached
 
 

@@ -229,6 +229,36 @@ def test_a_successor_knows_what_is_parked_and_that_it_was_heard() -> None:
     assert buffer.progress() == SourceProgress({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
 
 
+def test_an_end_of_a_cycle_that_somebody_repeats_does_not_replace_what_is_parked() -> None:
+    """Whoever writes to the control log can append the bytes of an earlier entry again, signed or not."""
+    now, parked = (Parked(name, 1, {TP: (Span(10, end),)}) for name, end in (("now", 30), ("before", 20)))
+    last = Envelope(0, 15, CommitComplete(COMMIT), attached=Attachment(parked={T.identifier: now}, read={0: 14}))
+    for read in ({0: 8}, {0: 13}):
+        for attached in (Attachment(read=read), Attachment(parked={T.identifier: parked}, read=read)):
+            buffer = Buffer({0: 9})
+            for entry in (last, replace(last, offset=16, attached=attached), replace(last, offset=17)):
+                buffer.hear(entry)
+            assert buffer.parked == {T.identifier: now}
+            assert buffer.progress().covered == {TP: (Span(10, 30),)}
+
+
+def test_a_part_of_a_settled_publication_that_somebody_repeats_does_not_hold_back_those_after_it() -> None:
+    part = replace(entry(11), spans={TP: (Span(0, 10),)})
+    last = Envelope(0, 10, CommitComplete(COMMIT), attached=Attachment({TP: (Span(0, 10),)}, read={0: 9}))
+    for entries in ((last, part), (replace(part, offset=10), replace(last, offset=11))):
+        buffer = Buffer({0: 9})
+        for each in entries:
+            buffer.hear(each)
+        assert buffer.whole() == {0: 12}
+
+
+def test_an_end_of_a_cycle_from_before_the_place_where_reading_began_tells_nothing() -> None:
+    buffer = Buffer({0: 9})
+    told = Attachment(parked={T.identifier: Parked("before", 1, {TP: (Span(10, 20),)})}, read={0: 8})
+    buffer.hear(Envelope(0, 16, CommitComplete(COMMIT), attached=told))
+    assert buffer.parked == {} and buffer.progress().covered == {}
+
+
 def test_a_successor_does_not_know_what_it_is_to_hear_again() -> None:
     """One publication has files for two tables, and one of them still waits in the control log."""
     alone = replace(entry(1), spans={TP: (Span(0, 20),)})

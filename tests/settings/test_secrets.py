@@ -25,6 +25,7 @@ HIDDEN = {
     "iceberg.control.redis.sentinel-password",
     "iceberg.control.zookeeper.password",
     "iceberg.control.secret",
+    "iceberg.control.old-secret",
 }
 """The sink's own keys that are secrets."""
 

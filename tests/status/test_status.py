@@ -203,6 +203,7 @@ def test_a_sink_that_is_well_has_no_reasons() -> None:
             ),
         ),
         (Cause.CONTROL_LOG_BEHIND, replace(WELL, log=LogStatus(cycle_at=900.0))),
+        (Cause.UNSIGNED_ENTRY, replace(WELL, worker=replace(WELL.worker, unsigned=("why", 1_000.0)))),
         (Cause.WORKER_ENDED, replace(WELL, log=replace(WELL.log, end=WorkerEnd("0.2.0", 0, "m", "h", "why")))),
         (Cause.DEAD_LETTER_SHARE, replace(WELL, worker=replace(WELL.worker, batches=Batches(recent=((100, 2),))))),
         (Cause.PUBLICATION_REFUSED, replace(WELL, worker=replace(WELL.worker, refused_in_a_row=3))),
@@ -211,6 +212,12 @@ def test_a_sink_that_is_well_has_no_reasons() -> None:
 def test_each_cause_of_degraded_is_told_alone(cause: Cause, status: Status) -> None:
     (reason,) = reasons(status, 1_001.0)
     assert reason.cause is cause
+
+
+def test_an_entry_that_is_not_signed_is_a_reason_for_an_hour() -> None:
+    status = replace(WELL, worker=replace(WELL.worker, unsigned=("why", -2_600.0)))
+    assert not reasons(status, 1_001.0)
+    assert reasons(status, 999.0)
 
 
 def test_a_partition_without_an_answer_and_a_failing_table_are_named() -> None:

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from calving.backend.entries import Encoded, Entries, LogOptions
 from calving.backend.interface import Cursor
-from calving.backend.signing import Signer
 from calving.errors import DataLossError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Event
 from calving.model.offsets import ControlOffsets, Topic
@@ -26,7 +25,7 @@ class EntryCursor(Cursor):
     def __init__(self, sink: SinkIdentity, options: LogOptions, log_name: str, *, replay: bool, watch: bool) -> None:
         self._group, self._max_bytes, self._on_truncation = sink.group, options.max_message_bytes, options.on_truncation
         self.log_name = log_name
-        self._signer = Signer.of(sink, options.secret)
+        self._signer = options.signer(sink)
         self.entries = Entries(sink.group, log_name, self._signer, strict=replay, progress=watch)
         self._closed = False
         self.sender = str(uuid4())
@@ -35,6 +34,10 @@ class EntryCursor(Cursor):
     @property
     def undecodable(self) -> int:
         return self.entries.undecodable.total()
+
+    @property
+    def unsigned(self) -> str:
+        return self.entries.unsigned
 
     @property
     def unreadable(self) -> Sequence[str]:

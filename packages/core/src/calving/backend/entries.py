@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from calving.backend.headers import Headers
 from calving.backend.signing import Signer
@@ -31,6 +32,7 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.sink import SinkIdentity
 from calving.model.text import printable
 from calving.version import __version__
 from calving.wire.codec import Head, Message, UndecodableError, decode, divide, encode, head_of
@@ -42,6 +44,9 @@ BEFORE = 500
 
 _LONGEST = 300
 """The longest text of somebody else in a line of the log, in characters."""
+_KEPT = 10_000
+"""How many signed entries are kept, to notice those that somebody repeats."""
+_UNSIGNED = "is not signed with iceberg.control.secret"
 _MOST = 100
 """How many senders are counted each by itself, and how many entries are kept that a coordinator could not pass."""
 
@@ -71,6 +76,26 @@ class LogOptions(BaseModel):
         description="The secret with which all workers of the sink sign their control events: at least 16 characters."
         " With it the sink ignores events of its group that are not signed so, those of the Java sink included.",
     )
+    old_secret: SecretStr | None = Field(
+        None,
+        min_length=16,
+        alias="iceberg.control.old-secret",
+        description="A second secret whose signatures the sink accepts, to change `iceberg.control.secret` while"
+        " workers run.",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_secret(self) -> LogOptions:
+        if self.old_secret is not None and self.secret is None:
+            raise ValueError("iceberg.control.old-secret needs iceberg.control.secret")
+        return self
+
+    def signer(self, sink: SinkIdentity) -> Signer | None:
+        """None without a secret: then nothing is signed or checked."""
+        if self.secret is None:
+            return None
+        old = None if self.old_secret is None else self.old_secret.get_secret_value().encode()
+        return Signer(self.secret.get_secret_value().encode(), sink.control_topic, sink.group, old)
 
 
 def payloads(group: str, events: Iterable[Event], max_bytes: int) -> list[bytes]:
@@ -130,17 +155,20 @@ def beside_text(
         found["version"] = __version__
     if any(isinstance(event, DataComplete) for event in events):
         found["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
-    if attached.marks:
-        found["tables"] = [[*table, mark.uuid, mark.sequence] for table, mark in attached.marks.items()]
-    if attached.parked:
-        found["parked"] = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in attached.parked.items()]
-    if attached.restarts:
-        found["restarts"] = encode_places(attached.restarts)
-    if attached.leader is not None:
-        found["leader"] = attached.leader
-    if attached.released:
-        found["released"] = sorted(attached.released)
-    return json.dumps(found, separators=(",", ":")).encode()
+    return json.dumps(found | _attached(attached), separators=(",", ":")).encode()
+
+
+def _attached(attached: Attachment) -> dict[str, object]:
+    parked = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in attached.parked.items()]
+    values: dict[str, object] = {
+        "tables": [[*table, mark.uuid, mark.sequence] for table, mark in attached.marks.items()],
+        "parked": parked,
+        "restarts": encode_places(attached.restarts) if attached.restarts else "",
+        "leader": attached.leader,
+        "released": sorted(attached.released),
+        "read": sorted(attached.read.items()),
+    }
+    return {name: value for name, value in values.items() if value}
 
 
 class Encoded(NamedTuple):
@@ -187,7 +215,8 @@ class Entries:
 
     ``strict``, for a coordinator: an entry of the group that may have files, or source offsets of files, is never
     skipped; if it cannot be decoded, that is an error. ``progress``: whether to decode the partitions of a
-    DataComplete. ``signer``: entries of the group that it has not signed are skipped, too.
+    DataComplete. ``signer``: entries of the group that it has not signed are skipped, too, and so are signed ones that
+    somebody has repeated.
     """
 
     def __init__(
@@ -208,6 +237,10 @@ class Entries:
         """The entries of the group that a coordinator could not pass, each with the sentence that it would stop
         with.
         """
+        self.unsigned = ""
+        """A sentence on the last entry of the group that is not signed."""
+        self._signed: dict[bytes, Place] = {}
+        """The last signed entries, by the digest of their events. Each event has an id, so no two are equal."""
 
     def envelope(
         self,
@@ -225,11 +258,8 @@ class Entries:
         headers = Headers.of(spans, beside)
         if self._is_of_another(headers.group):
             return None
-        where = f"{self._log_name}, partition {partition}, offset {offset}"
-        if self._signer is not None and not self._signer.verifies(value, spans, beside):
-            head = head_of(value)
-            if head is None or not self._is_of_another(head.group):
-                self._skip(where, sender, "is not signed with iceberg.control.secret")
+        place = partition, offset
+        if self._signer is not None and not self._is_signed(self._signer, place, sender, value, headers):
             return None
         kind: type[Event] | None = None
         try:
@@ -238,15 +268,34 @@ class Entries:
             kind = type(decoded.event)
             if self._is_of_another(decoded.group):
                 return None
-            return headers.envelope((partition, offset), decoded.event, _name(sender))
+            return headers.envelope(place, decoded.event, _name(sender))
         except UndecodableError as reason:
             head = Head(self._group, kind) if kind is not None else head_of(value)
             if head is not None and self._is_of_another(head.group):
                 return None
             if self._may_have_files(headers, head):
-                self._refuse((partition, offset), where, reason)
-            self._skip(where, sender, f"cannot be decoded: {_short(str(reason))}")
+                self._refuse(place, reason)
+            self._skip(self._where(place), sender, f"cannot be decoded: {_short(str(reason))}")
             return None
+
+    def _is_signed(self, signer: Signer, place: Place, sender: bytes, value: bytes, headers: Headers) -> bool:
+        """Whether an entry is signed, and no copy of an earlier one. Otherwise skip it, and count it unless it is
+        another group's.
+        """
+        where = self._where(place)
+        if signer.verifies(value, headers.coverage, headers.beside):
+            first = self._signed.setdefault(hashlib.sha256(value).digest(), place)
+            if len(self._signed) > _KEPT:
+                del self._signed[next(iter(self._signed))]
+            if first != place:
+                self._skip(where, sender, f"repeats the entry at partition {first[0]}, offset {first[1]}")
+            return first == place
+        head = head_of(value)
+        if head is None or not self._is_of_another(head.group):
+            self._skip(where, sender, _UNSIGNED)
+        if self._group in (headers.group, head and head.group):
+            self.unsigned = f"{where}: an entry of sender '{_name(sender)}' {_UNSIGNED}, and is ignored"
+        return False
 
     def _is_of_another(self, group: str | None) -> bool:
         if group is None or group == self._group:
@@ -262,10 +311,14 @@ class Entries:
             return not headers.refusal and headers.has_coverage
         return headers.hold_files
 
-    def _refuse(self, place: Place, where: str, reason: UndecodableError) -> None:
+    def _where(self, place: Place) -> str:
+        return f"{self._log_name}, partition {place[0]}, offset {place[1]}"
+
+    def _refuse(self, place: Place, reason: UndecodableError) -> None:
         sentence = (
-            f"{where}: an entry of this sink cannot be decoded ({_short(str(reason))}); its files would be missing from"
-            " the tables: run the version of calving that wrote it, or stop all workers and run `calving recover FILE`"
+            f"{self._where(place)}: an entry of this sink cannot be decoded ({_short(str(reason))}); its files would be"
+            " missing from the tables: run the version of calving that wrote it, or stop all workers and run"
+            " `calving recover FILE`"
         )
         if self._strict:
             raise DataLossError(sentence) from reason

@@ -107,7 +107,8 @@ def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
     }
     restarts = decode_places(_text(said.get("restarts", "{}")))
     released = frozenset((_number(p), _number(o)) for p, o in said.get("released", ()))
-    return Attachment(settled, marks, parked, released, _leader(said.get("leader")), restarted, restarts)
+    read = {_number(p): _number(o) for p, o in said.get("read", ())}
+    return Attachment(settled, marks, parked, released, _leader(said.get("leader")), restarted, restarts, read)
 
 
 def _text(value: object) -> str:

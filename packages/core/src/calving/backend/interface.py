@@ -52,6 +52,13 @@ class Cursor(ABC):
         return ()
 
     @property
+    def unsigned(self) -> str:
+        """A sentence on the last entry of this sink that was skipped because it is not signed with the sink's secret;
+        empty if there is none.
+        """
+        return ""
+
+    @property
     @abstractmethod
     def has_ended(self) -> bool:
         """Whether ``read`` has returned all entries that the log held from the cursor's start on when the cursor was

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from calving.backend.entries import Encoded, LogOptions
 from calving.backend.interface import Session
-from calving.backend.signing import Signer
 from calving.errors import FencedError
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Publication, WorkerEnd
@@ -26,7 +25,7 @@ class GroupSession(Session):
 
     def __init__(self, sink: SinkIdentity, options: LogOptions) -> None:
         self._group, self._max_bytes = sink.group, options.max_message_bytes
-        self._signer = Signer.of(sink, options.secret)
+        self._signer = options.signer(sink)
         self._dead_letters = DeadLetterWriter(sink)
         self._closed = False
 

@@ -9,44 +9,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import SecretStr
-
-from calving.model.sink import SinkIdentity
-
 _SIGNATURE, _EVENTS = "signature", "events"
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
     """Signs and checks entries with HMAC-SHA256. A signature holds for the events of one publication with their two
-    headers, in one control topic and group.
+    headers, in one control topic and group. It does not hold for the place in the log and the name of the sender.
+
+    ``old``: a second secret, whose signatures are right, too.
     """
 
     secret: bytes = field(repr=False)
     control_topic: str
     group: str
-
-    @staticmethod
-    def of(sink: SinkIdentity, secret: SecretStr | None) -> Signer | None:
-        """None without a secret: then nothing is signed or checked."""
-        return None if secret is None else Signer(secret.get_secret_value().encode(), sink.control_topic, sink.group)
+    old: bytes | None = field(default=None, repr=False)
 
     def signed(self, events: Sequence[bytes], coverage: bytes, beside: bytes) -> bytes:
         """The second header of these events, with their digests and the signature."""
         said = {**json.loads(beside), _EVENTS: [hashlib.sha256(event).hexdigest() for event in events]}
-        return json.dumps({**said, _SIGNATURE: self._signature(coverage, said)}, separators=(",", ":")).encode()
+        signature = self._signature(self.secret, coverage, said)
+        return json.dumps({**said, _SIGNATURE: signature}, separators=(",", ":")).encode()
 
-    def verifies(self, event: bytes, coverage: bytes | None, beside: bytes | None) -> bool:
-        """Whether these bytes, which may be anybody's, are an entry of this sink."""
+    def verifies(self, event: bytes, coverage: bytes, beside: Mapping[str, Any]) -> bool:
+        """Whether these, which may be anybody's, are an entry of this sink: an event, its first header, and the second
+        one as JSON.
+        """
         try:
-            said = json.loads(beside or b"null")
-            given, events = said.pop(_SIGNATURE), said[_EVENTS]
-            is_right = hmac.compare_digest(self._signature(coverage or b"", said).encode(), given.encode())
-            return is_right and hashlib.sha256(event).hexdigest() in events
+            said = {name: value for name, value in beside.items() if name != _SIGNATURE}
+            secrets = [self.secret] if self.old is None else [self.secret, self.old]
+            right = [self._signature(secret, coverage, said).encode() for secret in secrets]
+            is_right = any(hmac.compare_digest(each, beside[_SIGNATURE].encode()) for each in right)
+            return is_right and hashlib.sha256(event).hexdigest() in said[_EVENTS]
         except Exception:  # somebody else's bytes
             return False
 
-    def _signature(self, coverage: bytes, said: Mapping[str, Any]) -> str:
+    def _signature(self, secret: bytes, coverage: bytes, said: Mapping[str, Any]) -> str:
         scope = [self.control_topic, self.group, coverage.decode("latin-1"), said]
         text = json.dumps(scope, separators=(",", ":"), sort_keys=True)
-        return hmac.new(self.secret, text.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()

@@ -62,6 +62,8 @@ class Status:
     """The client ids of members of the consumer group that are no workers."""
     end: WorkerEnd | None = None
     """The last worker that has ended with an error, if no commit cycle has ended since."""
+    unsigned: str = ""
+    """A sentence on the last entry of the group that is not signed; empty if there is none."""
 
     @property
     def health(self) -> str:
@@ -87,7 +89,8 @@ class Status:
         silent = [p.partition for p in self.positions if p.answered is False]
         last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
         ended = [] if self.end is None else [end_text(self.end)]
-        control = [*self._nobody(), *ended, *self.unreadable, *self.moved]
+        unsigned = [self.unsigned] if self.unsigned else []
+        control = [*self._nobody(), *ended, *self.unreadable, *unsigned, *self.moved]
         return list(dict.fromkeys([*control, *(text for _, text in told), *tables, *last]))
 
     def _nobody(self) -> list[str]:
@@ -127,7 +130,7 @@ def status(sink: Sink) -> Status:
     times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
     oldest = min(times.values(), default=None)
     at = None if oldest is None else oldest / 1000
-    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others, heard.end
+    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others, heard.end, heard.unsigned
     return Status(sink, tuple(positions), tuple(tables), *facts)
 
 

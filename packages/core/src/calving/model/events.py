@@ -10,7 +10,7 @@ from uuid import UUID
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
-from calving.model.offsets import TRUNCATED, Advances, TopicPartition
+from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, TopicPartition
 from calving.model.text import commit_text, counted, listed
 
 NO_COMMIT = UUID(int=0)
@@ -209,6 +209,8 @@ class Attachment:
     """For each of these partitions, the first entry of the publication of its last restart. Earlier versions leave it
     empty.
     """
+    read: ControlOffsets = field(default_factory=dict)
+    """The next control offset that the coordinator had not read, by partition. Earlier versions leave it empty."""
 
 
 NOTHING_ATTACHED = Attachment()

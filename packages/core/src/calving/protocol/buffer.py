@@ -31,6 +31,7 @@ class _Begun:
     partition: int
     offset: int
     first: int
+    spans: Coverage
     parts: int = 0
 
 
@@ -41,6 +42,8 @@ class Buffer:
         self._since = dict(position or {})
         self.read = dict(self._since)
         """Next control offset to read, by partition."""
+        self._attached_at = dict(self._since)
+        """How far the sender of the last attachment had read."""
         self._heard: dict[TableId, list[Envelope]] = {}
         self._begun: dict[Hashable, _Begun] = {}
         """Publications whose last entry has not been read. Their coverage is the key: no two cover the same records."""
@@ -79,7 +82,7 @@ class Buffer:
                 if envelope.spans:
                     # Count parts even if their offsets are already known as settled: a restart in between may change
                     # that.
-                    new = _Begun(envelope.partition, begin, envelope.offset)
+                    new = _Begun(envelope.partition, begin, envelope.offset, envelope.spans)
                     begun = self._begun.setdefault(envelope.publication, new)
                     begun.parts += 1
                 if envelope.place in self._released:
@@ -89,7 +92,7 @@ class Buffer:
                 if envelope.spans:
                     self._begins[envelope.place] = begun.offset
             case DataComplete():
-                new = _Begun(envelope.partition, envelope.offset, envelope.offset)
+                new = _Begun(envelope.partition, envelope.offset, envelope.offset, envelope.spans)
                 begun = self._begun.pop(envelope.publication, new)
                 self._check(envelope, begun.parts)
                 self._restart(dict.fromkeys(envelope.restarted, (begun.partition, begun.first)))
@@ -98,6 +101,10 @@ class Buffer:
                 self._hear_attachment(envelope.attached, envelope.place)
 
     def _hear_attachment(self, attached: Attachment, place: Place) -> None:
+        if attached.read:  # coordinators write one after the other, and each has read more than those before it
+            if any(attached.read.get(p, 0) < known for p, known in self._attached_at.items()):
+                return  # somebody has repeated it
+            self._attached_at |= attached.read
         # Apply each restart of a predecessor once, so that coverage from after the restart stays.
         new = attached.restarted - self._restarted.keys()
         self._restart({tp: attached.restarts.get(tp, place) for tp in sorted(new)})
@@ -134,9 +141,11 @@ class Buffer:
         self._restarted = {tp: place for tp, place in self._restarted.items() if tp.whole not in topics}
 
     def whole(self) -> dict[int, int]:
-        """For each partition: the read position, or the start of the first publication that has been read in part."""
+        """For each partition: the read position, or the start of the first publication that has been read in part, and
+        that no other coordinator has reported as settled: somebody may have repeated an entry of such a one.
+        """
         read = dict(self.read)
-        for begun in self._begun.values():
+        for begun in (each for each in self._begun.values() if not self._is_told(each.spans)):
             read[begun.partition] = min(read[begun.partition], begun.offset)
         return read
 
@@ -197,6 +206,7 @@ class Buffer:
             self._released_behind(position),
             restarted=frozenset(self._restarted),
             restarts=dict(self._restarted),
+            read=dict(self.read),
         )
 
     def _handed_on(self) -> dict[TableId, Parked]:
@@ -204,10 +214,7 @@ class Buffer:
         entries again, and until then must not count their offsets as covered, because other tables may lack them.
         """
         buffered = {tp: merged(spans) for tp, spans in self._buffered().items()}
-        found = {}
-        for table, parked in self.parked.items():
-            found[table] = replace(parked, waiting=less(parked.waiting, buffered))
-        return found
+        return {t: replace(parked, waiting=less(parked.waiting, buffered)) for t, parked in self.parked.items()}
 
     def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:
         """``table`` now holds its parked commits, and its entries below ``read`` except ``held_back``."""

@@ -50,6 +50,8 @@ class Heard:
         self._listening = Listening()
         self.unreadable: tuple[str, ...] = ()
         """Sentences on the entries at which a coordinator stops, because it cannot decode them."""
+        self.unsigned = ""
+        """A sentence on the last entry of the group that is not signed; empty if there is none."""
 
     def hear(self, envelope: Envelope) -> None:
         self._listening.hear(envelope, 0.0)
@@ -131,7 +133,7 @@ def hear(session: Session) -> Heard:
         heard = Heard(cursor.log.identity, cursor.log.start)
         for entry in read_to_end(cursor):
             heard.hear(entry)
-        heard.unreadable = tuple(cursor.unreadable)
+        heard.unreadable, heard.unsigned = tuple(cursor.unreadable), cursor.unsigned
     finally:
         cursor.close()
     return heard

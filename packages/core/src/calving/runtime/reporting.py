@@ -33,6 +33,7 @@ class Reporter:
         self._lost: Counter[str] = Counter()
         self._passed_over: Counter[str] = Counter()
         self._undecodable = 0
+        self._unsigned: tuple[str, float] | None = None
         self._seen: Hashable = None
         self._told = Told()
         self._looked = float("-inf")
@@ -58,6 +59,8 @@ class Reporter:
                 self._tell_degraded(now)
             return
         self._seen = seen
+        if loop.unsigned and loop.unsigned != (self._unsigned or ("",))[0]:
+            self._unsigned = loop.unsigned, now
         listening = self.listening
         wall = now - time.monotonic()
         read = dict(loop.latest_us)
@@ -75,6 +78,7 @@ class Reporter:
             lost=dict(self._lost + _by_topic(loop.skipped)),
             passed_over=dict(self._passed_over + _by_topic(loop.passed_over)),
             undecodable=self._undecodable + loop.undecodable,
+            unsigned=self._unsigned,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
             restarts=self.restarts,
@@ -103,6 +107,7 @@ class Reporter:
             lost=dict(self._lost),
             passed_over=dict(self._passed_over),
             undecodable=self._undecodable,
+            unsigned=self._unsigned,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
             restarts=self.restarts,

@@ -137,6 +137,11 @@ class WorkerLoop:
         return self._cursor.undecodable
 
     @property
+    def unsigned(self) -> str:
+        """A sentence on the last entry of the group that is not signed; empty if there is none."""
+        return self._cursor.unsigned
+
+    @property
     def stop_at(self) -> SourceOffsets | None:
         """Offsets at which reading stops; empty if reading does not stop."""
         return self._policy.stop_at

@@ -15,6 +15,8 @@ from calving.status.values import Status
 
 DEAD_LETTER_SHARE = 0.01
 """The share of dead letters among the records of the last batches above which the sink is DEGRADED."""
+UNSIGNED_SECONDS = 3600.0
+"""How long an entry of the group that is not signed makes the sink DEGRADED."""
 REFUSED = 3
 """Refused publications in a row that make the sink DEGRADED; a rebalance causes fewer."""
 
@@ -30,6 +32,7 @@ class Cause(enum.StrEnum):
     PUBLICATION_REFUSED = "publication-refused"
     ROLLED_BACK = "rolled-back"
     WORKER_ENDED = "worker-ended"
+    UNSIGNED_ENTRY = "unsigned-entry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,14 @@ class Reason:
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
     of_tables = (*_tables(status), *_order(status), *_rolled_back(status))
-    return (*of_tables, *_ended(status), *_cycles(status), *_log(status, now), *_records(status))
+    return (
+        *of_tables,
+        *_ended(status),
+        *_unsigned(status, now),
+        *_cycles(status),
+        *_log(status, now),
+        *_records(status),
+    )
 
 
 def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
@@ -110,6 +120,13 @@ def _rolled_back(status: Status) -> Iterator[Reason]:
 def _ended(status: Status) -> Iterator[Reason]:
     if status.log.end is not None:
         yield Reason(Cause.WORKER_ENDED, "", end_text(status.log.end))
+
+
+def _unsigned(status: Status, now: float) -> Iterator[Reason]:
+    if status.worker.unsigned is not None:
+        text, at = status.worker.unsigned
+        if now - at < UNSIGNED_SECONDS:
+            yield Reason(Cause.UNSIGNED_ENTRY, "", text)
 
 
 def end_text(end: WorkerEnd) -> str:

@@ -147,7 +147,7 @@ class WorkerStatus:
     lost: Counts = field(default_factory=dict)
     """Records that were skipped because the broker no longer has them, by topic."""
     undecodable: int = 0
-    """Entries of the control log that could not be decoded and were skipped."""
+    """Entries of the control log that could not be decoded, or were not signed, and were skipped."""
     publications: Counts = field(default_factory=dict)
     """By outcome."""
     refused_in_a_row: int = 0
@@ -158,6 +158,8 @@ class WorkerStatus:
     """The last error after which the worker started over."""
     passed_over: Counts = field(default_factory=dict)
     """Records that nobody has read because somebody else has moved a position, by topic."""
+    unsigned: tuple[str, float] | None = None
+    """A sentence on the last entry of the group that was not signed, and when it was read; None if there was none."""
 
     @property
     def not_visible(self) -> int:

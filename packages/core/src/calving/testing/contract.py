@@ -232,6 +232,32 @@ class BackendContract:
         with pytest.raises(DataLossError, match=sentence):
             store.wait_for(store.cursor(replay=True), CommitComplete)
 
+    @rule(
+        "B3.8",
+        "With a secret, entries of the sink that are not signed with it are skipped, counted and named, and copies of"
+        " signed ones are skipped and counted. None of them stops a coordinator.",
+    )
+    @pytest.mark.parametrize("kind", ["worker", "coordinator", "watcher"])
+    def test_forged_and_repeated_entries_are_skipped(self, store: Store, kind: str) -> None:
+        forger = store.session()
+        store.sign("sixteen letters.")
+        worker, own = store.cursor(), StartCommit(uuid4())
+        store.publish(0, None, 10)
+        group = store.group()
+        store.harness.repeat()
+        forger.publish(store.publication({1: (None, 5)}), store.harness.claim())
+        odd = {**own_with_files(group), **strange(group)}
+        store.append(*odd.values())
+        coordinator = store.cursor(replay=True)
+        coordinator.acknowledge({}, [own])
+        cursor = worker if kind == "worker" else coordinator if kind == "coordinator" else store.watcher()
+        heard = store.wait_for(cursor, StartCommit)
+        assert [type(e.event) for e in heard] == [DataWritten, DataComplete, StartCommit]
+        assert heard[-1].event == own and dict(heard[0].spans) == {store.source[0]: (Span(0, 10),)}
+        assert cursor.undecodable >= 2 + 2 + len(own_with_files(group))
+        assert re.search(r"partition 0, offset \d+: an entry of sender '.*' is not signed", cursor.unsigned)
+        assert not cursor.unreadable
+
     # B4
 
     @rule("B4.1", "Acknowledged writes survive a killed store.")
@@ -601,6 +627,13 @@ class Store:
         found = self.session().watch()
         self._opened.append(found)
         return found
+
+    def sign(self, secret: str) -> None:
+        """Backends have this secret from now on."""
+        try:
+            self.harness.sign(secret)
+        except NotImplementedError:
+            pytest.skip("nobody else can write into this store")
 
     def append(self, *entries: OddEntry) -> None:
         """Entries of others."""

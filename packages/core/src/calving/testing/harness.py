@@ -63,6 +63,17 @@ class Harness(ABC):
         """
         raise NotImplementedError
 
+    def sign(self, secret: str) -> None:
+        """Backends of this harness have this ``iceberg.control.secret`` from now on.
+
+        :raises NotImplementedError: nobody else can write into the store.
+        """
+        raise NotImplementedError
+
+    def repeat(self) -> None:
+        """Append a copy of every entry of the log, as somebody would who can read and write the store."""
+        raise NotImplementedError
+
     def append_odd(self) -> None:  # noqa: B027 - a harness may have nothing to do here
         """Append entries that have not even the form in which the backend stores its own, if somebody else could."""
 

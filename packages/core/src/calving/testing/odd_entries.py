@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
+import fastavro
+
 from calving.model.events import (
     CommitComplete,
+    CommitToTable,
     DataComplete,
     DataWritten,
     Event,
@@ -20,12 +24,50 @@ from calving.model.events import (
 from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
 from calving.wire.codec import MAGIC, Message, encode
+from calving.wire.schema import resolve
 
 _COMMIT = UUID(int=1)
-_WRITTEN = DataWritten(_COMMIT, TableReference("c", ("db",), "t"), (DataFile("s3://b/f.parquet", "PARQUET", 1, 1),))
+_WRITTEN = DataWritten(
+    _COMMIT,
+    TableReference("c", ("db",), "t"),
+    (DataFile("s3://b/f.parquet", "PARQUET", 1, 1, value_counts={1: 1}, lower_bounds={1: b"x"}),),
+)
 _COMPLETE = DataComplete(_COMMIT, (PartitionProgress(TopicPartition("source", 0), 10, 1),))
 _COVERAGE = b'{"source":{"0":[[0,10]]}}'
+_ANSWERS_ID = 10101
 _DEEP = b"[" * 100_000
+
+
+_ODD_FILES: Mapping[str, tuple[int, object, object]] = {
+    "a file whose path is a number": (100, "long", 5),
+    "a file whose path is null": (100, ["null", "string"], None),
+    "a file whose path is empty": (100, "string", ""),
+    "a file with a path of 100,000 letters": (100, "string", "x" * 100_000),
+    "a file of an unknown format": (101, "string", "EXE"),
+    "a file whose partition is a number": (102, "long", 5),
+    "a file with less than no records": (103, "long", -1),
+    "a file whose number of records is a text": (103, "string", "1"),
+    "a file whose size is null": (104, ["null", "long"], None),
+    "a file of a content that Iceberg does not know": (134, "int", 7),
+    "a file of a spec below zero": (141, "int", -1),
+    "a file whose counts are texts": (118, "string", "1"),
+    "a file whose bound is null": (127, ["null", "bytes"], None),
+    "files for a table without a name": (10603, "string", ""),
+    "files for a table whose namespace is a text": (10601, "string", "db"),
+    "files with a commit id of three bytes": (10300, {"type": "fixed", "name": "three", "size": 3}, b"abc"),
+}
+"""For each an id of a field, a type that it gets, and a value."""
+_ODD_ANSWERS: Mapping[str, tuple[int, object, object]] = {
+    "an answer for a topic that is null": (10700, ["null", "string"], None),
+    "an answer for a topic whose name is a number": (10700, "long", 5),
+    "an answer for a partition below zero": (10701, "int", -1),
+    "an answer for a partition of 64 bits": (10701, "long", 2**40),
+    "an answer with an offset below zero": (10702, ["null", "long"], -5),
+    "an answer whose offset is a text": (10702, ["null", "string"], "5"),
+    "an answer whose offset is a fraction": (10702, "double", 0.5),
+    "an answer whose time is a text": (10703, ["null", "string"], "now"),
+    "an answer whose list is a text": (10101, "string", "all"),
+}
 
 
 class OddEntry(NamedTuple):
@@ -51,6 +93,7 @@ def strange(group: str) -> Mapping[str, OddEntry]:
         "an event with a schema that holds itself": _with_field(group, _RECURSIVE),
         "an event with a list of nothing": _with_field(group, {"type": "array", "items": "null"}),
         "a schema of deep lists": _framed(_DEEP[:60_000]),
+        "files of a group that is null": _typed(group, _WRITTEN, 10503, ["null", "string"], None),
     }
     headers = {
         "a header that is no JSON": (b"", b"{"),
@@ -96,7 +139,34 @@ def own_with_files(group: str) -> Mapping[str, OddEntry]:
         "an answer whose number of parts is a text": OddEntry(complete, _COVERAGE, _with(beside, parts="2")),
         "an end of a cycle with parked commits in a wrong form": OddEntry(ended, None, _with(beside, parked=[1])),
         "an end of a cycle with tables in a wrong form": OddEntry(ended, None, _with(beside, tables=[["t", 1, "x"]])),
+        **{name: OddEntry(_typed(group, _WRITTEN, *odd), _COVERAGE, beside) for name, odd in _ODD_FILES.items()},
+        **{name: OddEntry(_typed(group, _COMPLETE, *odd), _COVERAGE, beside) for name, odd in _ODD_ANSWERS.items()},
     }
+
+
+def extreme(group: str) -> Mapping[str, OddEntry]:
+    """Entries of ``group`` that can be decoded, with values that no sink writes."""
+    tp, last = TopicPartition("source", 0), 2**63 - 1
+    answers = {
+        "twice the same partition": (PartitionProgress(tp, 5, 1), PartitionProgress(tp, 4, 2)),
+        "the last offset and time": (PartitionProgress(tp, last, last),),
+        "the first time": (PartitionProgress(tp, 0, -last - 1),),
+        "a partition that no topic has": (PartitionProgress(TopicPartition("x" * 1_000, 2**31 - 1), 1, 1),),
+        "an offset without a time": (PartitionProgress(tp, 1, None),),
+        "a time without an offset": (PartitionProgress(tp, None, 1),),
+    }
+    far = {"the last time": last, "the first time": -last - 1}
+    table = TableReference("c", ("db",), "t")
+    events: dict[str, Event] = {
+        **{f"an answer with {name}": DataComplete(_COMMIT, progress) for name, progress in answers.items()},
+        **{f"an end of a cycle with {name}": CommitComplete(_COMMIT, at) for name, at in far.items()},
+        **{f"a commit of a table with {name}": CommitToTable(_COMMIT, table, last, at) for name, at in far.items()},
+        "a file with a long path": DataWritten(_COMMIT, table, (DataFile("x" * 60_000, "PARQUET", last, last),)),
+        "a file of a table that nobody has": DataWritten(
+            _COMMIT, TableReference("c", ("x" * 1_000,) * 20, "\n"), _WRITTEN.data_files
+        ),
+    }
+    return {name: OddEntry(_event(group, event)) for name, event in events.items()}
 
 
 def _event(group: str, event: Event) -> bytes:
@@ -125,6 +195,35 @@ def _unknown_class(group: str) -> bytes:
         schema["fields"][-1]["type"]["name"] = "DataForgotten"
 
     return _changed(group, renamed, code=9)
+
+
+def _typed(group: str, event: Event, field_id: int, kind: object, value: object) -> bytes:
+    """An event of ``group`` in which a field has this type and this value."""
+    data = _event(group, event)
+    (length,) = struct.unpack(">H", data[2:4])
+    text, stream = data[4 : 4 + length].decode(), io.BytesIO(data[4 + length :])
+    body: Any = fastavro.schemaless_reader(stream, resolve(text).schema, None)
+    answers: Any = fastavro.schemaless_reader(stream, resolve(text).assignments, None)
+    schema = json.loads(text)
+    for node in _nodes(schema):
+        if node.get("field-id") == field_id:
+            node["type"] = kind
+    for node in _nodes([body, answers]):
+        if f"f{field_id}" in node:
+            node[f"f{field_id}"] = value
+    answers = value if field_id == _ANSWERS_ID else answers
+    changed, out = resolve(json.dumps(schema)), io.BytesIO()
+    fastavro.schemaless_writer(out, changed.schema, body)
+    fastavro.schemaless_writer(out, changed.assignments, answers)
+    return _framed(json.dumps(schema).encode(), out.getvalue())
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects within."""
+    if isinstance(value, dict):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _nodes(part)
 
 
 _RECURSIVE = {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R", "field-id": 2}]}

@@ -28,7 +28,7 @@ from calving.model.events import (
     TableReference,
 )
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
-from calving.model.offsets import TopicPartition
+from calving.wire.checks import check_file, group_of, name_of, offset_of, resolve_theirs, tp_of
 from calving.wire.schema import Resolved, head_schema, resolve, schema_text
 
 MAGIC = b"\xc2\x01"
@@ -111,13 +111,13 @@ def decode(data: bytes, *, progress: bool = True) -> Message:
     """
     try:
         text, stream = _framed(data)
-        resolved = resolve(text)
+        resolved = resolve_theirs(text)
         body: Any = fastavro.schemaless_reader(stream, resolved.schema, None)
         event = _DECODERS[resolved.payload](body["f10504"], resolved)
         if progress and isinstance(event, DataComplete) and (rest := stream.read()):
             event = DataComplete(event.commit_id, _assignments(rest, text))
         micros = _micros(body["f10502"], "f10502", resolved) or 0
-        return Message(UUID(bytes=body["f10500"]), micros, body["f10503"], event)
+        return Message(UUID(bytes=body["f10500"]), micros, group_of(body["f10503"]), event)
     except UndecodableError:
         raise
     except Exception as error:  # bytes from the network can fail a decoder in any way
@@ -215,7 +215,8 @@ def _table_out(table: TableReference) -> dict[str, object]:
 
 def _table_in(body: Mapping[str, Any]) -> TableReference:
     uuid = body.get("f10604")
-    return TableReference(body["f10600"], tuple(body["f10601"]), body["f10603"], UUID(bytes=uuid) if uuid else None)
+    catalog, *levels = map(name_of, (body["f10600"], *body["f10601"], body["f10603"]))
+    return TableReference(catalog, tuple(levels[:-1]), levels[-1], UUID(bytes=uuid) if uuid else None)
 
 
 def _file_out(file: DataFile) -> dict[str, object]:
@@ -249,6 +250,7 @@ def _file_in(body: Mapping[str, Any], partition: tuple[PartitionField, ...]) -> 
         found[name] = value
     found["content"] = FileContent(found["content"] or 0)
     found["spec_id"] = found["spec_id"] or 0
+    check_file(found)
     return DataFile(**found)
 
 
@@ -284,15 +286,15 @@ def _assignments(data: bytes, text: str) -> tuple[PartitionProgress, ...]:
 def _progress_in(found: Sequence[Mapping[str, Any]] | None, resolved: Resolved) -> tuple[PartitionProgress, ...]:
     return tuple(
         PartitionProgress(
-            TopicPartition(a["f10700"], a["f10701"]), a["f10702"], _micros(a["f10703"], "f10703", resolved)
+            tp_of(a["f10700"], a["f10701"]), offset_of(a["f10702"]), _micros(a["f10703"], "f10703", resolved)
         )
         for a in found or ()
     )
 
 
 def _to_table_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
-    valid_through = _micros(body["f10403"], "f10403", resolved)
-    return CommitToTable(UUID(bytes=body["f10400"]), _table_in(body["f10401"]), body["f10402"], valid_through)
+    at_us, table = _micros(body["f10403"], "f10403", resolved), _table_in(body["f10401"])
+    return CommitToTable(UUID(bytes=body["f10400"]), table, body["f10402"], at_us)
 
 
 def _commit_complete_in(body: Mapping[str, Any], resolved: Resolved) -> Event:

@@ -178,6 +178,10 @@ _PAYLOADS = {
 }
 
 
+PAYLOADS = (*_PAYLOADS, "DataWritten")
+"""The names of the five events."""
+
+
 def schema_text(payload: str, partition: tuple[PartitionField, ...] = ()) -> str:
     """Java's text of the event schema with this payload class. ``partition`` matters only for DataWritten."""
     kind = _data_written(partition) if payload == "DataWritten" else _PAYLOADS[payload]
