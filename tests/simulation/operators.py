@@ -4,7 +4,7 @@ the commands that lead on from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from calving.backend.memory import MemorySession
@@ -19,10 +19,14 @@ from calving.runtime.preflight import Held, former_names, mind_logs, mind_names,
 from tests.simulation.broker import Record
 from tests.simulation.checks import Violation
 from tests.simulation.members import Crash
-from tests.simulation.tables import Seen, SimStorage
+from tests.simulation.tables import Seen, SimStorage, Snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+_FORWARD = 0.25
+"""How likely a head that is moved back is moved forward again later."""
 
 
 class Operators:
@@ -43,6 +47,10 @@ class Operators:
         self.recreated: set[TableId] = set()
         self._discarded: set[str] = set()
         """Files that operators have released."""
+        self._abandoned: dict[TableId, tuple[int, list[Snapshot]]] = {}
+        """Of tables that were rolled back, and whose heads will be moved forward again: their ids and their snapshots
+        before.
+        """
 
     # Names
 
@@ -164,20 +172,34 @@ class Operators:
         good = [i for i in range(1, len(table.snapshots)) if i > table.expired]
         if not good or world.accidents.operator_in is not None:
             return
-        before = set(table.rows)
+        uuid, abandoned = self._abandoned.pop(name, (0, []))
+        if uuid == table.uuid:
+            self._move_head(name, abandoned)
+            world.stats["moved forward again"] += 1
+            return
+        if world.chance(_FORWARD):
+            self._abandoned[name] = table.uuid, list(table.snapshots)
         count = world.rng.choice([*good[-6:], *good[:2]])
         is_own = any(key.offsets in s.summary for s in table.snapshots[table.expired : count])
-        files = {path for s in table.snapshots[count:] for path in s.files}
-        table.back_to(count, world.files)
-        taken = before - set(table.rows)
-        world.checks.discard(files)
-        world.checks.went_back(name)
-        self.taken.setdefault(name, set()).update(taken)
-        self.again -= taken
+        self._move_head(name, table.snapshots[:count])
         if world.chance(0.5):
             self.rolled_back.add(name)
             world.accidents.operator_in = world.rng.randint(0, 30)
         world.stats["rolled back" if is_own else "rolled back to another's"] += 1
+
+    def _move_head(self, name: TableId, snapshots: Sequence[Snapshot]) -> None:
+        """The branch is this line of snapshots from now on."""
+        world, table, checks = self._world, self._world.tables[name], self._world.checks
+        files, rows = {path for s in table.snapshots for path in s.files}, set(table.rows)
+        table.lead_to(snapshots, world.files)
+        files_now = {path for s in snapshots for path in s.files}
+        taken, back = rows - set(table.rows), set(table.rows) - rows
+        checks.discard(files - files_now)
+        checks.files_of |= dict.fromkeys(files_now - files, name)
+        checks.forgiven -= back
+        checks.went_back(name)
+        self.taken[name] = self.taken.get(name, set()) - back | taken
+        self.again -= taken
 
     def to_bring_back(self, ledgers: Mapping[TableId, Ledger]) -> set[TableId]:
         """The tables that can have everything again. The others stay as they are, and the command says so."""
@@ -195,5 +217,8 @@ class Operators:
         """A recovery has had these tables read everything again."""
         for name in names:
             self.again |= self.taken.pop(name, set())
+            self._abandoned.pop(
+                name, None
+            )  # while its records are read again, nobody moves the head to the former ones
         self._world.checks.forgiven -= self.again
         self.rolled_back = set()

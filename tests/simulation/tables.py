@@ -119,7 +119,14 @@ class SimTable:
 
     def back_to(self, count: int, files: Mapping[str, tuple[Record, ...]]) -> None:
         """The head is the snapshot that was the ``count``-th."""
-        del self.snapshots[count:]
+        self.lead_to(self.snapshots[:count], files)
+
+    def lead_to(self, snapshots: Iterable[Snapshot], files: Mapping[str, tuple[Record, ...]]) -> None:
+        """The head is the last of these snapshots. What both lines share has expired as before."""
+        line = list(snapshots)
+        shared = sum(1 for old, new in zip(self.snapshots, line, strict=False) if old.id == new.id)
+        self.expired = min(self.expired, shared)
+        self.snapshots[:] = line
         self.rows = Counter(r for s in self.snapshots for path in s.files for r in files[path])
         self.before.clear()
 
