@@ -13,6 +13,8 @@ from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpda
 
 from calving.iceberg.ancestry import line_of
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.snapshot import SinkSnapshot
 from calving.model.coverage import merged
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.ledger import Ledger
@@ -364,3 +366,43 @@ def test_what_is_settled_in_the_end_covers_what_was_read(lake: Lake) -> None:
 @pytest.fixture(autouse=True)
 def _errors_only(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "calving")
+
+
+# Maintained
+
+
+class NoRows:
+    """A change of no row, as `calving maintain` makes."""
+
+    deletes: tuple[()] = ()
+
+    def __init__(self) -> None:
+        self._left = 1
+
+    def of(self, table: Table, branch: str) -> NoRows | None:
+        self._left -= 1
+        return self if self._left >= 0 else None
+
+    def put_into(self, snapshot: SinkSnapshot) -> None:
+        pass
+
+    def unused(self, used: object) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize("own_target", [True, False], ids=["to an own snapshot", "to another's"])
+def test_maintenance_of_a_table_that_was_rolled_back_hides_nothing(lake: Lake, own_target: bool) -> None:
+    backfill = lake.append(-1)
+    lake.commit(0, 100)
+    first = lake.head
+    lake.commit(100, 200)
+    last = lake.head
+    lake.roll_back(first if own_target else backfill)
+    rows, lost = lake.rows, gone((100, 200) if own_target else (0, 200))
+    Maintenance(lake.catalog, ("db", "t"), lake.key, {})._commit(NoRows())
+    assert (lake.rows, lake.ledger.gone) == (rows, lost)
+    lake.commit(200, 300)
+    assert lake.ledger.gone == lost
+    lake.roll_back(last)
+    assert lake.rows == [-1, *own(0, 200)]
+    assert lake.ledger.gone == gone((200, 300))

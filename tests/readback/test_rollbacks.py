@@ -1,0 +1,123 @@
+"""Spark rolls tables of a sink back with Iceberg's own procedures, and the sink notices and recovers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calving.cli.maintain import BOUNDS, DELETES, maintain
+from calving.cli.status import status
+from calving.iceberg.catalog import open_catalog
+from calving.settings.load import load
+from harness.spark_reader import spark_on
+from harness.topic import Topic
+from tests.cli.commands import Cli
+from tests.e2e.test_catalog import assert_replayed, change
+
+pytestmark = pytest.mark.services
+
+
+def sink_in(where: str, folder: Path, topic: Topic, name: str) -> Cli:
+    """A sink with a table of its own name, in the catalog at an address (format version 3) or in a folder (2)."""
+    made = Cli(folder, topic, name)
+    is_rest = where.startswith("http")
+    made.catalog_keys = {"type": "rest", "uri": where} if is_rest else {"type": "embedded", "warehouse": where}
+    made.keys = {key: value for key, value in made.keys.items() if not key.startswith("iceberg.catalog.")}
+    made.keys |= {f"iceberg.catalog.{key}": value for key, value in made.catalog_keys.items()}
+    return made
+
+
+def offsets_gone(sink: Cli) -> int:
+    """The number of offsets that `calving status` calls removed by a rollback."""
+    (found,) = status(load(sink.config)).tables
+    return found.rolled_back.offsets if found.rolled_back is not None else 0
+
+
+@pytest.mark.parametrize(("version", "deletes"), [(2, "equality"), (3, "positions")])
+def test_spark_rolls_a_table_of_changes_back_and_every_change_comes_again(
+    version: int,
+    deletes: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    topic: Callable[..., Topic],
+    unique: str,
+) -> None:
+    where = str(tmp_path) if version == 2 else str(request.getfixturevalue("rest_uri"))
+    sink, name = sink_in(where, tmp_path, topic(), unique), f"db.{unique}"
+    sink.keys |= {
+        "iceberg.tables": name,
+        "iceberg.tables.cdc-field": "op",
+        "iceberg.tables.row-deletes": deletes,
+        "iceberg.tables.auto-create-props.format-version": str(version),
+        f"iceberg.table.{name}.id-columns": "id",
+        "iceberg.batch.max-records": "25",
+    }
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+
+    def assert_rows(end: int) -> None:
+        list(maintain(load(sink.config), [name], [DELETES, BOUNDS], dry_run=False))  # pyiceberg reads positions only
+        assert_replayed(sink, end, name)
+
+    change(sink, 0, 120)
+    sink.run_here()
+    first = head_of(catalog, name)
+    change(sink, 120, 200)
+    sink.run_here()
+    last = head_of(catalog, name)
+    spark_on(where, f"call iceberg.system.rollback_to_snapshot('{name}', {first})")
+    assert offsets_gone(sink) == 80
+    assert_rows(120)
+    assert offsets_gone(sink) == 80
+    sink.recover_here(rolled_back=[name])
+    sink.run_here()
+    assert offsets_gone(sink) == 0
+    assert_rows(200)
+    spark = f"select id, n from iceberg.{name} order by id"
+    rows, marks = spark_on(where, spark, f"select file_format from iceberg.{name}.delete_files")
+    assert [(row["id"], row["n"]) for row in rows] == pyiceberg_rows(catalog, name)
+    assert version == 2 or {mark["file_format"] for mark in marks} == {"PUFFIN"}
+    # The abandoned head holds the same changes, so a head that is set to it has lost none.
+    _, again = spark_on(where, f"call iceberg.system.set_current_snapshot('{name}', {last})", spark)
+    assert again == rows
+    assert offsets_gone(sink) == 0
+    change(sink, 200, 210)
+    sink.run_here()
+    assert_rows(210)
+
+
+def test_records_that_spark_cherry_picks_after_a_rollback_are_not_read_again(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    sink, heads = sink_in(str(tmp_path), tmp_path, topic(), unique), []
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    for first in range(0, 400, 100):
+        sink.send(first, first + 100)
+        sink.run_here()
+        heads.append(head_of(catalog, "db.t"))
+    spark_on(
+        str(tmp_path),
+        f"call iceberg.system.rollback_to_snapshot('db.t', {heads[0]})",
+        f"call iceberg.system.cherrypick_snapshot('db.t', {heads[2]})",
+    )
+    assert offsets_gone(sink) == 200
+    sink.send(400, 410)
+    sink.run_here()
+    assert offsets_gone(sink) == 200
+    sink.recover_here(rolled_back=["db.t"])
+    sink.run_here()
+    sink.assert_exactly_once(410)
+
+
+def head_of(catalog: Catalog, name: str) -> int:
+    head = catalog.load_table(name).metadata.current_snapshot_id
+    assert head is not None
+    return head
+
+
+def pyiceberg_rows(catalog: Catalog, name: str) -> list[tuple[Any, ...]]:
+    rows = catalog.load_table(name).scan().to_arrow().to_pylist()
+    return sorted((row["id"], row["n"]) for row in rows)
