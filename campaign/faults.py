@@ -24,6 +24,7 @@ from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table, Transaction, WriteTask
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType
 
 from calving.errors import CalvingError
@@ -43,6 +44,11 @@ _IN_VAIN = (CommitFailedException, ValidationException, RESTError, OSError)
 """Others give up, too."""
 _MEMBERS_SECONDS = 240
 """So long a group may have members that were killed, on a machine that is busy."""
+
+
+_NOTICED_SECONDS = 60
+"""So long after a rollback a table may say nothing of it: a few commits, on a machine that is busy."""
+_REREAD_SECONDS = 120
 
 
 def worker_killed(f: Field) -> None:
@@ -324,6 +330,63 @@ def foreign_append(f: Field) -> None:
         f.checker.tell("appended", name, key, True)
 
 
+def rolled_back(f: Field) -> None:
+    """Somebody else moves a table's head back while the sink runs. Once the table says what is gone, an operator stops
+    the workers, and has the removed records read again. If it does not say so in time, nobody does, and they are lost.
+    """
+    table = _some_table(f)
+    if table is None or (target := _before_a_commit(table, f.rng.randrange(3))) is None:
+        return
+    name, removed = ".".join(table.name()), _rows(table.current_snapshot()) - _rows(target)
+    f.checker.tell("look away")
+    try:
+        table.manage_snapshots().rollback_to_snapshot(target.snapshot_id).commit()
+    except _IN_VAIN:
+        f.checker.tell("back")
+        return
+    if _within(_NOTICED_SECONDS, lambda: _says_what_is_gone(f, name)):
+        all_workers_killed(f)
+        f.recovered += 1
+        f.run.recover(_MEMBERS_SECONDS, name)
+        # Until then other tables' ledgers call the removed records settled.
+        rows = _rows(f.run.catalog.load_table(name).current_snapshot()) + removed
+        f.revive(armed=False)
+        _within(_REREAD_SECONDS, lambda: _rows(f.run.catalog.load_table(name).current_snapshot()) >= rows)
+    f.checker.tell("back")
+
+
+def _before_a_commit(table: Table, more: int) -> Snapshot | None:
+    """An ancestor of the head below a commit of the sink that added rows, and ``more`` snapshots below that."""
+    own = False
+    snapshot = table.current_snapshot()
+    while snapshot is not None and snapshot.parent_snapshot_id is not None:
+        said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        own = own or ("kafka.connect.commit-id" in said and said.get("added-records", "0") != "0")
+        snapshot = table.metadata.snapshot_by_id(snapshot.parent_snapshot_id)
+        if own and snapshot is not None and (more := more - 1) < 0:
+            return snapshot
+    return None
+
+
+def _rows(snapshot: Snapshot | None) -> int:
+    assert snapshot is not None and snapshot.summary is not None
+    return int(snapshot.summary.additional_properties["total-records"])
+
+
+def _says_what_is_gone(f: Field, name: str) -> bool:
+    properties = f.run.catalog.load_table(name).properties
+    return any(value != "{}" for key, value in properties.items() if key.startswith("calving.gone-offsets."))
+
+
+def _within(seconds: float, done: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if done():
+            return True
+        time.sleep(0.5)
+    return False
+
+
 def maintained(f: Field) -> None:
     """An operator turns equality deletes into positions, beside the sink."""
     f.run.maintain()
@@ -441,6 +504,7 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "foreign commit": (foreign_commit, 4),
     "foreign expiry": (foreign_expiry, 2),
     "foreign append": (foreign_append, 4),
+    "rolled back": (rolled_back, 1),
     "compaction": (compaction, 2),
     "maintained": (maintained, 1),
     "network cut": (network_cut, 3),
@@ -461,7 +525,8 @@ OF_S3 = {kind for kind in FAULTS if kind.startswith("object store")}
 def faults_of(store: Store, workload: Workload = "append", warehouse: Warehouse = "local") -> list[str]:
     """The faults for a sink with this store: Kafka's offsets need no clock, and only Kafka has transactions.
 
-    A mutation table is not dropped: the checker could not tell which changes of a key the dropped table held. Tables of
+    A mutation table is not dropped: the checker could not tell which changes of a key the dropped table held. Nor is it
+    rolled back under a sink that runs, because changes are not put beneath later ones (I7). Tables of
     format version 3 are not changed by others here, because pyiceberg cannot write their manifests.
     """
     others = {"clock jumped" if isinstance(store, KafkaServer) else "worker killed inside a transaction"}
@@ -470,6 +535,6 @@ def faults_of(store: Store, workload: Workload = "append", warehouse: Warehouse 
     if workload == "append":
         others |= {"foreign append", "maintained"}
     else:
-        others |= {"table dropped"}
+        others |= {"table dropped", "rolled back"}
         others |= {"foreign append", "compaction", "maintained"} if warehouse != "local" else set()
     return [kind for kind in FAULTS if kind not in others]

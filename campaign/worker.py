@@ -28,6 +28,7 @@ from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
 from calving.model.mutations import RowMutations
 from calving.protocol.admission import Admitted
+from calving.protocol.ledger import LedgerKey
 from calving.protocol.worker import Worker
 from calving.runtime.tally import Tally
 from calving.runtime.worker import WorkerLoop
@@ -175,6 +176,11 @@ def _uncompared_positions() -> None:
     kafka.KafkaSession.take_over = lambda self, partitions: None  # type: ignore[method-assign]
 
 
+def _unnoticed_rollbacks() -> None:
+    """A table whose head goes back says nothing of it."""
+    LedgerKey._less_what_is_gone = lambda self, found, properties: found  # type: ignore[method-assign]
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "dropped file": _dropped_file,
     "doubled file": _doubled_file,
@@ -184,6 +190,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "forgotten deletes": _forgotten_deletes,
     "deaf cursor": _deaf_cursor,
     "stuck worker": _stuck_worker,
+    "unnoticed rollbacks": _unnoticed_rollbacks,
     "uncounted records": _uncounted_records,
     "uncompared positions": _uncompared_positions,
     "wrong time": _wrong_time,

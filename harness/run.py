@@ -157,11 +157,12 @@ class Run:
             lines = worker.log.read_text(errors="replace").splitlines()[-15:]
             print(f"--- {worker.log.name}", *lines, sep="\n")
 
-    def recover(self, seconds: float = 30) -> str:
+    def recover(self, seconds: float = 30, *rolled_back: str) -> str:
         """``calving recover``, as soon as the group has forgotten the workers that were killed."""
+        tables = [option for name in rolled_back for option in ("--table", name)]
         deadline = time.monotonic() + seconds
         while True:
-            done = self._command("recover")
+            done = self._command("recover", *tables)
             if "members: stop all workers" not in done.stdout + done.stderr or time.monotonic() > deadline:
                 assert done.returncode == 0, done.stdout + done.stderr
                 return done.stdout
