@@ -22,7 +22,7 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import TopicPartition
-from calving.wire.codec import Message, UndecodableError, decode, divide, encode
+from calving.wire.codec import Message, UndecodableError, decode, divide, encode, head_of
 
 GOLDENS = json.loads((Path(__file__).parent.parent / "goldens" / "control-topic.json").read_text())["records"]
 COMMIT = UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -132,6 +132,25 @@ def test_a_schema_of_an_older_sink_without_table_uuid_and_newer_file_fields_is_r
 def test_garbage_is_refused_with_one_kind_of_error(garbage: bytes) -> None:
     with pytest.raises(UndecodableError):
         decode(garbage)
+
+
+@pytest.mark.parametrize("place", ["head", "payload"])
+@pytest.mark.parametrize("leaf", ["null", {"type": "fixed", "name": "nothing", "size": 0}], ids=["null", "fixed"])
+def test_records_without_bytes_that_double_are_refused_at_once(place: str, leaf: object) -> None:
+    data = encode(Message(COMMIT, TS, "g", StartCommit(COMMIT)))
+    length = int.from_bytes(data[2:4], "big")
+    schema = json.loads(data[4 : 4 + length])
+    doubled, before = leaf, "null" if leaf == "null" else "nothing"
+    for n in range(40):
+        fields = [{"name": "a", "type": doubled, "field-id": 1}, {"name": "b", "type": before, "field-id": 2}]
+        doubled, before = {"type": "record", "name": f"R{n}", "fields": fields}, f"R{n}"
+    fields = schema["fields"] if place == "head" else schema["fields"][-1]["type"]["fields"]
+    fields.insert(0, {"name": "x", "type": doubled, "field-id": 9})
+    text = json.dumps(schema).encode()
+    hostile = data[:2] + len(text).to_bytes(2, "big") + text + data[4 + length :]
+    with pytest.raises(UndecodableError, match="record of values without bytes"):
+        decode(hostile)
+    assert (head_of(hostile) is None) == (place == "head")
 
 
 def test_a_written_event_is_divided_below_the_limit_and_keeps_every_file() -> None:

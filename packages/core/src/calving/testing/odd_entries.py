@@ -92,6 +92,7 @@ def strange(group: str) -> Mapping[str, OddEntry]:
         "another group's event of an unknown class": _unknown_class("another-group"),
         "an event with a schema that holds itself": _with_field(group, _RECURSIVE),
         "an event with a list of nothing": _with_field(group, {"type": "array", "items": "null"}),
+        "an event with records of nothing": _with_field(group, _doubled("null", 40)),
         "a schema of deep lists": _framed(_DEEP[:60_000]),
         "files of a group that is null": _typed(group, _WRITTEN, 10503, ["null", "string"], None),
     }
@@ -227,6 +228,15 @@ def _nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 
 _RECURSIVE = {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R", "field-id": 2}]}
+
+
+def _doubled(leaf: object, times: int) -> object:
+    """A record with a record twice, and so on: values without bytes, and with two to the power of ``times`` leaves."""
+    found, before = leaf, leaf
+    for n in range(times):
+        fields = [{"name": "a", "type": found, "field-id": 3}, {"name": "b", "type": before, "field-id": 4}]
+        found, before = {"type": "record", "name": f"R{n}", "fields": fields}, f"R{n}"
+    return found
 
 
 def _with_field(group: str, kind: object) -> bytes:

@@ -247,7 +247,8 @@ def _parted(event: Json) -> tuple[Json, Json]:
 
 class _Resolver:
     """Accepts only types whose values take a bounded number of steps for each of their bytes: fastavro crashes on a
-    record within itself, and would read an array of values without bytes for ever.
+    record within itself, would read an array of values without bytes for ever, and a record that has another one
+    without bytes twice, and so on, for nearly as long.
     """
 
     def __init__(self) -> None:
@@ -309,7 +310,10 @@ class _Resolver:
                     )
                 )
             fields.append({"name": name, "type": self.walk(field["type"], inner)})
-        self._known[full] = any(self._takes_bytes(field["type"]) for field in fields)
+        empty = sum(not self._takes_bytes(field["type"]) for field in fields)
+        if empty and (empty > 1 or len(fields) == 1):  # Java's files have one: the partition, if they have no partition
+            raise ValueError("the schema has a record of values without bytes")
+        self._known[full] = bool(fields)
         return {"type": "record", "name": full, "fields": fields}
 
     def _fixed(self, node: Json, namespace: str) -> Json:
