@@ -23,6 +23,7 @@ from calving.iceberg.parking import CatalogStorage, Parking
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.model.events import DataComplete, DataWritten, Envelope, Parked, Publication, TableReference
+from calving.model.file_names import written
 from calving.model.files import DataFile, FileContent
 from calving.model.membership import Claim
 from calving.model.mutations import RowMutations
@@ -137,6 +138,40 @@ def test_a_data_file_that_the_table_holds_is_not_deleted_when_an_entry_names_it_
     commit(made, table, entry(table, 0, [file]), entry(table, 1, [*again.data_files, *again.delete_files]))
     commit(made, table, entry(table, 2, [*table.step([{**MINE, "id": 8}]).data_files]))
     assert Path(file.file_path.removeprefix("file://")).exists()
+
+
+def test_a_data_file_that_the_table_holds_is_not_deleted_by_another_name_for_it(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    """The key file has the name of the writer of the data file, as if both were new."""
+    table.commit(table.step([MINE]))
+    file, made = data_file(table), committer(catalog, UPSERT)
+    new = table.step([{**MINE, "name": "new"}])
+    (keys,) = new.delete_files
+    moved = keys.file_path.replace(writer(keys), writer(file))
+    Path(keys.file_path.removeprefix("file://")).rename(moved.removeprefix("file://"))
+    first = entry(table, 0, [replace(file, file_path=file.file_path.replace("/data/", "/data//"))])
+    commit(made, table, first, entry(table, 1, [*new.data_files, replace(keys, file_path=moved)]))
+    commit(made, table, entry(table, 2, [*table.step([{**MINE, "id": 8}]).data_files]))
+    assert Path(file.file_path.removeprefix("file://")).exists()
+
+
+@pytest.mark.parametrize("mark", ["?", "#"])
+def test_a_data_file_of_the_table_is_not_deleted_by_the_name_of_a_key_file_after_its_own(
+    catalog: Catalog, table: MutationTable, mark: str
+) -> None:
+    table.commit(table.step([MINE]))
+    file, made = data_file(table), committer(catalog, UPSERT)
+    keys = f"{file.file_path}{mark}/00000-0-{uuid4()}-00001-keys.parquet"
+    for offset in range(2):
+        commit(made, table, entry(table, offset, [replace(as_keys(file), file_path=keys)]))
+    assert Path(file.file_path.removeprefix("file://")).exists()
+
+
+def writer(file: DataFile) -> str:
+    name = written(file.file_path)
+    assert name is not None
+    return name.writer
 
 
 def test_an_equality_delete_that_the_table_holds_is_not_deleted_as_a_key_file(catalog: Catalog) -> None:

@@ -20,7 +20,7 @@ from calving.errors import TableTroubleError
 from calving.iceberg.entries import read_entries, read_manifest_list
 from calving.model.events import DataWritten, Envelope
 from calving.model.file_names import DATA, DELETES, KEYS, written
-from calving.model.locations import is_below_any
+from calving.model.locations import is_below_any, one_name
 from calving.model.text import printable
 from calving.protocol.admission import Admitted, Step
 
@@ -108,14 +108,21 @@ class FileRules:
         said = [written(file.file_path) for step in steps for file in step.delete_files]
         new = {name.writer for name in said if name is not None and name.kind == KEYS}
         found = {path for path, name in names.items() if name.kind == KEYS}
-        found |= {p for p, name in names.items() if name.kind == DATA and name.writer in new and p not in live}
+        if gone := {path for path, name in names.items() if name.kind == DATA and name.writer in new}:
+            found |= _without(gone, live)
         if kept := {path for path, name in names.items() if name.kind == DELETES}:
-            found |= kept.difference(_delete_files(table, branch))
+            found |= _without(kept, _delete_files(table, branch))
         return frozenset(found)
 
 
 OWN_LOCATIONS = FileRules()
 """Files may be below the tables' own locations only."""
+
+
+def _without(paths: Iterable[str], needed: Iterable[str]) -> set[str]:
+    """The paths without those of the ``needed`` files, which an entry may name in another way."""
+    names = set(map(one_name, needed))
+    return {path for path in paths if one_name(path) not in names}
 
 
 def _origin(entries: Iterable[Envelope], path: str) -> str:

@@ -11,7 +11,9 @@ _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"
 """Schemes that are other names of one storage."""
 _LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
 _STEPS = re.compile(r"[/\\]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CUT = re.compile(r"[\x00-\x1f\x7f?#]")
+"""Characters at which a storage library may cut a path off, or which it may leave out: then it takes another file."""
+_SLASHES = re.compile(r"/{2,}")
 
 
 class _Place(NamedTuple):
@@ -35,17 +37,25 @@ def _root(location: str) -> _Place:
 
 def is_below(path: str, location: str) -> bool:
     """Whether the file ``path`` is below ``location``. A path with a step such as ``..`` is never below, because a
-    storage may take this step for the way out. Only names of one storage, such as ``s3`` and ``s3a``, are the same: a
-    bucket and a path are compared letter by letter.
+    storage may take this step for the way out; nor is one with ``?`` or ``#`` after the location, because PyArrow would
+    read and delete the file before this character. Only names of one storage, such as ``s3`` and ``s3a``, are the same:
+    a bucket and a path are compared letter by letter.
     """
     place, root = _Place.of(path), _root(location)
     folder = root.path
-    if place[:2] != root[:2] or not place.path.startswith(folder) or _CONTROL.search(path):
+    if place[:2] != root[:2] or not place.path.startswith(folder):
         return False
-    inside = _STEPS.split(place.path[len(folder) :])
-    return inside[-1] != "" and not any(step in (".", "..") for step in inside)
+    below = place.path[len(folder) :]
+    inside = _STEPS.split(below)
+    return _CUT.search(below) is None and inside[-1] != "" and not any(step in (".", "..") for step in inside)
 
 
 def is_below_any(path: str, locations: Iterable[str]) -> bool:
     """Whether the file ``path`` is below one of these locations."""
     return any(is_below(path, location) for location in locations)
+
+
+def one_name(path: str) -> str:
+    """The same text for all names that a storage may have for one file."""
+    place = _Place.of(path)
+    return f"{place.scheme}://{place.authority}{_SLASHES.sub('/', place.path)}"
