@@ -177,10 +177,7 @@ lock: $(BIN)/uv
 security: $(BIN)/calving
 	@$(BIN)/ruff check --select S .
 	@$(BIN)/pytest -q tests/unit/test_supply.py
-	@for lock in requirements.lock docs/requirements.txt deploy/pyspark.txt; do \
-		$(BIN)/uv tool run --quiet pip-audit --strict --disable-pip --require-hashes -r $$lock || exit 1; done
-	@for lock in packages/native/Cargo.lock packages/native/fuzz/Cargo.lock; do \
-		PATH="$(dir $(CARGO)):$$PATH" cargo audit --file $$lock || exit 1; done
+	@PATH="$(dir $(CARGO)):$$PATH" $(BIN)/python -m harness.audit
 
 # Wheels and sources of all distributions, as they would be uploaded.
 release-check: $(BIN)/calving

@@ -1,11 +1,25 @@
-"""A broker that speaks TLS alone, and wants to know who is there."""
+"""A broker that speaks TLS alone, wants to know who is there, and lets each user do what the access lists say."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from argparse import ArgumentParser
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port
@@ -14,7 +28,8 @@ from tests.tls import Authority
 
 pytestmark = pytest.mark.services
 
-SECRET = "not-for-logs-7f3a"
+MANUAL = Path(__file__).parents[2] / "docs/reference/backends.md"
+SECRET, USER = "not-for-logs-7f3a", "calving"
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +47,34 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         "listener.name.aside.ssl.keystore.location": str(authority.issue("broker").both),
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.aside.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required"
-        f' user_calving="{SECRET}";',
+        f' user_calving="{SECRET}" user_stranger="{SECRET}";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",  # the broker itself, and the tests
     }
     broker = KafkaServer(tmp_path_factory.mktemp("kafka"), settings, aside=(port, port))
     broker.start()
     yield broker, f"{LOOPBACK}:{port}"
     broker.stop()
+
+
+def _clear(servers: str, authority: Authority) -> dict[str, str]:
+    """The settings of a client of somebody else."""
+    found = {k.removeprefix("kafka."): v for k, v in _settings(servers, SECRET, authority).items()}
+    return found | {"sasl.username": "stranger"}
+
+
+def refusal(settings: dict[str, str], topic: str) -> str:
+    """The error of somebody who writes to a topic."""
+    errors: list[str] = []
+    producer = Producer(settings)
+    try:
+        if "transactional.id" in settings:
+            producer.init_transactions(20)
+        producer.produce(topic, b"forged", on_delivery=lambda error, _: errors.append(str(error)))
+        producer.flush(20)
+    except KafkaException as error:
+        errors.append(str(error))
+    return " ".join(errors)
 
 
 def _settings(servers: str, password: str, authority: Authority) -> dict[str, str]:
@@ -46,12 +83,38 @@ def _settings(servers: str, password: str, authority: Authority) -> dict[str, st
         "kafka.security.protocol": "SASL_SSL",
         "kafka.ssl.ca.location": str(authority.certificate),
         "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.username": "calving",
+        "kafka.sasl.username": USER,
         "kafka.sasl.password": password,
     }
 
 
-def test_a_sink_authenticates_everywhere_and_its_password_is_in_no_log(
+def grant(servers: str, name: str) -> None:
+    """The rights of the manual, for the user, the topics and the group of a test."""
+    manual = MANUAL.read_text().replace("\\\n", "")
+    ours = {"control-orders": f"control-{name}", "orders": f"source-{name}", "orders-calving-": f"{name}-calving-"}
+    ours |= {"connect-orders": f"connect-{name}", "connect-orders-coord": f"connect-{name}-coord"}
+    parser, bindings = ArgumentParser(), list[AclBinding]()
+    for option in ("--topic", "--group", "--transactional-id", "--operation"):
+        parser.add_argument(option, action="append", default=[])
+    parser.add_argument("--resource-pattern-type", default="literal")
+    for line in re.findall(r"^\$acl (.*)$", manual, re.MULTILINE):
+        said = parser.parse_args(shlex.split(line))
+        named = [(ResourceType.TOPIC, each) for each in said.topic] + [
+            (ResourceType.GROUP, each) for each in said.group
+        ]
+        named += [(ResourceType.TRANSACTIONAL_ID, each) for each in said.transactional_id]
+        pattern = ResourcePatternType[said.resource_pattern_type.upper()]
+        for (kind, resource), operation in product(named, said.operation):
+            may = AclOperation[re.sub("(?<=.)(?=[A-Z])", "_", operation).upper()]
+            who = (f"User:{USER}", "*", may, AclPermissionType.ALLOW)
+            bindings.append(AclBinding(kind, ours[resource], pattern, *who))
+    assert len(bindings) == 14
+    admin = AdminClient({"bootstrap.servers": servers})
+    for done in admin.create_acls(bindings).values():
+        done.result(10)
+
+
+def test_a_sink_with_the_rights_of_the_manual_authenticates_everywhere_and_its_password_is_in_no_log(
     guarded: tuple[KafkaServer, str],
     authority: Authority,
     tmp_path: Path,
@@ -61,15 +124,25 @@ def test_a_sink_authenticates_everywhere_and_its_password_is_in_no_log(
     broker, servers = guarded
     monkeypatch.setenv("SINK_PASSWORD", SECRET)
     monkeypatch.setenv("CALVING_LOG_LEVEL", "DEBUG")
-    run = Run(
-        tmp_path, broker.bootstrap_servers, unique, settings=_settings(servers, "${env:SINK_PASSWORD}", authority)
-    )
+    settings = _settings(servers, "${env:SINK_PASSWORD}", authority)
+    settings |= {"iceberg.coordinator.transactional.prefix": f"{unique}-"}
+    run = Run(tmp_path, broker.bootstrap_servers, unique, settings={**settings})
+    grant(broker.bootstrap_servers, unique)
     worker = run.start()
     run.produce(500)
     run.wait_until_committed()
+    own = AdminClient({**_clear(servers, authority), "sasl.username": USER})
+    for trimmed in own.delete_records([KafkaPartition(f"control-{unique}", 0, 1)]).values():
+        trimmed.result(20)
+    for stranger, what in (
+        ({}, "Topic"),
+        ({"transactional.id": f"{unique}-calving-coordinator-x"}, "Transactional Id"),
+    ):
+        assert f"{what} authorization failed" in refusal(_clear(servers, authority) | stranger, f"control-{unique}")
     run.stop()
     run.assert_exactly_once()
-    assert SECRET not in worker.log.read_text()
+    text = worker.log.read_text()
+    assert SECRET not in text and "authorization failed" not in text
 
 
 def test_a_wrong_password_is_said_in_one_sentence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.services
 
 Start = Callable[..., RedisServer]
 TP = TopicPartition("t", 0)
+KEYS = "calving:{control:group}:"
+MANUAL = Path(__file__).parents[2] / "docs/reference/backends.md"
 
 
 @pytest.fixture
@@ -91,18 +94,29 @@ def test_a_wrong_password_is_a_matter_of_configuration_and_is_not_shown(start: S
     backend(server, password="right").provision()
 
 
-def test_an_acl_user_needs_its_own_keys_only(start: Start) -> None:
+def test_a_user_with_the_rights_of_the_manual_runs_a_sink_and_reaches_no_other(start: Start) -> None:
     server = start()
-    client = redis.Redis(port=server.port)
-    rights = "on >s ~calving:* +@all -@dangerous +info"
-    client.execute_command("ACL", "SETUSER", "sink", *rights.split())
-    client.close()
+    (command,) = re.findall(r"^ACL SETUSER orders (.*)$", MANUAL.read_text(), re.MULTILINE)
+    with redis.Redis(port=server.port) as client:
+        for user, sink in (("sink", "control:group"), ("stranger", "control:other")):
+            rights = command.replace("control-orders:connect-orders", sink).replace("PASSWORD", "s")
+            client.execute_command("ACL", "SETUSER", user, *rights.split())
     b = backend(server, username="sink", password="s")
     b.provision()
     session = b.open("m")
-    session.publish(move(None, 5), member_claim("group"))
+    assert session.lead([TP], [TP])
+    session.publish(replace(move(None, 5), events=(DataComplete(NO_COMMIT),)), member_claim("group"))
+    cursor = session.follow(replay=True)
+    cursor.acknowledge({}, [StartCommit(uuid4())])
     assert session.committed([TP]) == {TP: 5}
+    assert cursor.read(10)
+    cursor.close()
     session.close()
+    with redis.Redis(port=server.port, username="stranger", password="s") as client:
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.xadd(f"{KEYS}log", {"e": "x"})
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.hset(f"{KEYS}state", "saved", "9")
 
 
 def test_a_store_out_of_memory_writes_nothing(start: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,8 @@ from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import ConnectionLoss, NoAuthError
+from kazoo.security import ACL, Id, Permissions
 
 from calving.backend import Cursor, Session, SinkIdentity
 from calving.errors import ConfigError, OutcomeUnknownError, SilentError, UnavailableError
@@ -28,6 +30,7 @@ from harness.proxy import Proxy
 pytestmark = pytest.mark.services
 
 TP = TopicPartition("t", 0)
+MANUAL = Path(__file__).parents[2] / "docs/reference/backends.md"
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +252,36 @@ def test_nodes_of_a_user_are_closed_to_others(backend: Made) -> None:
         backend(authentication="digest", username="other", password="x").open("m")
     with pytest.raises(ConfigError, match="needs"):
         backend(authentication="digest").open("m")
+
+
+def test_a_root_with_the_access_list_of_the_manual_is_the_sinks_alone(backend: Made, client: KazooClient) -> None:
+    block = re.findall(r"^(addauth|create|setAcl) (.*)$", MANUAL.read_text(), re.MULTILINE)
+    assert [command for command, _ in block] == ["addauth", "create", "setAcl"]
+    operator = KazooClient(backend.server.hosts)
+    operator.start()
+    for command, said in block:
+        words = said.replace("/calving", backend.root).replace("orders:PASSWORD", "sink:secret").split()
+        match command:
+            case "addauth":
+                operator.add_auth(*words)
+            case "create":
+                operator.create(*words)
+            case _:
+                scheme, _, rights = words[1].split(":")
+                assert rights == "cdrwa"
+                operator.set_acls(words[0], [ACL(Permissions.ALL, Id(scheme, ""))])
+    operator.stop()
+    mine = backend(authentication="digest", username="sink", password="secret")
+    mine.provision()
+    session = mine.open("m")
+    session.publish(move(None, 5), member_claim("group"))
+    session.close()
+    log = f"{backend.root}/control/group/log"
+    for path in (f"{backend.root}/other", f"{log}/{1:019d}"):
+        with pytest.raises(NoAuthError):
+            client.create(path, b"x")
+    with pytest.raises(NoAuthError):
+        client.set(f"{backend.root}/control/group/state", b"{}")
 
 
 def test_a_path_behind_the_hosts_is_the_root_of_all_nodes(backend: Made, client: KazooClient) -> None:
