@@ -153,6 +153,20 @@ def test_records_without_bytes_that_double_are_refused_at_once(place: str, leaf:
     assert (head_of(hostile) is None) == (place == "head")
 
 
+def test_a_long_chain_of_records_around_one_byte_is_refused_at_once() -> None:
+    data = encode(Message(COMMIT, TS, "g", StartCommit(COMMIT)))
+    length = int.from_bytes(data[2:4], "big")
+    schema = json.loads(data[4 : 4 + length])
+    chain: object = "int"
+    for n in range(50):
+        chain = {"type": "record", "name": f"R{n}", "fields": [{"name": "a", "type": chain, "field-id": 1}]}
+    items = {"name": "x", "type": {"type": "array", "items": chain}, "field-id": 9}
+    schema["fields"][-1]["type"]["fields"].append(items)
+    text = json.dumps(schema).encode()
+    with pytest.raises(UndecodableError, match="record of values without bytes"):
+        decode(data[:2] + len(text).to_bytes(2, "big") + text + data[4 + length :] + b"\x02\x00\x00")
+
+
 def test_a_written_event_is_divided_below_the_limit_and_keeps_every_file() -> None:
     files = tuple(dataclasses.replace(FILE, file_path=f"s3://b/{i}.parquet") for i in range(1000))
     parts = list(divide(DataWritten(COMMIT, TABLE, files), 40_000))

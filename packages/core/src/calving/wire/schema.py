@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 
@@ -245,15 +245,26 @@ def _parted(event: Json) -> tuple[Json, Json]:
     return {**event, "fields": [*before, {**last, "type": {**last["type"], "fields": kept}}]}, final["type"]
 
 
+class _Extent(NamedTuple):
+    """Of the shortest value of a type: its bytes, and the values that it consists of, itself included."""
+
+    values: int
+    bytes: int
+
+
+_VALUES_PER_BYTE, _VALUES_WITHOUT_BYTES = 2, 4
+"""The most values that a record may consist of, for each of its bytes and beyond that. An event of Java has fewer."""
+
+
 class _Resolver:
     """Accepts only types whose values take a bounded number of steps for each of their bytes: fastavro crashes on a
     record within itself, would read an array of values without bytes for ever, and a record that has another one
-    without bytes twice, and so on, for nearly as long.
+    without bytes twice, and so on, for nearly as long. A long chain of records around one byte takes much memory.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, bool] = {}
-        """Whether values of a type take at least a byte, by the type's name."""
+        self._known: dict[str, _Extent] = {}
+        """By the type's name."""
         self.partition: list[PartitionField] = []
         self.millis: set[str] = set()
 
@@ -278,14 +289,15 @@ class _Resolver:
 
     def _array(self, node: Json, namespace: str) -> Json:
         items = self.walk(node["items"], namespace)
-        if not self._takes_bytes(items):
+        if not self._extent(items).bytes:
             raise ValueError("the schema has an array of values without bytes")
         return {"type": "array", "items": items}
 
-    def _takes_bytes(self, node: Json) -> bool:
+    def _extent(self, node: Json) -> _Extent:
+        """That of a type that ``walk`` has returned."""
         if isinstance(node, str):
-            return self._known.get(node, node != "null")
-        return self._known[node["name"]] if isinstance(node, dict) and "name" in node else True
+            return self._known.get(node, _Extent(1, int(node != "null")))
+        return self._known[node["name"]] if isinstance(node, dict) and "name" in node else _Extent(1, 1)
 
     def _define(self, node: Json, namespace: str) -> tuple[str, str]:
         namespace = node.get("namespace", namespace)
@@ -310,15 +322,16 @@ class _Resolver:
                     )
                 )
             fields.append({"name": name, "type": self.walk(field["type"], inner)})
-        empty = sum(not self._takes_bytes(field["type"]) for field in fields)
-        if empty and (empty > 1 or len(fields) == 1):  # Java's files have one: the partition, if they have no partition
+        inside = [self._extent(field["type"]) for field in fields]
+        extent = _Extent(1 + sum(each.values for each in inside), sum(each.bytes for each in inside))
+        if extent.values > _VALUES_PER_BYTE * extent.bytes + _VALUES_WITHOUT_BYTES:
             raise ValueError("the schema has a record of values without bytes")
-        self._known[full] = bool(fields)
+        self._known[full] = extent
         return {"type": "record", "name": full, "fields": fields}
 
     def _fixed(self, node: Json, namespace: str) -> Json:
         full, _ = self._define(node, namespace)
-        self._known[full] = node["size"] > 0
+        self._known[full] = _Extent(1, node["size"])
         return {"type": "fixed", "name": full, "size": node["size"]}
 
 
