@@ -69,6 +69,17 @@ def test_a_publication_says_whose_it_is_which_version_wrote_it_and_how_many_part
     assert text == f'{{"group":"g","version":"{__version__}","parts":2}}'.encode()
 
 
+@pytest.mark.parametrize(
+    ("said", "known"), [(None, None), ("1700000000000", 1_700_000_000_000), ('"1"', None), ("-1", None)]
+)
+def test_an_answer_tells_since_when_its_worker_is_paused(said: str | None, known: int | None) -> None:
+    publication = Publication((DataComplete(COMMIT),), {}, {}, paused_ms=known)
+    text = Encoded.of_worker("g", publication, 100_000).beside
+    if said is not None and known is None:
+        text = f'{{"group":"g","parts":0,"paused":{said}}}'.encode()
+    assert heard(DataComplete(COMMIT), b"", text) == Envelope(0, 7, DataComplete(COMMIT), parts=0, paused_ms=known)
+
+
 END = WorkerEnd("0.2.0", 1_700_000_000_000, "m-1", "kafka-1", "topic 'orders' was deleted")
 
 

@@ -23,10 +23,12 @@ from calving.cli.status import Status, as_json, as_text
 from calving.iceberg.catalog import open_catalog
 from calving.model.events import (
     NO_COMMIT,
+    Attachment,
     CommitComplete,
     DataComplete,
     Envelope,
     Leader,
+    PartitionProgress,
     StartCommit,
     WorkerEnd,
 )
@@ -114,6 +116,46 @@ def test_members_of_the_group_that_are_no_workers_do_not_make_a_sink_well() -> N
         " console-consumer"
     )
     assert replace(found, workers=1).health == "OK"
+
+
+def test_records_that_wait_for_a_paused_worker_are_named() -> None:
+    found = replace(seen(), paused={TopicPartition("orders", p): 60.0 for p in (1, 2)})
+    assert found.reasons == [
+        "a worker has been paused since 1970-01-01T00:01:00+00:00, and 3 records of its partitions wait"
+    ]
+    assert replace(found, paused={TopicPartition("orders", 0): 60.0}).health == "OK"  # nothing waits there
+    assert "paused" not in replace(found, workers=0).reasons[0]
+
+
+def test_since_when_a_partition_is_paused_is_what_its_last_answer_says() -> None:
+    heard, tp = Heard("log", {0: 0}), TopicPartition("orders", 0)
+    answer = DataComplete(UUID(int=1), (PartitionProgress(tp),))
+    heard.hear(Envelope(0, 1, answer, parts=0, paused_ms=60_000))
+    assert heard.paused == {tp: 60.0}
+    heard.hear(Envelope(0, 2, answer, parts=0))
+    assert heard.paused == {}
+
+
+def test_members_that_begin_and_end_no_cycle_hang() -> None:
+    keys = seen().sink.keys
+    limit = 3 * keys.commit_interval_ms / 1000 + 2 * keys.commit_timeout_ms / 1000
+    assert replace(seen(), silent=limit).health == "OK"
+    (reason,) = replace(seen(), silent=limit + 1).reasons
+    assert reason == f"1 worker is in the group, but for {limit + 1:.0f} s no commit cycle has begun or ended"
+    assert replace(seen(told=()), silent=limit + 1).health == "OK"  # the leader answers
+
+
+def test_a_cycle_is_as_old_as_its_end_or_as_its_first_announcement() -> None:
+    heard, leader = Heard("log", {0: 0}), Attachment(leader=Leader("m", "h", ""))
+    said = [(StartCommit, 1), (StartCommit, 8), (CommitComplete, 20), (StartCommit, 30), (StartCommit, 37)]
+    ages = []
+    for offset, (event, at) in enumerate(said):
+        heard.hear(Envelope(0, offset, event(UUID(int=at // 25)), attached=leader, at_us=at * 1_000_000))
+        ages.append(heard.cycle_at)
+    assert ages == [1, 1, 20, 30, 30]
+    accepted = Envelope(0, 9, CommitComplete(UUID(int=7)), at_us=50_000_000)  # an operator's, as of `offsets --accept`
+    heard.hear(accepted)
+    assert heard.cycle_at == 30
 
 
 def test_a_sink_without_workers_is_not_well_while_files_wait_for_their_table() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from calving.model.events import DataComplete, PartitionProgress
 from calving.model.offsets import TopicPartition
 from calving.settings.load import load
 from calving.source.client import client_config
+from calving.status.health import Cause, reasons
 from calving.wire.codec import Message, encode
 from harness.topic import Topic
 from tests.cli.commands import Cli
@@ -61,7 +63,8 @@ def test_records_that_an_operator_skips_are_named_until_they_are_read_again(
     assert before.health == "DEGRADED" and any(reason.startswith(sentence) for reason in before.reasons)
     for end in (410, 420):
         sink.send(end - 10, end)
-        sink.run_here()
+        app = sink.run_here()
+        assert [r.text for r in reasons(app.status, time.time()) if r.cause == Cause.POSITION_MOVED] == [*before.moved]
         assert status(load(sink.config)).health == "DEGRADED"
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert sum(text.startswith(sentence) for text in warnings) == 1
@@ -92,7 +95,8 @@ def test_records_that_a_consumer_with_the_group_of_the_sink_takes_can_be_accepte
     assert list(accept(load(sink.config))) == ["there is nothing to accept"]
     assert status(load(sink.config)).health == "OK"
     sink.send(420, 430)
-    sink.run_here()
+    app = sink.run_here()
+    assert not [r for r in reasons(app.status, time.time()) if r.cause == Cause.POSITION_MOVED]
     assert status(load(sink.config)).health == "OK"
     assert Counter(sink.ids()) == Counter([*range(300), *range(400, 430)])
 

@@ -92,7 +92,7 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
         True,
         True,
         True,
-        False,
+        None,
         True,
         held,
         sum(each.source_lag for each in held.values()),

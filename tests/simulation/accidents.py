@@ -47,7 +47,7 @@ class Accidents:
 
     def _possible(self, odds: Odds) -> list[tuple[float, Callable[[], None]]]:
         """The kinds that can happen, with their odds."""
-        people = self._world.people
+        people, strangers = self._world.people, self._world.strangers
         kinds: list[tuple[float, Callable[[], None]]] = [
             (odds.retention, self._retention),
             (odds.losses * 8, self._copy_store),
@@ -63,6 +63,9 @@ class Accidents:
             (odds.drops, people.recreate_table),
             (odds.drops * 8, people.release),
             (odds.rollbacks, people.roll_back),
+            (odds.moves, strangers.move),
+            (odds.moves, strangers.check),
+            (odds.moves / 3, strangers.accept),
             (odds.stalls, self._stall),
             (odds.breakage, self._break_table),
         ]
@@ -286,6 +289,7 @@ class Accidents:
         world.people.again |= set().union(*self.taken.values())
         self.taken = {}
         world.people.brought_back(back)
+        world.strangers.recovered()
         world.people.is_renamed = False
 
     def _still_awaiting(self, cursor: Cursor, key: LedgerKey, ledgers: Mapping[str, Ledger]) -> list[str]:

@@ -24,6 +24,7 @@ class Ending:
         if world.accidents.operator_in is not None:
             world.accidents.recover()
         world.odds = CALM
+        world.strangers.answer()
         world.accidents.stalled = set()
         world.veils.clear()
         world.broker.stuck.clear()
@@ -90,7 +91,7 @@ class Ending:
         if not world.store.fences_coordinators:
             return  # one that is not fenced may save a position beyond what another has said, and say less itself
         settled = world.checks.settled_to()
-        if world.checks.lacks_records():
+        if world.checks.lacks_records() or world.strangers.unread():
             return
         for tp, end in ends.items():
             if settled.get(tp, 0) < end and tp not in world.broker.reused:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from calving.backend.entries import check_starts
 from calving.backend.interface import Cursor
-from calving.backend.memory import MemoryCursor, MemorySession, MemoryStore
+from calving.backend.memory import MemoryCursor, MemoryStore
 from calving.errors import (
     CalvingError,
     DataLossError,
@@ -36,6 +36,7 @@ from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import WorkerLoop
 from tests.simulation.broker import SimGroup
 from tests.simulation.checks import Judge, Violation
+from tests.simulation.strangers import OpenSession
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -73,7 +74,7 @@ class SimRunner:
         return number, self._world.read(spans)
 
 
-class SimSession(MemorySession):
+class SimSession(OpenSession):
     """Fences in one of two ways, by seed.
 
     As the Kafka backend: positions are compared first, the broker checks the claim at the end. As the others: both in
@@ -81,8 +82,7 @@ class SimSession(MemorySession):
     """
 
     def __init__(self, world: World, store: MemoryStore, member: str) -> None:
-        super().__init__(store, member)
-        self._world = world
+        super().__init__(world, store, member)
 
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         self._world.call("committed")
@@ -98,7 +98,9 @@ class SimSession(MemorySession):
         if not world.fences_by_claim:
             self.compare(publication)
         self.write(publication, claim)
+        passed = world.strangers.published(publication)
         world.fail("published", OutcomeUnknownError("after the publication"))
+        world.strangers.confirmed(passed)
 
     def compare(self, publication: Publication) -> None:
         check_starts(publication, self._store.positions)
@@ -315,7 +317,7 @@ class Member:
     def die(self) -> None:
         """At once; a thread of it that hangs goes on from there, as a request that is under way does."""
         if self.loop is not None:
-            for tp, count in self.loop.skipped.items():
-                self._world.skipped[tp] += count
+            self._world.skipped.update(self.loop.skipped)
+            self._world.strangers.counted.update(self.loop.passed_over)
             self._group.close()
         self.loop = self._coordinator = None

@@ -37,6 +37,7 @@ class Odds:
     stalls: float = 0.0
     breakage: float = 0.0
     slowness: float = 0.0
+    moves: float = 0.0
 
 
 CALM = Odds(crashes=0, faults=0, contention=0, restarts=0, expulsions=0, coups=0)
@@ -67,5 +68,6 @@ THEMES: dict[str, Odds] = {
     "truncated while a table fails": Odds(
         crashes=0.005, faults=0.04, expulsions=0.04, coups=0.02, truncations=0.05, breakage=0.05, slowness=0.7
     ),
+    "positions moved": Odds(crashes=0.01, moves=0.01),
     "table hangs": Odds(crashes=0.005, stalls=0.02),
 }

@@ -41,6 +41,7 @@ from tests.simulation.members import INTERVALS, Crash, Member, SimSession
 from tests.simulation.mutations import Changes, changes
 from tests.simulation.odds import THEMES
 from tests.simulation.operators import Operators
+from tests.simulation.strangers import Strangers
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget, Snapshot
 
 _STARTING_OVER = ("truncated", "truncated while a table fails", "topic without identity")
@@ -68,6 +69,7 @@ class World:
     marks = Marks
     release = staticmethod(discard)
     operators: type[Operators] = Operators
+    strangers_of: type[Strangers] = Strangers
     committer = SimCommitter
     intervals = INTERVALS
     park_behind = 10
@@ -89,7 +91,8 @@ class World:
         self.broker = Broker(self.rng, partitions=4, knows_ids=theme != "topic without identity")
         self.store = MemoryStore(
             partitions=1 + seed % 3,
-            fences_coordinators=seed % 2 == 0 or max(self.odds.zombies, self.odds.drops, self.odds.breakage) > 0,
+            fences_coordinators=seed % 2 == 0
+            or max(self.odds.zombies, self.odds.drops, self.odds.breakage, self.odds.moves) > 0,
             is_current=self.broker.is_current,
         )
         if seed % 3 == 0:  # milder weather, in which cycles do complete and leaders live long
@@ -125,6 +128,7 @@ class World:
         self.log_ids: dict[TopicPartition, str] = {}
         """Which control log each stored position belongs to."""
         self.checks, self.accidents, self.people = Checks(self), Accidents(self), self.operators(self)
+        self.strangers = self.strangers_of(self)
         self._disturbed = False
         self._ignorant = 0
         """How often in a row the broker has not known of topics that it has."""
@@ -296,6 +300,7 @@ class World:
             self._storm()
             self._step(self.rng.choice(sorted(self.members)))
         Ending(self).run()
+        self.strangers.audit()
         self.checks.audit()
 
     def _storm(self) -> None:

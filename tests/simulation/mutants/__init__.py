@@ -1,6 +1,6 @@
 """Broken variants of the product, by the part that is broken."""
 
-from tests.simulation.mutants import coordinator, mutations, operators, rollbacks, stores, tables, worker
+from tests.simulation.mutants import coordinator, mutations, operators, rollbacks, stores, strangers, tables, worker
 from tests.simulation.mutants.registry import MUTANTS, Verdicts, table, verdicts
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "operators",
     "rollbacks",
     "stores",
+    "strangers",
     "table",
     "tables",
     "verdicts",

@@ -8,6 +8,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
@@ -146,11 +147,12 @@ def beside_text(
     events: Sequence[Event],
     values: Sequence[bytes],
     attached: Attachment = NOTHING_ATTACHED,
+    **more: object,
 ) -> bytes:
-    """The text of the second header of the events in ``values``: the sender, its version, the number of parts, and the
-    attachment.
+    """The text of the second header of the events in ``values``: the sender, its version, the number of parts, the
+    attachment, and ``more``.
     """
-    found: dict[str, object] = {"group": group}
+    found: dict[str, object] = {"group": group, **more}
     if any(isinstance(event, DataWritten) for event in events):
         found["version"] = __version__
     if any(isinstance(event, DataComplete) for event in events):
@@ -190,7 +192,9 @@ class Encoded(NamedTuple):
     def of_worker(cls, group: str, publication: Publication, max_bytes: int) -> Encoded:
         """The events of a publication."""
         events = payloads(group, publication.events, max_bytes)
-        return cls(events, covered_text(publication), beside_text(group, publication.events, events))
+        paused = {} if publication.paused_ms is None else {"paused": publication.paused_ms}
+        beside = beside_text(group, publication.events, events, NOTHING_ATTACHED, **paused)
+        return cls(events, covered_text(publication), beside)
 
     @classmethod
     def of_coordinator(cls, group: str, events: Sequence[Event], attached: Attachment, max_bytes: int) -> Encoded:
@@ -268,7 +272,7 @@ class Entries:
             kind = type(decoded.event)
             if self._is_of_another(decoded.group):
                 return None
-            return headers.envelope(place, decoded.event, _name(sender))
+            return replace(headers.envelope(place, decoded.event, _name(sender)), at_us=decoded.timestamp_us)
         except UndecodableError as reason:
             head = Head(self._group, kind) if kind is not None else head_of(value)
             if head is not None and self._is_of_another(head.group):

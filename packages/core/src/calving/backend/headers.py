@@ -84,7 +84,10 @@ class Headers(NamedTuple):
                 case DataComplete():
                     covered, restarted = decode_covered(text)
                     end = _end(self.beside.get("end"))
-                    return Envelope(*place, event, covered, self._parts(), restarted=restarted, end=end)
+                    paused = _moment(self.beside.get("paused"))
+                    return Envelope(
+                        *place, event, covered, self._parts(), restarted=restarted, end=end, paused_ms=paused
+                    )
             return Envelope(*place, event, attached=_attached(text, self.beside))
         except Exception as error:  # bytes from the network can fail a decoder in any way
             raise UndecodableError(f"its headers cannot be read: {type(error).__name__}: {error}") from error
@@ -142,9 +145,12 @@ def _end(said: object) -> WorkerEnd | None:
     if not isinstance(said, list) or len(said) != len(WorkerEnd._fields):
         return None
     version, at_ms, *texts = said
-    if type(at_ms) is not int or not is_moment(at_ms) or not all(map(_is_short, (version, *texts))):
-        return None
-    return WorkerEnd(version, at_ms, *texts)
+    known = _moment(at_ms)
+    return WorkerEnd(version, known, *texts) if known is not None and all(map(_is_short, (version, *texts))) else None
+
+
+def _moment(said: object) -> int | None:
+    return said if type(said) is int and is_moment(said) else None
 
 
 def _is_short(text: object) -> bool:

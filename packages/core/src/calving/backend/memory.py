@@ -46,6 +46,7 @@ class Entry(NamedTuple):
     restarted: frozenset[TopicPartition]
     writer: str | None = None
     end: WorkerEnd | None = None
+    paused_ms: int | None = None
 
 
 @dataclass
@@ -78,6 +79,7 @@ class MemoryStore:
                 NOTHING_ATTACHED,
                 publication.restarted,
                 __version__,
+                paused_ms=publication.paused_ms,
             )
             for event in publication.events
         )

@@ -32,7 +32,7 @@ def accept(sink: Sink) -> Iterator[str]:
     """
     unread = _unread(sink)
     with contextlib.closing(components.backend(sink).open(str(uuid4()))) as session:
-        found = _while_leading(session, unread)
+        found = accept_unread(session, unread)
     for tp, spans in sorted(found.items()):
         for span in spans:
             yield f"{named(tp)}: {counted(span.end - span.start, 'offset')} from {span.start} to {span.end}: accepted"
@@ -50,9 +50,13 @@ def _unread(sink: Sink) -> Coverage:
     return {within(tp, identities.get(tp.topic, "")): (span,) for tp, span in found.items()}
 
 
-def _while_leading(session: Session, unread: Coverage) -> Coverage:
-    """Opening the log fences the sink's coordinator, which then pauses, each time longer."""
-    for _ in range(_TRIES):
+def accept_unread(session: Session, unread: Coverage) -> Coverage:
+    """Treat these offsets as read, and those that the control log shows as passed over; all of them.
+
+    :raises CommandFailedError: the sink's coordinator interfered again and again.
+    :raises OutcomeUnknownError: run it again.
+    """
+    for _ in range(_TRIES):  # opening the log fences the sink's coordinator, which then pauses, each time longer
         with contextlib.closing(session.follow(replay=True)) as cursor, contextlib.suppress(FencedError):
             return _accept(cursor, unread)
     raise CommandFailedError(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -26,7 +28,7 @@ from calving.runtime import components
 from calving.runtime.heard import Heard, hear
 from calving.runtime.moved import moved
 from calving.settings.load import Sink
-from calving.status.health import end_text
+from calving.status.health import end_text, hanging_text, longest_cycle, paused_text
 from calving.terminal.texts import ago
 
 _FRAMES = 15
@@ -64,6 +66,10 @@ class Status:
     """The last worker that has ended with an error, if no commit cycle has ended since."""
     unsigned: str = ""
     """A sentence on the last entry of the group that is not signed; empty if there is none."""
+    silent: float = 0.0
+    """Seconds since the last commit cycle ended, or since the one began that has not ended; 0 if it is not known."""
+    paused: Mapping[TopicPartition, float] = field(default_factory=dict)
+    """The partitions whose workers are paused, and since when, in seconds since the epoch."""
 
     @property
     def health(self) -> str:
@@ -90,8 +96,22 @@ class Status:
         last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
         ended = [] if self.end is None else [end_text(self.end)]
         unsigned = [self.unsigned] if self.unsigned else []
-        control = [*self._nobody(), *ended, *self.unreadable, *unsigned, *self.moved]
+        workers = [*self._nobody(), *self._silent(), *self._waits_for_paused(), *ended]
+        control = [*workers, *self.unreadable, *unsigned, *self.moved]
         return list(dict.fromkeys([*control, *(text for _, text in told), *tables, *last]))
+
+    def _silent(self) -> list[str]:
+        keys = self.sink.keys
+        limit = longest_cycle(keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000)
+        hang = self.workers and self.told is None and self.silent > limit  # the leader's own words count more
+        return [hanging_text(self.workers, self.silent)] if hang else []
+
+    def _waits_for_paused(self) -> Iterator[str]:
+        waiting = Counter[float]()
+        for p in self.positions if self.workers else ():
+            if p.partition in self.paused:
+                waiting[self.paused[p.partition]] += p.end - p.visible
+        yield from (paused_text(since, records) for since, records in sorted(waiting.items()) if records)
 
     def _nobody(self) -> list[str]:
         tables = sum(bool(t.files or t.parked) for t in self.tables)
@@ -130,7 +150,9 @@ def status(sink: Sink) -> Status:
     times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
     oldest = min(times.values(), default=None)
     at = None if oldest is None else oldest / 1000
-    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others, heard.end, heard.unsigned
+    silent = 0.0 if heard.cycle_at is None else time.time() - heard.cycle_at
+    log = heard.end, heard.unsigned, silent, heard.paused
+    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others, *log
     return Status(sink, tuple(positions), tuple(tables), *facts)
 
 

@@ -61,6 +61,17 @@ def less(coverage: Coverage, other: Coverage) -> Coverage:
     return {tp: spans for tp, spans in left.items() if spans}
 
 
+def union(a: Coverage, b: Coverage) -> Coverage:
+    """The offsets of both."""
+    return {tp: merged((*a.get(tp, ()), *b.get(tp, ()))) for tp in {*a, *b}}
+
+
+def intersection(a: Coverage, b: Coverage) -> Coverage:
+    """The offsets that are in both."""
+    found = {tp: common(spans, b.get(tp, ())) for tp, spans in a.items()}
+    return {tp: spans for tp, spans in found.items() if spans}
+
+
 def size(coverage: Coverage) -> int:
     """The number of offsets in it."""
     return sum(span.end - span.start for spans in coverage.values() for span in spans)

@@ -229,7 +229,9 @@ class Envelope:
     ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown. ``attached``:
     the coordinator's attachment to the event. ``writer``: the version of calving that has published it; None for a
     version before 0.2.0, and for other senders. ``end``, with DataComplete: the end of the worker that sent it; it
-    covers nothing then, and answers no cycle. ``sender``: the member that has sent it, as the control log names it.
+    covers nothing then, and answers no cycle. ``paused_ms``, with DataComplete: since when its worker is paused, in
+    milliseconds since the epoch; None if it is not, or unknown. ``sender``: the member that has sent it, as the control
+    log names it. ``at_us``: when it was made, by its sender's clock, in microseconds since the epoch; None if unknown.
     """
 
     partition: int
@@ -241,7 +243,9 @@ class Envelope:
     restarted: frozenset[TopicPartition] = frozenset()
     writer: str | None = None
     end: WorkerEnd | None = None
+    paused_ms: int | None = None
     sender: str = field(default="", compare=False, repr=False)
+    at_us: int | None = field(default=None, compare=False, repr=False)
 
     @property
     def publication(self) -> Hashable:
@@ -275,6 +279,8 @@ class Publication:
     """
     restarted: frozenset[TopicPartition] = frozenset()
     """Partitions of ``spans`` whose offsets have restarted since the stored position."""
+    paused_ms: int | None = None
+    """Since when the worker is paused, in milliseconds since the epoch; None if it is not."""
 
     def __str__(self) -> str:
         moves = [f"{tp} from {'nothing' if a.start is None else a.start} to {a.end}" for tp, a in self.advances.items()]

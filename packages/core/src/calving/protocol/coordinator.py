@@ -16,6 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from calving.errors import DataLossError, ProtocolError
+from calving.model.coverage import Coverage
 from calving.model.events import (
     NO_COMMIT,
     CommitComplete,
@@ -36,6 +37,7 @@ from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import SourceProgress
 from calving.protocol.marks import Marks
+from calving.protocol.moved import passed_over
 from calving.protocol.phases import COMMIT, Commit, Step, after
 
 _MOST_PARKED, _MOST_SPANS = 100, 10_000
@@ -161,6 +163,11 @@ class Coordinator:
         """Number of entries that are not committed yet, by table, parked ones included."""
         parked = {table: parked.entries for table, parked in self._buffer.parked.items()}
         return {table: len(found) + parked.get(table, 0) for table, found in self._buffer.tables().items()}
+
+    @property
+    def passed_over(self) -> Coverage:
+        """Offsets that were not read, though later ones of the same partition were."""
+        return passed_over(self._buffer.progress().covered)
 
     @property
     def due(self) -> float:
@@ -316,9 +323,7 @@ class Coordinator:
         return frozenset() if self._is_troubled else self._buffer.without_trace(self._departures.gone)
 
     def _in_the_way(self, tables: Mapping[TableId, tuple[Envelope, ...]]) -> frozenset[TableId]:
-        """Tables to park: because of each of them a successor would have to read many entries again, also entries of
-        other tables.
-        """
+        """Tables to park: because of each, a successor would have to read many entries again, also of other tables."""
         found = [t for t in tables if self._alone and self._buffer.behind(t) >= self.park_behind]
         parked = self._buffer.parked
         room = min(_MOST_PARKED, _MOST_SPANS // max(1, len(self._expected))) - len(parked)

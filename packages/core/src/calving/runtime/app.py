@@ -91,7 +91,8 @@ class App:
         self._led_since: float | None = None
         self._board = Board(_facts(sink, self._member))
         self._reporter = Reporter(self._board)
-        self._paused = self._restart = False
+        self._restart = False
+        self._paused_ms: int | None = None
         self._server: Server | None = None
         self._webhook: Webhook | None = None
         self._otel: Exporter | None = None
@@ -123,11 +124,12 @@ class App:
 
     def pause(self) -> None:
         """Start no more batches; answer the coordinator with the finished batches."""
-        self._paused = True
+        if self._paused_ms is None:
+            self._paused_ms = time.time_ns() // 1_000_000
 
     def resume(self) -> None:
         """Start batches again after a pause."""
-        self._paused = False
+        self._paused_ms = None
 
     def restart(self) -> None:
         """Start over from the stored positions, as after an error."""
@@ -264,7 +266,7 @@ class App:
                 steps.done()  # importing is progress, too
 
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
-            loop.paused = self._paused
+            loop.paused_ms = self._paused_ms
             if self._restart:
                 self._restart = False
                 raise UnavailableError("a restart was requested")

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from calving.backend.interface import Cursor
 from calving.errors import UnavailableError
+from calving.model.coverage import Coverage, intersection
 from calving.model.events import Attachment, CommitComplete, DataComplete, Event, Leader, TableId, TableMark
 from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
@@ -69,6 +70,11 @@ class CoordinatorLoop:
         self._unheard_since: float | None = None
         self._silent_reads = 0
         self._others = OtherTopics()
+        self.unread: Coverage = {}
+        """Offsets that the log did not show as read at the end of two cycles. What one cycle lacks may be in an entry
+        of another partition of the log.
+        """
+        self._passed_over: Coverage = {}
 
     def trigger(self) -> None:
         """Start the next cycle now instead of after the interval."""
@@ -147,6 +153,8 @@ class CoordinatorLoop:
         for event in events:
             if isinstance(event, CommitComplete):
                 self.complete_cycles += 1
+                before, self._passed_over = self._passed_over, self.machine.passed_over
+                self.unread = intersection(before, self._passed_over)
                 now, silent = self._clock(), self.machine.unanswered
                 self.last = Cycle(
                     str(event.commit_id),

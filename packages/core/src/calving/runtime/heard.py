@@ -13,7 +13,7 @@ from calving.backend.interface import Session
 from calving.backend.reading import read_to_end
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
-from calving.model.coverage import Coverage, common, less, without
+from calving.model.coverage import Coverage, intersection, less, without
 from calving.model.events import (
     CommitComplete,
     DataComplete,
@@ -25,6 +25,7 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.model.timestamps import is_moment
 from calving.protocol import moved
 from calving.protocol.admission import passed_over
 from calving.protocol.buffer import Buffer
@@ -47,6 +48,12 @@ class Heard:
         """The number of cycles before each entry."""
         self._answered: dict[UUID, set[TopicPartition]] = {}
         self._closed: UUID | None = None
+        self._paused: dict[TopicPartition, int | None] = {}
+        self._is_open = False
+        self.cycle_at: float | None = None
+        """When the last commit cycle ended, or when the one began that has not ended; None if the log does not tell. In
+        seconds since the epoch, by the coordinator's clock.
+        """
         self._listening = Listening()
         self.unreadable: tuple[str, ...] = ()
         """Sentences on the entries at which a coordinator stops, because it cannot decode them."""
@@ -55,11 +62,14 @@ class Heard:
 
     def hear(self, envelope: Envelope) -> None:
         self._listening.hear(envelope, 0.0)
+        self._note_time(envelope)
         match envelope.event:
             case StartCommit(commit_id):
                 self._answered.setdefault(commit_id, set())
-            case DataComplete(commit_id, assignments) if commit_id in self._answered:
-                self._answered[commit_id] |= {a.source for a in assignments}
+            case DataComplete(commit_id, assignments):
+                self._paused.update({a.source: envelope.paused_ms for a in assignments})
+                if commit_id in self._answered:
+                    self._answered[commit_id] |= {a.source for a in assignments}
             case DataWritten():
                 self._written[envelope.place] = self._cycles
             case CommitComplete(commit_id):
@@ -67,6 +77,16 @@ class Heard:
                 self._cycles += 1
         if envelope.offset >= self._start.get(envelope.partition, 0):
             self._buffer.hear(envelope)
+
+    def _note_time(self, envelope: Envelope) -> None:
+        at_us = envelope.at_us
+        if not at_us or not is_moment(at_us // 1000):
+            return
+        match envelope.event:
+            case StartCommit() if not self._is_open:  # a cycle that does not end is announced again and again
+                self._is_open, self.cycle_at = True, at_us / 1e6
+            case CommitComplete(commit_id) if commit_id in self._answered or envelope.attached.leader is not None:
+                self._is_open, self.cycle_at = False, at_us / 1e6
 
     @property
     def committed(self) -> Mapping[TopicPartition, int]:
@@ -87,6 +107,11 @@ class Heard:
     def leader(self) -> Leader | None:
         """The coordinator of the last cycle; None if the log does not name it."""
         return self._listening.leader
+
+    @property
+    def paused(self) -> dict[TopicPartition, float]:
+        """The partitions whose workers are paused, by their last answers; since when, in seconds since the epoch."""
+        return {tp: ms / 1000 for tp, ms in self._paused.items() if ms is not None}
 
     @property
     def end(self) -> WorkerEnd | None:
@@ -119,7 +144,7 @@ class Heard:
         # Compare the missing offsets with and without the last commit of the sink.
         earlier = islice(dropwhile(lambda each: key.offsets not in each.summary, loaded.line.snapshots), 1, None)
         before = key.read(Line(list(earlier)), {}).missing
-        both = {tp: common(spans, before.get(tp, ())) for tp, spans in now.items()}
+        both = intersection(now, before)
         # The next commit takes settled offsets for held, such as those that an operator has accepted; but not offsets
         # that a rollback has taken from the table.
         settled = {tp: without(progress.settled.get(tp, ()), ledger.gone.get(tp, ())) for tp in both}

@@ -170,6 +170,7 @@ class CoordinatorThread:
             held_back=held_back,
             rolled_back={".".join(t): found for t, found in list(committer.rolled_back.items())},
             key_cache=committer.key_cache_bytes,
+            unread=loop.unread,
         )
         self._board.coordinator(now)
         log.info("commit %s", cycle_text(cycle, now, status.worker.behind + status.worker.hidden))

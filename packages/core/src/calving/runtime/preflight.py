@@ -24,8 +24,9 @@ from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, name
 from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey
 from calving.protocol.offsets_text import decode_source
 from calving.protocol.recovery import doubled
+from calving.runtime.gaps import recreated_text
 from calving.runtime.takeover import refuse_lost_positions
-from calving.runtime.worker import SKIP, recreated_text
+from calving.runtime.worker import SKIP
 from calving.settings.load import Sink
 from calving.source.interface import Source
 

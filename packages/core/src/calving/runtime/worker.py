@@ -13,13 +13,15 @@ from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
+from calving.model.coverage import Coverage, less, union
 from calving.model.events import Publication
-from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Span, Spans, TopicPartition
+from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Span, Spans, TopicPartition, within
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.positions import Reset, first_start, starting, within_topics
 from calving.protocol.worker import BatchOutcome, Worker
+from calving.runtime.gaps import data_loss_text, recreated_text, truncated_text
 from calving.runtime.moved import moved
 from calving.runtime.senses import Ear, Hidden
 from calving.source.interface import Bounds, Group
@@ -103,8 +105,10 @@ class WorkerLoop:
         self.machine = machine
         self.listening = listening or Listening()
         self.publications = publications or Publications()
-        self.paused = False
-        """If true, no batch is started; answers carry the finished batches."""
+        self.paused_ms: int | None = None
+        """Since when no batch is started, in milliseconds since the epoch; None if batches are started. Answers carry
+        the finished batches.
+        """
         self.version = 0
         """Grows with every change of the reported state."""
         self.latest_us: dict[TopicPartition, int] = {}
@@ -122,6 +126,8 @@ class WorkerLoop:
         """The topic id of each stored position."""
         self._unread: dict[TopicPartition, Span] = {}
         """The offsets below stored positions that nobody has read."""
+        self._seen_unread: Coverage = {}
+        """The same, of all positions that this loop has started from."""
         self._truncated: set[TopicPartition] = set()
         self._mirrors_again = False
         """Copies of positions may fail, during a rebalance for example: the next publication copies them again."""
@@ -161,12 +167,19 @@ class WorkerLoop:
             self.latest_us.update(ended[1].timestamps_us)
             self._looked = float("-inf")
         if not self.machine.busy and self._look():
-            self._act(self.machine.tick(self.machine.positions if self.paused else self._ends))
+            self._act(self.machine.tick(self._ends if self.paused_ms is None else self.machine.positions))
 
     @property
     def ends(self) -> SourceOffsets:
         """Last stable offsets of the assigned partitions when they were last queried."""
         return self._ends
+
+    @property
+    def unread(self) -> Coverage:
+        """Offsets that nobody has read, because somebody else has moved a position from which this loop has started.
+        They stay until the control log calls them settled, as it does once an operator has accepted them.
+        """
+        return less(self._seen_unread, self.listening.settled)
 
     def stored(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         """The stored positions of these partitions, whichever worker stored them."""
@@ -204,6 +217,8 @@ class WorkerLoop:
         for tp, span in moved(self._session, stored, self._topic_ids).items() if stored else ():
             log.warning("%s", moved_text(tp, span))
             self._unread[tp] = span
+            known = within(tp, self._topic_ids.get(tp.topic, ""))
+            self._seen_unread = union(self._seen_unread, {known: (span,)})
 
     def _begin(self, every: Collection[TopicPartition]) -> None:
         self._recognise({tp.topic for tp in every})
@@ -304,7 +319,8 @@ class WorkerLoop:
                     # The topic ids are checked before and after reading, so that all records belong to this topic.
                     self._recognise({tp.topic for tp in publication.advances})
                     publication = within_topics(publication, self._topic_ids, self._stored_within, self._unread)
-                    publication = replace(publication, truncated=frozenset(self._truncated))
+                    truncated = frozenset(self._truncated)
+                    publication = replace(publication, truncated=truncated, paused_ms=self.paused_ms)
                     self._publish(publication)
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
                     for tp in self._unread.keys() & publication.advances.keys():
@@ -315,25 +331,3 @@ class WorkerLoop:
                     if self._policy.mirror and (publication.advances or self._mirrors_again):
                         self._group.mirror(self.machine.positions)
                         self._mirrors_again = bool(publication.advances)
-
-
-def recreated_text(tp: TopicPartition, stored: int) -> str:
-    return (
-        f"topic '{tp.topic}' was recreated after partition {tp.partition} was read up to offset"
-        f" {stored}: records that the former topic held from there on are lost, if it had any"
-    )
-
-
-def truncated_text(tp: TopicPartition, wanted: int, bounds: Bounds) -> str:
-    return (
-        f"topic '{tp.topic}', partition {tp.partition}, was truncated: reading should continue at offset {wanted}, but"
-        f" it ends at {bounds.ends[tp]} (an unclean leader election, or a broker that lost acknowledged records); the"
-        " tables keep the records that were read from it"
-    )
-
-
-def data_loss_text(tp: TopicPartition, wanted: int, bounds: Bounds) -> str:
-    return (
-        f"topic '{tp.topic}', partition {tp.partition}: reading should continue at offset {wanted}, but the broker has"
-        f" {bounds.begins[tp]} to {bounds.ends[tp]} (retention, or the topic was recreated)"
-    )

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from calving.model.coverage import union
 from calving.model.events import WorkerEnd
+from calving.model.offsets import named
 from calving.model.text import counted, listed
+from calving.protocol.moved import text_of as moved_text
 from calving.protocol.waiting import DEGRADED
 from calving.status.values import Status
 
@@ -33,6 +36,8 @@ class Cause(enum.StrEnum):
     ROLLED_BACK = "rolled-back"
     WORKER_ENDED = "worker-ended"
     UNSIGNED_ENTRY = "unsigned-entry"
+    POSITION_MOVED = "position-moved"
+    PAUSED = "paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +54,12 @@ def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     of_tables = (*_tables(status), *_order(status), *_rolled_back(status))
     return (
         *of_tables,
+        *_moved(status),
         *_ended(status),
         *_unsigned(status, now),
         *_cycles(status),
         *_log(status, now),
+        *_paused(status),
         *_records(status),
     )
 
@@ -117,6 +124,13 @@ def _rolled_back(status: Status) -> Iterator[Reason]:
         yield Reason(Cause.ROLLED_BACK, name, rolled_back.text(name))
 
 
+def _moved(status: Status) -> Iterator[Reason]:
+    for known, spans in sorted(union(status.led.unread, status.worker.unread).items()):
+        for span in spans:
+            tp = named(known)
+            yield Reason(Cause.POSITION_MOVED, f"{tp} from offset {span.start}", moved_text(tp, span))
+
+
 def _ended(status: Status) -> Iterator[Reason]:
     if status.log.end is not None:
         yield Reason(Cause.WORKER_ENDED, "", end_text(status.log.end))
@@ -131,7 +145,7 @@ def _unsigned(status: Status, now: float) -> Iterator[Reason]:
 
 def end_text(end: WorkerEnd) -> str:
     """When, where and why a worker has ended."""
-    at = datetime.fromtimestamp(end.at_ms / 1000, UTC).isoformat(timespec="seconds")
+    at = _time_text(end.at_ms / 1000)
     return f"a worker on {end.host} ended at {at} with an error, and no commit cycle has ended since: {end.error}"
 
 
@@ -142,13 +156,40 @@ def _cycles(status: Status) -> Iterator[Reason]:
             yield Reason(Cause.CYCLE_INCOMPLETE, "", f"the last commit lacks answers for {listed(silent)}")
 
 
+def longest_cycle(interval: float, timeout: float) -> float:
+    """The seconds within which a commit cycle of a healthy sink ends."""
+    return 3 * interval + 2 * timeout
+
+
+def hanging_text(workers: int, seconds: float) -> str:
+    """How long the members of the group have begun and ended no cycle."""
+    members = counted(workers, "worker is", "workers are")
+    return f"{members} in the group, but for {seconds:.0f} s no commit cycle has begun or ended"
+
+
 def _log(status: Status, now: float) -> Iterator[Reason]:
     sink = status.sink
     silent = now - (status.log.cycle_at or sink.started_at)
-    if silent > 3 * sink.interval + 2 * sink.timeout:
+    if silent > longest_cycle(sink.interval, sink.timeout):
         worker = status.worker
         why = f"; it starts over: {worker.error}" if worker.error is not None and not worker.joined else ""
         yield Reason(Cause.CONTROL_LOG_BEHIND, "", f"this worker has seen no commit cycle end for {silent:.0f} s{why}")
+
+
+def _paused(status: Status) -> Iterator[Reason]:
+    worker = status.worker
+    if worker.paused_at is not None and worker.not_visible:
+        yield Reason(Cause.PAUSED, "", paused_text(worker.paused_at, worker.not_visible))
+
+
+def paused_text(since: float, records: int) -> str:
+    """Since when a worker is paused, and how many records wait for it."""
+    waiting = counted(records, "record of its partitions waits", "records of its partitions wait")
+    return f"a worker has been paused since {_time_text(since)}, and {waiting}"
+
+
+def _time_text(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def _records(status: Status) -> Iterator[Reason]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from calving.model.coverage import Coverage
 from calving.model.events import Leader, WorkerEnd
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
@@ -136,7 +137,8 @@ class WorkerStatus:
     """Whether the control log has been read to its end. Most workers start reading at the end. A worker that leads must
     first read everything from the saved position on, once since the process started.
     """
-    paused: bool = False
+    paused_at: float | None = None
+    """Since when the worker starts no batches, because it was told so; None if it starts batches."""
     leads: bool = False
     partitions: Mapping[TopicPartition, PartitionStatus] = field(default_factory=dict)
     behind: int = 0
@@ -160,6 +162,13 @@ class WorkerStatus:
     """Records that nobody has read because somebody else has moved a position, by topic."""
     unsigned: tuple[str, float] | None = None
     """A sentence on the last entry of the group that was not signed, and when it was read; None if there was none."""
+    unread: Coverage = field(default_factory=dict)
+    """The offsets of such records that this worker has seen, until an operator accepts them."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether the worker was told to start no batches."""
+        return self.paused_at is not None
 
     @property
     def not_visible(self) -> int:
@@ -292,6 +301,8 @@ class CoordinatorStatus:
     """Bytes by table."""
     rolled_back: Mapping[str, RolledBack] = field(default_factory=dict)
     """By table, a rollback that nobody has answered."""
+    unread: Coverage = field(default_factory=dict)
+    """Offsets that nobody has read, though the sink has read later ones, as the control log told after two cycles."""
     held_back: Mapping[str, str] = field(default_factory=dict)
     """Mutation tables with publications that are not committed after several cycles, each with a text on the missing
     offsets.
