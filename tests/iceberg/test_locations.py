@@ -254,6 +254,15 @@ def test_a_file_of_an_unknown_partition_spec_is_named(catalog: Catalog, table: M
     assert re.search(r"sender 'mallory' .* of partition spec 99, which the table does not have", outcome.reason)
 
 
+def test_a_publication_that_somebody_writes_again_is_added_once(catalog: Catalog, table: MutationTable) -> None:
+    """Signed or not: whoever reads and writes the control log can append its bytes again."""
+    made, first = committer(catalog), entry(table, 0, step_of(table))
+    assert isinstance(commit(made, table, first), Committed)
+    outcome = commit(made, table, replace(first, offset=7))
+    assert isinstance(outcome, Failed) and "`calving recover FILE`" in outcome.reason
+    assert len(pyiceberg_rows(table.table)) == 1
+
+
 def test_a_release_discards_the_entries_with_files_elsewhere_and_no_others(
     catalog: Catalog, table: MutationTable
 ) -> None:
