@@ -12,6 +12,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType, LongType, MapType, NestedField, StringType, StructType
 
 from calving.model.record_path import Evolution, RouteRule, Routing
+from tests.fuzz.encoding import schema_id
 from tests.fuzz.sink import Run, Sink, Target
 
 BOTH = Routing((RouteRule("db.t"), RouteRule("db.u")))
@@ -57,3 +58,18 @@ def test_an_empty_list_reaches_the_column_that_a_record_of_another_task_asks_for
     run = Run(Routing((RouteRule("db.t"),)), Evolution(evolve=True), slots=2)
     found = sink.take(run, [table("db.t", id=LongType())], records)
     assert sorted(found.rows["db.t"]) == [("id: 1", "new: []"), ("id: 2", "new: ['x']")]
+
+
+@pytest.mark.parametrize("odd_first", [True, False])
+def test_a_table_is_not_created_from_the_schema_of_values_that_are_all_bad(sink: Sink, odd_first: bool) -> None:
+    """Without evolution such a table had no columns, and the good record's row was lost."""
+    record, text = '{"type":"record","name":"r","fields":[{"name":"a","type":"int"}]}', '"string"'
+    converters = sink.use("avro", [record, text])
+    good, odd = (
+        bytes(1) + schema_id(schema).to_bytes(4, "big") + datum for schema, datum in ((record, b"\2"), (text, b"\2x"))
+    )
+    run = Run(Routing((RouteRule("db.t"),)), Evolution(create=True), converters)
+    found = sink.take(run, [], [odd, good] if odd_first else [good, odd])
+    assert found.error is None
+    assert found.dead == {int(not odd_first): "conversion"}
+    assert {name: sum(rows.values()) for name, rows in found.rows.items()} == {"db.t": 1}

@@ -113,6 +113,8 @@ class _Alike(NamedTuple):
 def _by_schema(values: Values) -> Iterator[_Alike]:
     """The values by the schema that they need: most records of a topic are alike. Values with a schema need only it."""
     data = values.data
+    if not len(data):  # a schema of records that are all bad creates nothing
+        return
     if values.typed and not isinstance(data, list):
         yield _Alike(of_type(data.type), range(len(values)), None)
         return
