@@ -24,6 +24,7 @@ class Hostile(NamedTuple):
 
 
 EITHER = "iceberg.limits."
+BYTES = "that take no bytes"
 COLUMNS, LEVELS = "more than iceberg.limits.columns = 5000", "deeper than iceberg.limits.nesting = 32"
 
 
@@ -43,6 +44,9 @@ def hostile() -> Mapping[str, Hostile]:
         "avro deep": Hostile(
             "avro", "AVRO", json.dumps(_nested(deep, lambda s: {"type": "array", "items": s}, "int")), LEVELS
         ),
+        "avro array of nulls": Hostile("avro", "AVRO", json.dumps(_nulls("array", "items")), BYTES),
+        "avro map of nulls": Hostile("avro", "AVRO", json.dumps(_nulls("map", "values")), BYTES),
+        "avro entries of nothing": Hostile("avro", "AVRO", json.dumps(_ENTRIES_OF_NOTHING), BYTES),
         "avro chain": Hostile("avro", "AVRO", json.dumps(_chain(deep)), LEVELS),
         "json-schema wide": Hostile(
             "json-schema", "JSON", json.dumps(_object({f"f{i}": {"type": "integer"} for i in range(wide)})), COLUMNS
@@ -111,6 +115,24 @@ def _chain(n: int) -> Json:
     """Records within each other, defined one after the other in a union."""
     names = [_record("R0", {"x": "int"}), *(_record(f"R{i}", {"a": f"R{i - 1}"}) for i in range(1, n + 1))]
     return _record("Root", {"all": names})
+
+
+def _nulls(kind: str, elements: str) -> Json:
+    """Many values for each byte of an element."""
+    element = _record("E", {**{f"n{i}": "null" for i in range(3_000)}, "b": "boolean"})
+    return _record("A", {"x": {"type": kind, elements: ["null", element]}})
+
+
+_ENTRIES_OF_NOTHING = _record(
+    "A",
+    {
+        "x": {
+            "type": "array",
+            "items": _record("io.confluent.connect.avro.MapEntry", {"key": "null", "value": "null"})
+            | {"connect.internal.type": "MapEntry"},
+        }
+    },
+)
 
 
 def _object(properties: Mapping[str, Json]) -> Json:

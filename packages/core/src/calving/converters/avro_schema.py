@@ -147,6 +147,10 @@ def logical_type(schema: Mapping[str, Any]) -> str | None:
     return schema.get("logicalType") or schema.get(_LOGICAL)
 
 
+_MOST_EMPTY = 8
+"""The most parts without bytes, for each part with bytes, of an element of an array or a map."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The column type of a parsed schema. ``named`` are the types to which it refers. ``extent`` bounds the column."""
@@ -188,6 +192,7 @@ class Columns:
             return self._array(options["items"], above)
         if kind == "map":
             key = Reading(pa.string(), nullable=False)
+            self._check_bytes(options["values"], 1)
             return building.mapping(key, self.reading(options["values"], above), nullable=False)
         found = self._struct(options, above)
         return replace(found, type=semantic(found.type, options.get("connect.name", options["name"])))
@@ -201,13 +206,10 @@ class Columns:
 
     def _array(self, items: Schema, above: tuple[str, ...]) -> Reading:
         element = self.reading(items, above)
+        self._check_bytes(items, 0)
         entry = self.named.get(items) if isinstance(items, str) else items
         if isinstance(entry, dict) and entry.get("connect.internal.type") == "MapEntry":
             return self._entries(entry, above)
-        if self._takes_nothing(items):
-            raise ValueError(
-                "an array of elements that take no bytes: a damaged length could not be told from a true one"
-            )
         return building.array(element, nullable=False)
 
     def _entries(self, entry: Schema, above: tuple[str, ...]) -> Reading:
@@ -217,15 +219,32 @@ class Columns:
         key, value = (self.reading(field["type"], above) for field in entry["fields"])
         return building.mapping(key, value, nullable=False, pairs=lambda found: [(e["key"], e["value"]) for e in found])
 
-    def _takes_nothing(self, schema: Schema) -> bool:
-        """Whether values of the schema have no bytes."""
+    def _check_bytes(self, element: Schema, key: int) -> None:
+        """:raises ValueError: a short array or map of these elements, with keys of ``key`` bytes, would be many values:
+        a damaged length could not be told from a true one, or would take all memory.
+        """
+        empty, other = self._parts(element)
+        if empty > _MOST_EMPTY * (other + key):
+            raise ValueError(
+                "an array of elements that take no bytes: a damaged length could not be told from a true one"
+                if not other
+                else f"elements of an array or a map with {empty} parts that take no bytes, and {other} others"
+            )
+
+    def _parts(self, schema: Schema) -> tuple[int, int]:
+        """How many parts of a schema's values take no bytes, and how many others there are at least."""
         if isinstance(schema, str) and schema in self.named:
             schema = self.named[schema]
-        if not isinstance(schema, dict):
-            return bool(schema == "null")
-        if schema["type"] in ("record", "error"):
-            return all(self._takes_nothing(field["type"]) for field in schema["fields"])
-        return bool(schema["type"] == "null" or schema.get("size") == 0)
+        if isinstance(schema, list):  # a value has the parts of one branch
+            return max((self._parts(branch)[0] for branch in schema), default=0), 1
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if isinstance(kind, dict | list):
+            return self._parts(kind)
+        if kind in ("record", "error"):
+            parts = [self._parts(field["type"]) for field in schema["fields"]]
+            return max(1, sum(empty for empty, _ in parts)), sum(other for _, other in parts)
+        is_empty = kind == "null" or (isinstance(schema, dict) and schema.get("size") == 0)
+        return (1, 0) if is_empty else (0, 1)
 
     def _union(self, branches: Sequence[Schema], above: tuple[str, ...]) -> Reading:
         """The reading of a union. Null and one type are this type, nullable. Several types are a struct with a field
