@@ -63,6 +63,8 @@ SITE = "https://evil.example.com"
         ("/metrics", {"Origin": SITE}, 403),
         ("/metrics", {"Origin": "null"}, 403),
         ("/metrics", {"Origin": "http://127.0.0.1:1"}, 403),
+        ("/metrics", {"Origin": "http://["}, 403),
+        ("/metrics", {"Origin": "http://a@HOST"}, 403),
         ("/metrics", {"Origin": "http://HOST"}, 200),
     ],
 )

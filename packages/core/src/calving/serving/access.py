@@ -73,7 +73,7 @@ class Access:
         anywhere.
         """
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin.lower()).netloc not in (host, self._place):
+        if origin is not None and origin.lower().partition("://")[2] not in (host, self._place):
             return True
         if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             return False

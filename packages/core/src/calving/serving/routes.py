@@ -185,5 +185,5 @@ async def _body(request: Request) -> Any:
             return None
     try:
         return json.loads(found)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
