@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
-from urllib.parse import quote
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -140,6 +142,24 @@ def test_a_short_secret_is_masked_as_a_word_and_a_common_one_is_not() -> None:
         }
     )
     assert masked("abcd, abcdef, true, db.orders, https") == "***, abcdef, true, db.orders, https"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [str, repr, json.dumps, quote_plus, lambda s: quote(s, safe="").lower(), lambda s: repr({"password": s})],
+    ids=["plain", "repr", "JSON", "form", "lower case", "in a dict"],
+)
+@pytest.mark.parametrize("secret", ['o\'er "the+hill"', "two\nlines/here", "schlüssel~wort=", "1234567890"])
+def test_a_secret_is_masked_in_every_form(secret: str, form: Callable[[str], str]) -> None:
+    parse({**LEAST, "kafka.sasl.password": secret})
+    text = form(secret)
+    assert masked(f"<{text}>") in ("<***>", "<'***'>", '<"***">', "<{'password': '***'}>", "<{'password': \"***\"}>")
+
+
+def test_a_text_of_others_in_a_log_line_is_no_line_of_its_own_and_moves_no_cursor() -> None:
+    text = "bad value a\n2026-01-01 INFO calving: all is well\x1b[2J\x9b2J\r\u2028b\u202e"
+    line = MaskingFormatter().format(logging.LogRecord("calving", logging.WARNING, "f", 1, text, (), None))
+    assert line == "bad value a\n  2026-01-01 INFO calving: all is well?[2J?2J??b?"
 
 
 def test_the_parts_of_a_credential_and_of_a_jaas_login_are_masked() -> None:

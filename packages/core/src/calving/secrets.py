@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from urllib.parse import quote, unquote
+from urllib.parse import quote, quote_plus, unquote
 
 from calving.harmless import is_harmless, is_harmless_parameter, looks_secret
 
@@ -20,8 +20,10 @@ _QUERY = re.compile(r"(?P<mark>[?&;#])(?P<name>[^=&;?#\s]+)=(?P<value>[^&;#\s'\"
 _ITEMS = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 _QUOTED = re.compile(r"""=\s*(?:"((?:\\.|[^"\\])+)"|'((?:\\.|[^'\\])+)')""")
 _NONE: Mapping[str, Collection[str]] = {}
-_PLAIN = re.compile(r"(?i:true|false|none|null|yes|no)|[\d.:]+(ms|[smhdkg]b?)?")
+_PLAIN = re.compile(r"(?i:true|false|none|null|yes|no)|\d{1,7}|[\d:]*[.:][\d.:]*|[\d.:]+(ms|[smhdkg]b?)")
 """Values that are too common in texts to be masked there."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that move a terminal's cursor, name its window, begin a line, or turn the order of text."""
 
 _SHORTEST, _BOUNDED = 4, 6
 """The shortest secret that is masked in texts, and the shortest one that is masked inside words, too."""
@@ -105,10 +107,17 @@ def without_logins(urls: str) -> tuple[str, str | None]:
 
 
 class MaskingFormatter(logging.Formatter):
-    """Formats log records, tracebacks included, without the secrets of the configuration."""
+    """Formats log records, tracebacks included, without the secrets of the configuration, as ``safe_lines``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return masked(super().format(record))
+        return safe_lines(masked(super().format(record)))
+
+
+def safe_lines(text: str) -> str:
+    """Text for a log or a terminal, in which texts of others may be: with ``?`` for control characters, and all lines
+    but the first one indented, so that none of them looks like a line of its own.
+    """
+    return _CONTROL.sub("?", text).replace("\n", "\n  ")
 
 
 def _by_form(text: str) -> str:
@@ -136,7 +145,7 @@ def _secrets_of(key: str, text: str) -> Iterator[str]:
         yield text
         yield from text.split(":") if "://" not in text else ()
         yield from (a or b for a, b in _QUOTED.findall(text))
-    elif not is_harmless(key) and len(text) >= _SHORTEST_UNKNOWN:
+    elif not is_harmless(key) and len(text) >= _SHORTEST_UNKNOWN and not text.isdecimal():
         yield text
     for item in _ITEMS.split(text):
         for match in (*_WHOLE_LOGIN.finditer(item), *_ORACLE.finditer(item)):
@@ -156,8 +165,10 @@ def _forms(secret: str) -> Iterator[str]:
     if len(secret) < _SHORTEST or _PLAIN.fullmatch(secret):
         return
     plain = unquote(secret)
-    yield from (secret, plain, quote(plain), quote(plain, safe=""), json.dumps(secret)[1:-1])
-    yield base64.b64encode(plain.encode()).decode()
+    encoded = (quote(plain), quote(plain, safe=""), quote_plus(plain))
+    yield from (secret, plain, *encoded, *(re.sub("%..", lambda m: m[0].lower(), text) for text in encoded))
+    yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
+    yield from (encode(plain.encode()).decode() for encode in (base64.b64encode, base64.urlsafe_b64encode))
 
 
 def _pattern(secrets: Collection[str]) -> re.Pattern[str] | None:

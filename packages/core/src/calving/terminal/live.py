@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from calving.model.text import counted
+from calving.model.text import counted, printable
 from calving.status.health import health, reasons
 from calving.status.values import Status, WorkerStatus
 from calving.terminal.texts import ago, count, duration
@@ -46,7 +46,7 @@ def view(status: Status, rate: float, now: float, url: str | None, *, ends: bool
     if status.log.tables:
         parts.append(_tables(status, now))
     found = reasons(status, now)
-    parts += [Text(f"{r.cause.value}: {r.text}", "red") for r in found[:_REASONS]]
+    parts += [Text(f"{r.cause.value}: {printable(r.text)}", "red") for r in found[:_REASONS]]
     if len(found) > _REASONS:
         parts.append(Text(f"and {len(found) - _REASONS} more reasons", "red"))
     return Group(*parts)
