@@ -233,18 +233,17 @@ class Columns:
 
     def _parts(self, schema: Schema) -> tuple[int, int]:
         """How many parts of a schema's values take no bytes, and how many others there are at least."""
-        if isinstance(schema, str) and schema in self.named:
-            schema = self.named[schema]
+        if isinstance(schema, str):
+            schema = self.named.get(schema, {"type": schema})
         if isinstance(schema, list):  # a value has the parts of one branch
             return max((self._parts(branch)[0] for branch in schema), default=0), 1
-        kind = schema["type"] if isinstance(schema, dict) else schema
-        if isinstance(kind, dict | list):
-            return self._parts(kind)
-        if kind in ("record", "error"):
+        if not isinstance(schema["type"], str) or schema["type"] in self.named:
+            return self._parts(schema["type"])
+        if "fields" in schema:
             parts = [self._parts(field["type"]) for field in schema["fields"]]
             return max(1, sum(empty for empty, _ in parts)), sum(other for _, other in parts)
-        is_empty = kind == "null" or (isinstance(schema, dict) and schema.get("size") == 0)
-        return (1, 0) if is_empty else (0, 1)
+        is_empty = schema["type"] == "null" or schema.get("size") == 0
+        return int(is_empty), int(not is_empty)
 
     def _union(self, branches: Sequence[Schema], above: tuple[str, ...]) -> Reading:
         """The reading of a union. Null and one type are this type, nullable. Several types are a struct with a field
