@@ -10,6 +10,7 @@ import ssl
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,15 @@ def test_a_server_answers_to_its_names_alone(keys: dict[str, str], host: str, co
 def test_a_page_behind_a_proxy_reads_from_its_own_server() -> None:
     with serving(Worker(status(time.time())), sink(**OPEN, **ADVERTISED)) as client:
         assert client.get("/api/status", Origin="https://sinks.example.com").code == 200
+
+
+def test_with_a_read_token_probes_show_errors_to_those_who_have_it_alone() -> None:
+    failed = replace(status(time.time()).worker, joined=False, error="table db.t000 is failing")
+    worker = Worker(replace(status(time.time()), worker=failed))
+    with serving(worker, sink(**{"iceberg.http.read-token": READ_TOKEN})) as client:
+        without, with_token = (client.get("/readyz", **h) for h in ({}, {"Authorization": f"Bearer {READ_TOKEN}"}))
+    assert without.code == with_token.code == 503
+    assert "db.t000" in with_token.text and "db.t000" not in without.text
 
 
 def test_with_a_read_token_only_probes_are_answered_without_it() -> None:

@@ -94,6 +94,7 @@ def test_a_key_that_is_not_known_to_be_harmless_is_not_shown(key: str) -> None:
         ("jdbc:sqlserver://h;databaseName=d;user=u;pwd=p", "jdbc:sqlserver://h;databaseName=d;user=u;pwd=***"),
         ("sc://h:15002/;token=abc;user_id=u", "sc://h:15002/;token=***;user_id=***"),
         ("https://h/#access_token=abc", "https://h/#access_token=***"),
+        ("jdbc:mysql://h/d?password=a'b \"c,d&user=u", "jdbc:mysql://h/d?password=***&user=u"),
         ("s3://warehouse/path", "s3://warehouse/path"),
     ],
 )

@@ -17,6 +17,8 @@ _WHOLE_LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<login>[^/?
 """In a setting the login ends at the last ``@``: a password may hold any character."""
 _ORACLE = re.compile(r"(?P<scheme>jdbc:oracle:\w+:)(?P<login>[^@\s]*/[^\s]*)@", re.IGNORECASE)
 _QUERY = re.compile(r"(?P<mark>[?&;#])(?P<name>[^=&;?#\s]+)=(?P<value>[^&;#\s'\"]*)")
+_WHOLE_QUERY = re.compile(r"(?P<mark>[?&;#])(?P<name>[^=&;?#\s]+)=(?P<value>[^&;#]*)")
+"""In a URL of a setting the value of a parameter may hold any character but those that end it."""
 _ITEMS = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 _QUOTED = re.compile(r"""=\s*(?:"((?:\\.|[^"\\])+)"|'((?:\\.|[^'\\])+)')""")
 _NONE: Mapping[str, Collection[str]] = {}
@@ -136,7 +138,15 @@ def _parameter(match: re.Match[str]) -> str:
 
 def _whole(text: str) -> str:
     """A setting's text, without the logins in its URLs."""
-    return ",".join(_ORACLE.sub(_login, _WHOLE_LOGIN.sub(_login, item)) for item in _ITEMS.split(text))
+    return ",".join(_parameters(_ORACLE.sub(_login, _WHOLE_LOGIN.sub(_login, item))) for item in _ITEMS.split(text))
+
+
+def _parameters(item: str) -> str:
+    return _WHOLE_QUERY.sub(_parameter, item) if _is_url(item) else item
+
+
+def _is_url(item: str) -> bool:
+    return "://" in item or "jdbc:" in item
 
 
 def _secrets_of(key: str, text: str) -> Iterator[str]:
@@ -157,7 +167,8 @@ def _secrets_of(key: str, text: str) -> Iterator[str]:
                 *re.split(r"[/#?@\s]", password),
                 re.split(r"[/#?]", match["login"])[0],
             )
-        yield from (m["value"] for m in _QUERY.finditer(item) if not is_harmless_parameter(m["name"]))
+        for query in (_QUERY, _WHOLE_QUERY) if _is_url(item) else (_QUERY,):
+            yield from (m["value"] for m in query.finditer(item) if not is_harmless_parameter(m["name"]))
 
 
 def _forms(secret: str) -> Iterator[str]:

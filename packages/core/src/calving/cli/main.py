@@ -21,6 +21,7 @@ from rich.text import Text
 
 from calving.cli.logs import set_up_logs
 from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
+from calving.model.text import printable
 from calving.optional import reason
 from calving.settings.load import load
 from calving.version import __version__
@@ -165,7 +166,8 @@ def preview(
 
     sink = load(file, worker)
     found = look(sink, records)
-    out.print(*as_text(found, tolerates=sink.keys.errors_tolerance == "all"), sep="\n", markup=False, highlight=False)
+    lines = as_text(found, tolerates=sink.keys.errors_tolerance == "all")  # names and values of records are in it
+    out.print(*map(printable, lines), sep="\n", markup=False, highlight=False)
 
 
 @app.command()
@@ -341,5 +343,6 @@ def _fail(error: Exception, code: int, text: str | None = None) -> None:
 
 
 def _tell_error(text: str) -> None:
-    """Print an error as plain text, because names and paths in it may look like markup."""
+    """Print an error as plain text, because names and paths in it may look like markup, or hold control characters."""
+    text = "\n".join(map(printable, text.splitlines()))
     Console(stderr=True).print(Text.assemble(("error:", "red"), " ", text), soft_wrap=True)

@@ -21,7 +21,7 @@ from calving.model.coverage import text_of
 from calving.model.events import Leader, WorkerEnd
 from calving.model.membership import strangers
 from calving.model.offsets import TopicPartition, named
-from calving.model.text import counted, listed
+from calving.model.text import counted, listed, printable
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.rollback import RolledBack
 from calving.runtime import components
@@ -183,7 +183,7 @@ def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[Ri
         yield Text(f"and {counted(hidden[0], 'partition')}, {counted(hidden[1], 'table')} more", "dim")
     if lines is None and any(t.mutations for t in tables):
         yield from _mutations(status)
-    yield from (Text(f"DEGRADED: {reason}", "red") for reason in status.reasons)
+    yield from (Text(f"DEGRADED: {printable(reason)}", "red") for reason in status.reasons)
     yield Text(_freshness(status, now))
     yield Text(_workers(status))
 

@@ -22,8 +22,8 @@ from calving.source.interface import Source
 log = logging.getLogger(__name__)
 
 _SECONDS = 10.0
-_PLACE = re.compile(r".*?topic '[^']*', partition \d+, offset \d+(?=:)")
-"""A bad record's place in an error. The reason after it may show a value."""
+_PLACE = re.compile(r".*?topic '[^']*', partition \d+, offset \d+(?=:)|table [^:]*, column '[^':]*'(?=:)")
+"""A bad record's place in an error, or the column of bad records. The reason after it may show a value."""
 _LONGEST = 500
 """The longest reported error, in characters."""
 
@@ -57,8 +57,9 @@ def _write(sink: Sink, backend: Backend, topics: Source, member: str, text: str)
 def _text(sink: Sink, error: BaseException) -> str:
     """The error as one line of printable text, without values of records, or secrets of the sink's settings."""
     text = first_line(error)
-    if isinstance(error, BadRecordError) and (place := _PLACE.match(text)):
-        text = f"{place[0]}: a bad record; the worker's log has the reason"
+    if isinstance(error, BadRecordError):
+        place = _PLACE.match(text)
+        text = f"{place[0] if place else 'some records'}: a bad record; the worker's log has the reason"
     if not isinstance(error, CalvingError):
         text = f"{type(error).__name__}: {text}"
     backend = {name: str(value) for name, value in sink.backend_settings.model_dump(by_alias=True).items()}

@@ -49,7 +49,7 @@ class Access:
             return error(400, f"this server is not called {_name(host)[:255]}: see iceberg.http.allowed-hosts")
         if self._is_of_other_site(method, path, host, headers):
             return error(403, "a page of another site has sent this request")
-        if path not in PROBES and not self._may_read(headers):
+        if path not in PROBES and not self.may_read(headers):
             return error(401, "this needs the token: Authorization: Bearer <iceberg.http.read-token>", _ASK)
         return None
 
@@ -80,7 +80,8 @@ class Access:
         is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
         return not (is_link and method == "GET" and path == "/")
 
-    def _may_read(self, headers: Headers) -> bool:
+    def may_read(self, headers: Headers) -> bool:
+        """Whether the client has a token that a read needs, if there is one."""
         if self._read_token is None:
             return True
         return _is_one_of(headers, filter(None, (self._read_token, self._token)))

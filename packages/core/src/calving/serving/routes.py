@@ -99,10 +99,15 @@ class Endpoints:
     async def _healthz(self, request: Request) -> Response:
         stopped = self._controls.stopped_loops()
         reasons = [f"the loop of the {loop} stands still for {s:.0f} s" for loop, s in stopped.items()]
-        return _answer(reasons)
+        return self._answer(request, reasons)
 
     async def _readyz(self, request: Request) -> Response:
-        return _answer(list(not_ready(self._status)))
+        return self._answer(request, list(not_ready(self._status)))
+
+    def _answer(self, request: Request, reasons: list[str]) -> Response:
+        """The answer to a probe. Without the token it has no reasons, in which errors may be."""
+        shown = reasons if self._access.may_read(request.headers) else []
+        return JSONResponse({"status": "unavailable" if reasons else "ok", "reasons": shown}, 503 if reasons else 200)
 
     def _connectors(self, request: Request) -> Response:
         expand = request.query_params.getlist("expand")
@@ -170,10 +175,6 @@ class Endpoints:
             return error(400, f"a level is one of {', '.join(_LEVELS)}")
         logger.setLevel(level)
         return JSONResponse([name])
-
-
-def _answer(reasons: list[str]) -> Response:
-    return JSONResponse({"status": "unavailable" if reasons else "ok", "reasons": reasons}, 503 if reasons else 200)
 
 
 async def _body(request: Request) -> Any:
