@@ -119,7 +119,7 @@ def _chain(n: int) -> Json:
 
 def _nulls(kind: str, elements: str) -> Json:
     """Many values for each byte of an element."""
-    element = _record("E", {**{f"n{i}": "null" for i in range(3_000)}, "b": "boolean"})
+    element = _record("E", {**{f"n{i}": "null" for i in range(2_000)}, "b": "boolean"})
     return _record("A", {"e": element, "x": {"type": kind, elements: ["null", "E"]}})
 
 
