@@ -39,6 +39,8 @@ GARBAGE = (
 _COUNTS = (1, 2, 5, 5, 30, 30, 30, 30, 150, 150, 150, 600, 600, 2000, 3000)
 _MANY = 600
 """Records of a case, from which on they are much alike, and in few partitions: each shape and each file takes time."""
+LONG = 10_000
+"""Records of a long case: tables and schemas take most of the time of a short one."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Case:
     converter: str = "json"
     schemas: tuple[str, ...] = ()
     """Of a registry."""
+    long: bool = False
 
     def only(self, places: Sequence[int]) -> Case:
         """The case with some of its records."""
@@ -148,15 +151,19 @@ def names_by_id(target: Target) -> dict[int, tuple[str, ...]]:
     return found
 
 
-def make(seed: int, number: int) -> Case:
+def make(seed: int, number: int, *, long: bool = False) -> Case:
     """The same case every time."""
-    random = Random(f"{seed}/{number}")
+    return replace(_made(seed, number, long=long), long=long)
+
+
+def _made(seed: int, number: int, *, long: bool) -> Case:
+    random = Random(f"{seed}/{number}/long" if long else f"{seed}/{number}")
     writer = Writer(random, random.choice((0, 0.02, 0.1, 0.3)))
-    count = random.choice(_COUNTS)
+    count = LONG if long else random.choice(_COUNTS)
     evolution = Evolution(
         create=random.random() < 0.2, evolve=random.random() < 0.35, case_insensitive=random.random() < 0.15
     )
-    writer.shapes = random.choice((None, 5, 40)) if count >= _MANY else None
+    writer.shapes = 5 if long else random.choice((None, 5, 40)) if count >= _MANY else None
     if evolution.create or evolution.evolve:
         writer.few_keys = 4 if count >= _MANY else 12
     targets = tuple(_targets(random, evolution, many=count >= _MANY))
@@ -176,7 +183,7 @@ def make(seed: int, number: int) -> Case:
     typed = len(targets) == 1 and not evolution.case_insensitive and not rules.defaults.id_columns
     if typed and routing.field is None and random.random() < 0.08:
         return _single(random, Case(seed, number, targets, run, (), (), tuple(range(count))), shape)
-    if typed and random.random() < 0.4:
+    if typed and random.random() < (0.6 if long else 0.4):
         case = _typed(random, Case(seed, number, targets, run, (), (), tuple(range(count))), shape, routing)
     else:
         raws = tuple(

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz.run --seconds 3600 [--seed 7] [--case 12 [--records 3,5]]``: fuzzes the record path.
+"""``python -m tests.fuzz.run --seconds 3600 [--long] [--seed 7] [--case 12 [--records 3,5]]``: fuzzes the record path.
 
 Prints one line for each disagreement, with the command that repeats it, and saves figures under ``fuzz-results/``.
 """
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.fuzz import cases
-from tests.fuzz.report import Report
+from tests.fuzz.report import Report, repeat
 from tests.fuzz.runner import Fuzzer, Worker, shrink
 
 
@@ -22,6 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, help="default: the clock")
+    parser.add_argument("--long", action="store_true", help=f"cases of {cases.LONG:,} records, each in one way more")
     parser.add_argument("--case", type=int, help="this case only")
     parser.add_argument("--records", help="of that case only the records at these places, separated by commas")
     parser.add_argument("--cases", type=int, default=10**9, help="at most so many")
@@ -31,11 +32,10 @@ def main() -> int:
     args = parser.parse_args()
     seed = int(time.time()) if args.seed is None else args.seed
     if args.case is not None:
-        return _one(seed, args.case, [int(r) for r in args.records.split(",")] if args.records else None)
-    report = Report(seed)
-    fuzzer = Fuzzer(
-        seed, range(args.first, args.first + args.cases), time.monotonic() + args.seconds, report, args.results
-    )
+        return _one(seed, args.case, args.long, [int(r) for r in args.records.split(",")] if args.records else None)
+    report = Report(seed, long=args.long)
+    numbers = range(args.first, args.first + args.cases)
+    fuzzer = Fuzzer(seed, numbers, time.monotonic() + args.seconds, report, args.results, long=args.long)
     threads = [threading.Thread(target=fuzzer.work) for _ in range(args.workers)]
     for thread in threads:
         thread.start()
@@ -46,9 +46,9 @@ def main() -> int:
     return 1 if report.disagreements else 0
 
 
-def _one(seed: int, number: int, records: list[int] | None) -> int:
-    case = cases.make(seed, number)
-    with Worker() as worker:
+def _one(seed: int, number: int, long: bool, records: list[int] | None) -> int:
+    case = cases.make(seed, number, long=long)
+    with Worker(long=long) as worker:
         found = worker.ask(seed, number, records)["found"]
         places = (
             shrink(worker, seed, number, found[0], records or list(case.places)) if found and not records else records
@@ -61,7 +61,7 @@ def _one(seed: int, number: int, records: list[int] | None) -> int:
     for disagreement in found:
         print(json.dumps(disagreement, ensure_ascii=False, indent=1))
     if places and places != list(case.places):
-        print(f"smallest: make fuzz SEED={seed} CASE={number} ONLY={','.join(map(str, places))}")
+        print(f"smallest: {repeat(seed, number, places, long=long)}")
     return 1 if found else 0
 
 

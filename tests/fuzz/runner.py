@@ -33,7 +33,9 @@ Answer = dict[str, Any]
 class Worker:
     """One process; a new one where it died."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, long: bool = False) -> None:
+        """``long``: the cases are."""
+        self._long = long
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Worker:
@@ -58,7 +60,8 @@ class Worker:
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(json.dumps({"seed": seed, "case": number, "records": records, "only": only}) + "\n")
+            question = {"seed": seed, "case": number, "long": self._long, "records": records, "only": only}
+            process.stdin.write(json.dumps(question) + "\n")
             process.stdin.flush()
             ready, _, _ = select.select([process.stdout], [], [], _TIMEOUT)
             line = process.stdout.readline() if ready else None
@@ -117,7 +120,10 @@ def shrink(worker: Worker, seed: int, number: int, found: dict[str, Any], places
 class Fuzzer:
     """Hands out cases until the time is over."""
 
-    def __init__(self, seed: int, numbers: Sequence[int], until: float, report: Report, results: Path) -> None:
+    def __init__(
+        self, seed: int, numbers: Sequence[int], until: float, report: Report, results: Path, *, long: bool = False
+    ) -> None:
+        self._long = long
         self._seed, self._until, self._report, self._results = seed, until, report, results
         self._saved = 0.0
         self._numbers: Iterator[int] = iter(numbers)
@@ -126,7 +132,7 @@ class Fuzzer:
 
     def work(self) -> None:
         """Until there is nothing left to do."""
-        with Worker() as worker:
+        with Worker(long=self._long) as worker:
             while time.monotonic() < self._until:
                 with self._lock:
                     number = next(self._numbers, None)
@@ -148,7 +154,7 @@ class Fuzzer:
                 if self._seen[found["signature"]] <= _SHRUNK:
                     new.append(found)
         for found in new[:2]:
-            places = answer["records"] or list(cases.make(self._seed, number).places)
+            places = answer["records"] or list(cases.make(self._seed, number, long=self._long).places)
             small = shrink(worker, self._seed, number, found, places)
             again = worker.ask(self._seed, number, small, found["check"])["found"]
             shown = next((f for f in again if f["check"] == found["check"]), found)

@@ -46,7 +46,7 @@ _case = lru_cache(maxsize=1)(cases.make)
 
 def _answer(question: dict[str, Any], sink: Sink) -> dict[str, Any]:
     before = sink.records
-    case = _case(question["seed"], question["case"])
+    case = _case(question["seed"], question["case"], long=question["long"])
     if question.get("records") is not None:
         case = case.only(question["records"])
     read = True
