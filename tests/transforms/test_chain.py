@@ -162,10 +162,14 @@ class Partial(interface.Transform):
         ("Partial", [], {0: "several rows", 1: "nothing for the record", 2: "nothing for the record"}),
     ],
 )
-def test_a_transform_returns_each_record_once_at_most(kind: str, good: list[int], bad: dict[int, str]) -> None:
-    done = run(f"tests.transforms.test_chain:{kind}", records(pa.array([{"a": 1}, {"a": 2}, {"a": 3}])))
-    assert [i for part in done.records for i in part.index.to_pylist()] == good
-    found = {each.index: each.reason for each in done.bad}
+@pytest.mark.parametrize("places", [[0, 1, 2], [2, 0, 1], [3, 6, 1], [1000, 0, 10]])
+def test_a_transform_returns_each_record_once_at_most(
+    kind: str, good: list[int], bad: dict[int, str], places: list[int]
+) -> None:
+    given = replace(records(pa.array([{"a": 1}, {"a": 2}, {"a": 3}])), index=pa.array(places, pa.int32()))
+    done = run(f"tests.transforms.test_chain:{kind}", given)
+    assert [places.index(i) for part in done.records for i in part.index.to_pylist()] == good
+    found = {places.index(each.index): each.reason for each in done.bad}
     assert found.keys() == bad.keys()
     assert all(bad[i] in reason and "transform 'x'" in reason for i, reason in found.items())
     assert dict(done.dropped) == ({"transform x": 1} if kind == "swapped" else {})

@@ -22,6 +22,10 @@ _ONE_BY_ONE = 16
 """At most this many records are tried one by one to find a rejected record: halving them would take as many
 attempts.
 """
+_SPARSE = 4
+"""Records at fewer than every fourth place of their block are looked up by a search: the other way takes time for each
+place.
+"""
 
 
 @dataclass(slots=True)
@@ -190,14 +194,51 @@ def _parts(after: Any) -> list[Records]:
 def _once(step: _Step, records: Records, parts: Sequence[Records], result: Transformed) -> list[Records]:
     """The parts, with one row at most for each of ``records``. Which ones a transform has returned, ``index`` tells."""
     places = pa.concat_arrays([pa.array([], pa.int32()), *(part.index for part in parts)])
-    is_there = pc.is_in(records.index, places)
-    returned = pc.sum(is_there).as_py() or 0
-    # As many places as records with one: each place is of a record, and of another one.
-    strange = returned < len(places) and not pc.all(pc.is_in(places, records.index)).as_py()
+    is_there = _each_once(records.index, places)
+    if is_there is None:
+        return _searched(step, records, parts, places, result)
+    _account(step, records, is_there, len(places), False, result)
+    return [*parts]
+
+
+def _each_once(index: pa.Array, places: pa.Array) -> pa.Array | None:
+    """Whether each record of ``index`` has one of ``places``. None if some place is there twice or is no record's, or
+    if the records are too sparse to say so without a search.
+    """
+    last = pc.max(index).as_py()
+    bounds = pc.min_max(places)
+    if last >= len(index) * _SPARSE or not len(places):
+        return None
+    if bounds["min"].as_py() < 0 or bounds["max"].as_py() > last:
+        return None
+    rows = pc.inverse_permutation(places, max_index=last)
+    if len(rows) - rows.null_count < len(places):
+        return None
+    rows = rows.take(index)
+    return rows.is_valid() if len(rows) - rows.null_count == len(places) else None
+
+
+def _account(
+    step: _Step, records: Records, is_there: pa.Array, returned: int, strange: bool, result: Transformed
+) -> None:
+    """Refuse the records that a transform may not leave out, and count those that it may. ``strange``: it has also
+    returned records that it did not get.
+    """
     if strange or (returned < len(records) and not step.transform.drops):
         _refuse_missing(step, records.take(pc.invert(is_there)), strange, result)
     elif returned < len(records):
         result.dropped[f"transform {step.name}"] += len(records) - returned
+
+
+def _searched(
+    step: _Step, records: Records, parts: Sequence[Records], places: pa.Array, result: Transformed
+) -> list[Records]:
+    """As ``_once``, for any ``places``."""
+    is_there = pc.is_in(records.index, places)
+    returned = pc.sum(is_there).as_py() or 0
+    # As many places as records with one: each place is of a record, and of another one.
+    strange = returned < len(places) and not pc.all(pc.is_in(places, records.index)).as_py()
+    _account(step, records, is_there, returned, strange, result)
     if returned == len(places):
         return [*parts]
     counts = places.value_counts()
