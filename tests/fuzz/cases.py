@@ -158,7 +158,7 @@ def make(seed: int, number: int, *, long: bool = False) -> Case:
 
 def _made(seed: int, number: int, *, long: bool) -> Case:
     random = Random(f"{seed}/{number}/long" if long else f"{seed}/{number}")
-    writer = Writer(random, random.choice((0, 0.02, 0.1, 0.3)))
+    writer = Writer(random, random.choice((0, 0, 0, 0.01) if long else (0, 0.02, 0.1, 0.3)))
     count = LONG if long else random.choice(_COUNTS)
     evolution = Evolution(
         create=random.random() < 0.2, evolve=random.random() < 0.35, case_insensitive=random.random() < 0.15
