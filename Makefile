@@ -122,8 +122,9 @@ fuzz: SECONDS = 3600
 fuzz: $(BIN)/calving
 	@$(if $(CASE),:,nice $(BIN)/python -m tests.fuzz.run_blocks --seconds $$(($(SECONDS) / 10)) $(if $(SEED),--seed $(SEED)))
 	@nice $(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) \
-		$(if $(ONLY),--records $(ONLY))
+		$(if $(LONG),--long) $(if $(ONLY),--records $(ONLY))
 ifndef CASE
+	@nice $(BIN)/python -m tests.fuzz.run --long --seconds $$(($(SECONDS) / 2)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.alone --seconds $$(($(SECONDS) / 4)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.changes --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.changes --version-3 --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))

@@ -333,3 +333,21 @@ def test_a_message_index_that_the_schema_lacks_is_named(registry: SchemaRegistry
         "message index 7: the schema has only 1 messages there",
         "message index 7: the schema has only 2 messages there",
     ]
+
+
+def test_a_message_without_a_required_field_is_bad_at_any_depth(registry: SchemaRegistry) -> None:
+    def build(file: Any) -> None:
+        file.syntax = "proto2"
+        message, inner = file.message_type.add(name="M"), file.message_type.add(name="I")
+        for each in (message, inner):
+            each.field.add(name="must", number=1, type=F.TYPE_INT64, label=F.LABEL_REQUIRED)
+        for number, label in ((2, F.LABEL_OPTIONAL), (3, F.LABEL_REPEATED)):
+            name = f"inner{number}"
+            message.field.add(name=name, number=number, type=F.TYPE_MESSAGE, type_name=".t.I", label=label)
+
+    number = registry.register("t-value", serialized(file_of(build)), "PROTOBUF")
+    bodies = (b"", b"\x08\1\x12\0", b"\x08\1\x1a\2\x08\1\x1a\0", b"\x08\1", b"\x08\1\x12\2\x08\5")
+    found = decode(converter(registry), [framed(number, b"\0" + body) for body in bodies])
+    reasons = [f"required fields are missing: {name}" for name in ("must", "inner2.must", "inner3[1].must")]
+    assert list(found.bad.values()) == reasons
+    assert [row["must"] for row in found.values.values()] == [1, 1]

@@ -225,6 +225,16 @@ TRANSFORMS = [
         _BAD,
     ),
     Difference(
+        "a column `_cdc` of the source, DebeziumTransform and DmsTransform",
+        "replaced; with a schema the task fails",
+        "bad record",
+        "a value is never dropped silently",
+        r"\.(Debezium|Dms)Transform",
+        "^$",
+        _VALUE,
+        "a column '_cdc' of its own",
+    ),
+    Difference(
         "a DMS event without schema or table name",
         "the text `null` as its name",
         "bad record",

@@ -28,7 +28,8 @@ def debezium(random: Random, count: int) -> list[Message]:
             event.pop(name)
         key = random.choice([None, '{"id":1}', "5", '"x"'])
         found.append(Message(dumps(event), key=key))
-    found.append(Message("[1]"))
+    own = {"op": "c", "after": {"id": 1, "_cdc": "own"}, "source": {"db": "shop", "table": "orders"}, "ts_ms": 5}
+    found += [Message(dumps(own)), Message("[1]")]
     while len(found) < count:
         row, make = generate.struct(random)
         schema = _debezium_schema({**row, "optional": True})

@@ -598,6 +598,21 @@ def test_what_is_no_event_of_dms_is_bad(tmp_path: Path, event: Row) -> None:
     assert [offset for offset, reason in sink.reasons(outcome) if "no event of AWS DMS" in reason] == [0]
 
 
+@pytest.mark.parametrize("op", ["c", "u", "d"])
+def test_a_column_of_the_source_named_as_what_debezium_adds_makes_the_row_bad(tmp_path: Path, op: str) -> None:
+    row = {"id": 1, "_cdc": "mine"}
+    event = postgres(op, None if op == "c" else row, None if op == "d" else row)
+    sink = Changing(tmp_path, CDC, transforms=(DEBEZIUM,))
+    outcome = sink.take((None, event), (None, postgres("c", None, {"id": 2})))
+    assert [at for at, reason in sink.reasons(outcome) if "a column '_cdc' of its own" in reason] == [0]
+
+
+def test_a_column_of_the_source_named_as_what_dms_adds_makes_the_row_bad(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, CDC, transforms=(TransformSpec("dms", "DmsTransform"),))
+    outcome = sink.take(dms("insert", {"id": 1, "_cdc": 5}), dms("insert", {"id": 2}))
+    assert [at for at, reason in sink.reasons(outcome) if "a column '_cdc' of its own" in reason] == [0]
+
+
 def mongo(op: str, **more: Any) -> Message:
     event = {"op": op, "before": None, "after": None, "updateDescription": None, "ts_ms": 5}
     source = {"db": "shop", "collection": "orders"}

@@ -221,3 +221,36 @@ def test_properties_are_read_as_java_reads_them(line: str, key: str, value: str)
 def test_a_broken_unicode_escape_is_refused(line: str) -> None:
     with pytest.raises(ConfigError, match="properties file has"):
         read_properties(line)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "remedy"),
+    [
+        ("MaskField$Value", {"fields": "id, user.ssn"}, "put the transform Flatten before it"),
+        ("Cast$Key", {"spec": "id:int32,user.ssn:string"}, "put the transform Flatten before it"),
+        ("org.apache.kafka.connect.transforms.ReplaceField$Value", {"renames": "a:b.c,user.ssn:x"}, "Flatten"),
+        ("TimestampConverter", {"field": "user.ssn", "target.type": "unix"}, "put the transform Flatten before it"),
+        ("ExtractField$Value", {"field": "user.ssn"}, "set transforms.x.field.syntax.version = V2"),
+    ],
+)
+def test_a_name_with_a_dot_is_warned_about_because_it_is_no_path(
+    caplog: pytest.LogCaptureFixture, kind: str, options: dict[str, str], remedy: str
+) -> None:
+    step = {"transforms.x.type": kind, **{f"transforms.x.{name}": text for name, text in options.items()}}
+    parse({**BASE, "transforms": "x", **step})
+    (line,) = [line for line in caplog.messages if "with a dot in it" in line]
+    assert "'user.ssn' is the name of one field" in line and remedy in line
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        {"transforms": "flat, x", "transforms.flat.type": "Flatten$Value"},
+        {"transforms": "x", "transforms.x.field.syntax.version": "V2"},
+    ],
+)
+def test_a_name_with_a_dot_that_may_be_meant_is_not_warned_about(
+    caplog: pytest.LogCaptureFixture, chain: dict[str, str]
+) -> None:
+    parse({**BASE, "transforms.x.type": "ExtractField$Value", "transforms.x.field": "user.ssn", **chain})
+    assert not [line for line in caplog.messages if "with a dot in it" in line]

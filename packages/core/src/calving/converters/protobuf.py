@@ -182,11 +182,21 @@ class _Message:
         """:raises ValueError: the message has too many columns or levels, or contains itself."""
         from google.protobuf import message_factory
 
-        parse = message_factory.GetMessageClass(descriptor).FromString
-        fields = columns.fields(descriptor, ())
-        self.type = pa.struct([(f.name, f.type) for f in fields])
-        self.load: Callable[[bytes], Any] = lambda body: _values(parse(body), fields)
+        self._class: type[Message] = message_factory.GetMessageClass(descriptor)
+        self._fields = columns.fields(descriptor, ())
+        self.type = pa.struct([(f.name, f.type) for f in self._fields])
         self.decoder = message_decoder(descriptor, columns.enums_as_int)
+
+    def load(self, body: bytes) -> dict[str, Any]:
+        """The values of a message.
+
+        :raises ValueError: it lacks a required field, which Protobuf's own parsers refuse, Python's excepted.
+        """
+        message = self._class.FromString(body)
+        if not self._class.IsInitialized(message):  # a field of this name would hide the object's own method
+            missing = self._class.FindInitializationErrors(message)
+            raise ValueError(f"required fields are missing: {', '.join(missing)}")
+        return _values(message, self._fields)
 
 
 def _values(message: Message, fields: Sequence[_Field]) -> dict[str, Any]:

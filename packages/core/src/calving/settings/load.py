@@ -24,6 +24,7 @@ from calving.model.sink import DeadLetterTopic, SinkIdentity
 from calving.secrets import know, shown, shown_text
 from calving.settings import providers
 from calving.settings.connect_worker import with_worker
+from calving.settings.field_names import dotted_names
 from calving.settings.java_client import translate
 from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.mutations import (
@@ -228,6 +229,8 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     )
     mutations = {table: sink.mutations(table) for table in ("", *sink.tables)}
     if (warning := unread_operations(mutations, sink.transforms)) is not None:
+        log.warning(warning)
+    for warning in dotted_names(sink.transforms):
         log.warning(warning)
     check_routed_tables(keys, sink.tables, sink.create_properties)
     check_dead_letter_table(keys, sink.tables)
