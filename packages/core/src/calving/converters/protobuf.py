@@ -182,7 +182,7 @@ class _Message:
         """:raises ValueError: the message has too many columns or levels, or contains itself."""
         from google.protobuf import message_factory
 
-        self._class: type[Message] = message_factory.GetMessageClass(descriptor)
+        self._class: Any = message_factory.GetMessageClass(descriptor)
         self._fields = columns.fields(descriptor, ())
         self.type = pa.struct([(f.name, f.type) for f in self._fields])
         self.decoder = message_decoder(descriptor, columns.enums_as_int)

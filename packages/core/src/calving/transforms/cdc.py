@@ -160,7 +160,7 @@ class _Side:
     def __init__(self, name: str, column: pa.Array) -> None:
         self.name, self.column = name, column
         self.is_struct = pa.types.is_struct(column.type)
-        self.has_cdc = self.is_struct and column.type.get_field_index(CDC) >= 0
+        self.has_cdc = isinstance(column.type, pa.StructType) and column.type.get_field_index(CDC) >= 0
         self.has_row: pa.Array = column.is_valid() if self.is_struct else pa.repeat(pa.scalar(False), len(column))
 
     @staticmethod
