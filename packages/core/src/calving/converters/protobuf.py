@@ -188,14 +188,10 @@ class _Message:
         self.decoder = message_decoder(descriptor, columns.enums_as_int)
 
     def load(self, body: bytes) -> dict[str, Any]:
-        """The values of a message.
-
-        :raises ValueError: it lacks a required field, which Protobuf's own parsers refuse, Python's excepted.
-        """
+        """:raises ValueError: the message lacks a required field, which Python's parser does not see."""
         message = self._class.FromString(body)
         if not self._class.IsInitialized(message):  # a field of this name would hide the object's own method
-            missing = self._class.FindInitializationErrors(message)
-            raise ValueError(f"required fields are missing: {', '.join(missing)}")
+            raise ValueError(f"required fields are missing: {', '.join(self._class.FindInitializationErrors(message))}")
         return _values(message, self._fields)
 
 
@@ -242,8 +238,7 @@ class _Field:
     """One field: its column's type, and how a message gives its value."""
 
     def __init__(self, descriptor: FieldDescriptor, above: tuple[str, ...], columns: _Columns) -> None:
-        self.name: str = descriptor.name
-        name = self.name
+        self.name = name = str(descriptor.name)
         self.get: Callable[[Any], Any]
         if (entry := _entry(descriptor)) is not None:
             key_type, key = columns.single(entry.fields_by_name["key"], above)
@@ -251,10 +246,9 @@ class _Field:
             self.type: pa.DataType = pa.map_(key_type, item_type)
             self.get = lambda m: [(key(k), item(v)) for k, v in getattr(m, name).items()]
             return
-        kind, value = columns.single(descriptor, above)
-        self.type = kind
+        self.type, value = columns.single(descriptor, above)
         if descriptor.is_repeated:
-            self.type = pa.list_(kind)
+            self.type = pa.list_(self.type)
             self.get = lambda m: [value(item) for item in getattr(m, name)]
         elif descriptor.has_presence:
             has = _has_field(descriptor.containing_type)
