@@ -227,14 +227,18 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         given=given,
         connector_group=connector,
     )
-    mutations = {table: sink.mutations(table) for table in ("", *sink.tables)}
-    if (warning := unread_operations(mutations, sink.transforms)) is not None:
-        log.warning(warning)
-    for warning in dotted_names(sink.transforms):
-        log.warning(warning)
+    _warn(sink)
     check_routed_tables(keys, sink.tables, sink.create_properties)
     check_dead_letter_table(keys, sink.tables)
     return sink
+
+
+def _warn(sink: Sink) -> None:
+    """Log what may not be meant."""
+    mutations = {table: sink.mutations(table) for table in ("", *sink.tables)}
+    for warning in (unread_operations(mutations, sink.transforms), *dotted_names(sink.transforms)):
+        if warning is not None:
+            log.warning(warning)
 
 
 def _clients(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
