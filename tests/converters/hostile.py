@@ -57,6 +57,8 @@ def hostile() -> Mapping[str, Hostile]:
             json.dumps(_nested(deep, lambda s: {"type": "array", "items": s}, {"type": "integer"})),
             LEVELS,
         ),
+        "json-schema parts": Hostile("json-schema", "JSON", json.dumps(_parts(40_000)), COLUMNS),
+        "json-schema required names": Hostile("json-schema", "JSON", json.dumps(_required(wide, 100_000)), COLUMNS),
         "protobuf wide": Hostile("protobuf", "PROTOBUF", serialized(_wide(wide)), COLUMNS),
         "protobuf deep": Hostile("protobuf", "PROTOBUF", serialized(_protobuf(deep, "chain")), LEVELS),
         "connect wide": Hostile(
@@ -133,6 +135,18 @@ _ENTRIES_OF_NOTHING = _record(
         }
     },
 )
+
+
+def _parts(count: int) -> Json:
+    """An object whose properties stand in one part of ``allOf`` each."""
+    return {"allOf": [_object({f"f{i}": {"type": "integer"}}) for i in range(count)]}
+
+
+def _required(columns: int, names: int) -> Json:
+    """Many names in ``required``, each of which may be a property."""
+    return _object({f"f{i}": {"type": "integer"} for i in range(columns)}) | {
+        "required": [f"r{i}" for i in range(names)]
+    }
 
 
 def _object(properties: Mapping[str, Json]) -> Json:

@@ -124,6 +124,7 @@ class _Shapes:
     def _merged(self, schema: Mapping[str, Any], root: Any, above: Above) -> tuple[Any, Any, Above]:
         """One schema that combines all parts of ``allOf``."""
         merged: dict[str, Any] = {name: item for name, item in schema.items() if name != "allOf"}
+        properties, required = dict(schema.get("properties", {})), list(schema.get("required", ()))
         for part in schema["allOf"]:
             home = root
             while isinstance(part, dict) and "$ref" in part:
@@ -137,11 +138,11 @@ class _Shapes:
                 part, home, above = self._merged(part, home, above)
             if home is not root:
                 raise ValueError("allOf with parts of other documents is not supported")
-            properties = {**merged.get("properties", {}), **part.get("properties", {})}
-            required = [*merged.get("required", ()), *part.get("required", ())]
+            properties |= part.get("properties", {})
+            required += part.get("required", ())
             merged |= part
-            if properties:
-                merged |= {"properties": properties, "required": required}
+        if properties:
+            merged |= {"properties": properties, "required": required}
         return merged, root, above
 
     def _type(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
@@ -163,7 +164,8 @@ class _Shapes:
     def _object_form(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
         if schema.get("connect.type") == "map":
             return typed_json.mapping(self.declared(schema.get("additionalProperties", True), root, above))
-        properties, required = schema["properties"], schema.get("required", ())
+        properties = schema["properties"]
+        required = {name for name in schema.get("required", ()) if isinstance(name, str)}
         fields = [
             (name, self.declared(item, root, above, nullable=name not in required))
             for name, item in sorted(properties.items(), key=_connect_index(len(properties)))
