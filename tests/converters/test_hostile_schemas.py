@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 import tracemalloc
+from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from calving.converters.interface import Converter
 from calving.converters.registry import converter
-from harness.registry import SchemaRegistry, framed
+from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode
 from tests.converters.hostile import Hostile, hostile
 
@@ -51,6 +54,24 @@ def test_a_record_of_a_hostile_schema_takes_little_memory(registry: SchemaRegist
         assert tracemalloc.get_traced_memory()[1] < BYTES
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_a_record_whose_schema_refers_to_a_long_chain_of_others_is_bad(registry: SchemaRegistry, kind: str) -> None:
+    number, references = 0, list[dict[str, Any]]()
+    for i in range(60):
+        message = FileDescriptorProto(name=f"f{i}")
+        message.message_type.add(name=f"R{i}").field.add(name="a", number=1, type=5, label=1)
+        text = {
+            "AVRO": json.dumps({"type": "record", "name": f"r{i}", "fields": [{"name": "a", "type": "int"}]}),
+            "JSON": json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}}),
+            "PROTOBUF": serialized(message),
+        }[kind]
+        number = registry.register(f"s{i}", text, kind, references)
+        references = [{"name": f"f{i}", "subject": f"s{i}", "version": 1}]
+    name = {"AVRO": "avro", "JSON": "json-schema", "PROTOBUF": "protobuf"}[kind]
+    reader = converter(name, {"schema.registry.url": registry.url}, is_key=False)
+    assert "more than 50 within each other" in decode(reader, [framed(number, b"\0\0")]).bad[0]
 
 
 @pytest.mark.parametrize("name", ["avro records 22", "json-schema references 22", "protobuf messages 22"])

@@ -17,7 +17,7 @@ from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import record_decoder
 from calving.converters.options import flag, full
-from calving.converters.schemas import BODY, BySchema, Reader, Registry, by_schema, framed, schema_id
+from calving.converters.schemas import BODY, BySchema, Reader, References, Registry, by_schema, framed, schema_id
 from calving.errors import ConfigError, UnavailableError
 from calving.model.record_path import Limits
 from calving.records.fields import Projection
@@ -77,16 +77,16 @@ class AvroConverter(Converter):
         assert self._registry is not None  # noqa: S101 - without a registry there is a fixed schema
         schema = self._registry.schema(number)
         named: Named = {}
-        self._name(schema.references or (), named, self._registry, set())
+        self._name(schema.references or (), named, References(self._registry), set())
         return _reader(json.loads(schema.schema_str), named, self._naming, self._limits)
 
-    def _name(self, references: Sequence[Any], named: Named, registry: Registry, done: set[tuple[str, int]]) -> None:
+    def _name(self, references: Sequence[Any], named: Named, followed: References, done: set[tuple[str, int]]) -> None:
         for reference in references:
             key = reference.subject, reference.version
             if key not in done:
                 done.add(key)
-                schema = registry.referenced(*key)
-                self._name(schema.references or (), named, registry, done)
+                with followed.into(reference) as schema:
+                    self._name(schema.references or (), named, followed, done)
                 fastavro.parse_schema(plain(json.loads(schema.schema_str)), named_schemas=named, _force=True)
 
 

@@ -14,7 +14,7 @@ from calving.converters import typed_json
 from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import flag
-from calving.converters.schemas import BySchema, Reader, Registry, by_schema, framed
+from calving.converters.schemas import BySchema, Reader, References, Registry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
 from calving.model.record_path import Limits
 from calving.records.fields import Projection
@@ -47,17 +47,17 @@ class JsonSchemaConverter(Converter):
     def _reader(self, number: int) -> Reader:
         schema = self._registry.schema(number)
         others: dict[str, Any] = {}
-        self._refer(schema.references or (), others)
+        self._refer(schema.references or (), others, References(self._registry))
         root = json.loads(schema.schema_str)
         declared = _Shapes(others, self._union, Extent(self._limits)).declared(root, root)
         return Reader(declared.type, partial(_load, declared.read))
 
-    def _refer(self, references: Iterable[Any], found: dict[str, Any]) -> None:
+    def _refer(self, references: Iterable[Any], found: dict[str, Any], followed: References) -> None:
         for reference in references:
             if reference.name not in found:
-                schema = self._registry.referenced(reference.subject, reference.version)
-                found[reference.name] = json.loads(schema.schema_str)
-                self._refer(schema.references or (), found)
+                with followed.into(reference) as schema:
+                    found[reference.name] = json.loads(schema.schema_str)
+                    self._refer(schema.references or (), found, followed)
 
 
 def _load(read: Read, body: bytes) -> Any:

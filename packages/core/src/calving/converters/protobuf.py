@@ -18,7 +18,7 @@ from calving.converters.native import Frame, decode_framed
 from calving.converters.native_protobuf import FREE, WRAPPED, message_decoder, names_of
 from calving.converters.options import flag
 from calving.converters.protobuf_files import field_parameters, known_file
-from calving.converters.schemas import BODY, BySchema, Reader, Registry, by_schema, schema_id
+from calving.converters.schemas import BODY, BySchema, Reader, References, Registry, by_schema, schema_id
 from calving.converters.typed_json import decimal
 from calving.errors import ConfigError, UnavailableError
 from calving.model.record_path import Limits
@@ -95,11 +95,11 @@ class ProtobufConverter(Converter):
             pool = descriptor_pool.DescriptorPool()
             schema = self._registry.schema(number, "serialized")
             name = f"calving/{number}.proto"
-            self._add(pool, schema, name, set())
+            self._add(pool, schema, name, set(), References(self._registry, "serialized"))
             self._pools[number] = pool, name
         return self._pools[number]
 
-    def _add(self, pool: DescriptorPool, schema: Any, name: str, done: set[str]) -> None:
+    def _add(self, pool: DescriptorPool, schema: Any, name: str, done: set[str], followed: References) -> None:
         """Add the file of a schema, after the files that it imports."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -109,8 +109,8 @@ class ProtobufConverter(Converter):
         file = FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
         file.name = name
         for reference in schema.references or ():
-            found = self._registry.referenced(reference.subject, reference.version, "serialized")
-            self._add(pool, found, reference.name, done)
+            with followed.into(reference) as found:
+                self._add(pool, found, reference.name, done, followed)
         _add_known(pool, file, done)
         pool.Add(file)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -210,6 +211,35 @@ class Registry:
         except Exception as error:  # the client does not catch errors of its HTTP library
             reason = f"schema registry {self.url}: {what}: {type(error).__name__}: {masked(str(error))}"
             raise (UnavailableError if _is_transport(error) else UnexpectedError)(reason) from error
+
+
+class References:
+    """Follows the references of one schema. They are bounded, because each of them is a request to the registry."""
+
+    def __init__(self, registry: Registry, form: str | None = None) -> None:
+        self._registry, self._form = registry, form
+        self._number = self._levels = 0
+
+    @contextmanager
+    def into(self, reference: Any) -> Iterator[Any]:
+        """The schema to which a reference leads. References of this schema are followed within the context.
+
+        :raises ValueError: the references are too many, or too deep.
+        :raises UnknownSchemaError, UnavailableError, ConfigError: as ``Registry.schema``.
+        """
+        self._number += 1
+        self._levels += 1
+        if self._number > _MOST_REFERENCES or self._levels > _MOST_LEVELS:
+            raise ValueError(
+                f"the schema has more than {_MOST_REFERENCES} references, or more than {_MOST_LEVELS} within each other"
+            )
+        try:
+            yield self._registry.referenced(reference.subject, reference.version, self._form)
+        finally:
+            self._levels -= 1
+
+
+_MOST_REFERENCES, _MOST_LEVELS = 500, 50
 
 
 def _is_transport(error: Exception) -> bool:
