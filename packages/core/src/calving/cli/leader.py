@@ -7,7 +7,7 @@ import json
 import socket
 from typing import Any
 from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from calving.model.events import Leader
 from calving.settings.keys import LOOPBACK, SinkKeys
@@ -59,14 +59,25 @@ def _fetched(leader: Leader | None, path: str, token: str | None) -> Any:
         raise OSError("there is nobody to ask")
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     request = Request(f"{leader.url.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - see below
-    with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - see below
+    with _OPENER.open(request, timeout=_SECONDS) as answer:
         return json.loads(answer.read(_MOST_BYTES))
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Fails on a redirect. Another server would get the token, too."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = build_opener(_NoRedirects)
+
+
 def _reachable(leader: Leader) -> bool:
-    """Whether the URL is an http URL that this machine can reach. A loopback address works only on the leader's
-    machine.
+    """Whether the URL is an http URL without a query, which this machine can reach. A loopback address works only on
+    the leader's machine.
     """
     url = urlsplit(leader.url)
     local = url.hostname in LOOPBACK
-    return url.scheme in ("http", "https") and (not local or leader.host == socket.gethostname())
+    is_plain = url.scheme in ("http", "https") and not (url.query or url.fragment)
+    return is_plain and (not local or leader.host == socket.gethostname())
