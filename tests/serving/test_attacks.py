@@ -7,18 +7,22 @@ import contextlib
 import logging
 import socket
 import ssl
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from calving.cli.leader import read_token
+from calving.cli.leader import read_token, reasons_of
 from calving.errors import ConfigError
 from calving.model.events import Leader
 from calving.serving import connections
+from calving.serving.connect import validated
 from calving.serving.server import Server
 from tests.serving.sinks import TOKEN, Client, Worker, serving, sink, status
 from tests.serving.test_http import READS
@@ -92,6 +96,8 @@ ADVERTISED = {"iceberg.http.advertised-url": "https://sinks.example.com/orders/"
         ({}, "localhost", 200),
         ({}, "evil.example.com", 400),
         ({}, "127.0.0.1.evil.example.com", 400),
+        ({}, "127.0.0.1:80@evil.example.com", 400),
+        ({}, "[::1]evil.example.com", 400),
         (OPEN, "10.1.2.3:8083", 200),
         (OPEN, socket.gethostname(), 200),
         (OPEN, "evil.example.com", 400),
@@ -157,6 +163,58 @@ def test_a_url_of_the_control_log_gets_the_read_token_only_if_the_settings_name_
     keys = {"iceberg.http.port": 8083, "iceberg.http.read-token": READ_TOKEN}
     configured = sink(**keys, **{"iceberg.http.allowed-hosts": "a.example.com"})
     assert (read_token(Leader("m-1", "here", url), configured.keys) == READ_TOKEN) is is_told
+
+
+@pytest.mark.parametrize("link", ["redirects", "queries"])
+def test_a_leader_that_leads_elsewhere_is_not_followed(link: str) -> None:
+    asked: list[str | None] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{server.server_port}/elsewhere")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/{'?to=' if link == 'queries' else ''}"
+    try:
+        assert reasons_of(Leader("m-1", socket.gethostname(), url), "orders", READ_TOKEN) is None
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert asked == ([f"Bearer {READ_TOKEN}"] if link == "redirects" else [])
+
+
+VALIDATE = b"PUT /connector-plugins/calving/config/validate HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"
+
+
+def answered(port: int, request: bytes) -> bytes:
+    """The answer to a request that a client might not send."""
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        connection.sendall(request)
+        return connection.recv(65_536)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        VALIDATE % TOKEN.encode() + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        VALIDATE % TOKEN.encode() + b"Content-Length: 50000\r\n\r\n" + b"[" * 50_000,
+    ],
+    ids=["two lengths", "deep"],
+)
+def test_an_odd_body_is_the_clients_error(request_bytes: bytes) -> None:
+    with serving(Worker(status(time.time())), sink(**{"iceberg.http.token": TOKEN})) as client:
+        assert answered(urlsplit(client.url).port or 0, request_bytes).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_configuration_of_many_wrong_keys_is_checked_at_once() -> None:
+    began = time.process_time()
+    wrong = validated({f"iceberg.http.x{i}": "" for i in range(10_000)})
+    assert time.process_time() - began < 5.0
+    assert wrong["error_count"] == 1
 
 
 def test_a_sample_of_dead_letters_shows_no_value_unless_a_key_says_so(client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 from collections.abc import Iterable, MutableMapping
 from ipaddress import ip_address
 from typing import Any
@@ -44,6 +45,8 @@ class Access:
         """The answer to a request that is not served; None for any other request."""
         if len(path) > _MOST_PATH or len(query) > _MOST_QUERY:
             return error(414, "the path or the query is too long")
+        if "content-length" in headers and "transfer-encoding" in headers:  # a proxy may count on the other one
+            return error(400, "a request has a Content-Length or a Transfer-Encoding", {"connection": "close"})
         host = headers.get("host", "").lower()
         if not self._is_own(host):
             return error(400, f"this server is not called {_name(host)[:255]}: see iceberg.http.allowed-hosts")
@@ -87,6 +90,7 @@ class Access:
         return _is_one_of(headers, filter(None, (self._read_token, self._token)))
 
 
+_HOST = re.compile(r"(\[(?P<address>[^][]*)]|(?P<name>[^][:/?#@\s]+))(:\d*)?")
 _ASK = {"www-authenticate": 'Basic realm="calving"'}
 """Makes a browser ask for a password."""
 
@@ -151,10 +155,9 @@ def _given(authorization: str) -> str:
 
 
 def _name(host: str) -> str:
-    """The name or the address in a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].removesuffix(".")
+    """The name or the address in a Host header, without its port; the whole header if it is none of a host."""
+    match = _HOST.fullmatch(host)
+    return host if match is None else match["address"] or match["name"].removesuffix(".")
 
 
 def _is_address(name: str) -> bool:

@@ -105,8 +105,11 @@ def _key_of(error: str, config: Mapping[str, str]) -> str:
     return min(named, key=lambda key: (error.index(key), -len(key)), default="name")
 
 
+_FIELDS = {field.alias: field for field in SinkKeys.model_fields.values()}
+
+
 def _config(name: str, errors: list[str]) -> Json:
-    field = next((f for f in SinkKeys.model_fields.values() if f.alias == name), None)
+    field = _FIELDS.get(name)
     definition = {
         "name": name,
         "type": "STRING",

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -178,13 +178,13 @@ class Endpoints:
 
 
 async def _body(request: Request) -> Any:
-    """The body as JSON; None if it is no JSON, or too long."""
+    """The body as JSON; None if it is no JSON, too long, nested too deep, or does not come to its end."""
     found = bytearray()
-    async for part in request.stream():
-        found += part
-        if len(found) > _MOST_BYTES:
-            return None
     try:
+        async for part in request.stream():
+            found += part
+            if len(found) > _MOST_BYTES:
+                return None
         return json.loads(found)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, ClientDisconnect):
         return None

@@ -281,15 +281,21 @@ def _sorted(
 
 def _check_names(plain: Mapping[str, str], known: set[str | None]) -> None:
     names = sorted(name for name in known if name)
-    wrong = []
-    for key in plain:
-        if key not in known:
-            near = difflib.get_close_matches(key, [*names, *PREFIXES], 1, 0.6)
-            advice = next((why for prefix, why in REFUSED.items() if key.startswith(prefix)), None)
-            hint = f": {advice}" if advice else f"; did you mean '{near[0]}'?" if near else ""
-            wrong.append(f"unknown key '{key}'{hint}")
-    if wrong:
-        raise ConfigError("\n".join(wrong))
+    wrong = [key for key in plain if key not in known]
+    lines = []
+    for key in wrong[:_MOST_SHOWN]:  # a hint takes a millisecond
+        near = difflib.get_close_matches(key, [*names, *PREFIXES], 1, 0.6)
+        advice = next((why for prefix, why in REFUSED.items() if key.startswith(prefix)), None)
+        hint = f": {advice}" if advice else f"; did you mean '{near[0]}'?" if near else ""
+        lines.append(f"unknown key '{key}'{hint}")
+    if len(wrong) > _MOST_SHOWN:
+        lines.append(f"and {len(wrong) - _MOST_SHOWN} more unknown keys")
+    if lines:
+        raise ConfigError("\n".join(lines))
+
+
+_MOST_SHOWN = 50
+"""The most unknown keys that an error names."""
 
 
 def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:
