@@ -12,14 +12,15 @@ from urllib.parse import quote, quote_plus, unquote
 from calving.harmless import is_harmless, is_harmless_parameter, looks_secret
 
 _MASK = "***"
-_LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<login>[^/?#\s]*)@")
-_WHOLE_LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<login>[^/?#\s@]*:.*|[^/?#\s]*)@", re.DOTALL)
+# Texts may come from records, so the work on a text must not be more than proportional to its length.
+_LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,40}://)(?P<login>[^/?#\s]*)@")
+_WHOLE_LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,40}://)(?P<login>[^/?#\s@]*:.*|[^/?#\s]*)@", re.DOTALL)
 """In a setting the login ends at the last ``@``: a password may hold any character."""
-_ORACLE = re.compile(r"(?P<scheme>jdbc:oracle:\w+:)(?P<login>[^@\s]*/[^\s]*)@", re.IGNORECASE)
+_ORACLE = re.compile(r"(?P<scheme>jdbc:oracle:\w{1,20}:)(?P<login>[^@\s/]{0,1000}/[^\s]{0,1000})@", re.IGNORECASE)
 _QUERY = re.compile(r"(?P<mark>[?&;#])(?P<name>[^=&;?#\s]+)=(?P<value>[^&;#\s'\"]*)")
 _WHOLE_QUERY = re.compile(r"(?P<mark>[?&;#])(?P<name>[^=&;?#\s]+)=(?P<value>[^&;#]*)")
 """In a URL of a setting the value of a parameter may hold any character but those that end it."""
-_ITEMS = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+_ITEMS = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]{0,40}://)")
 _QUOTED = re.compile(r"""=\s*(?:"((?:\\.|[^"\\])+)"|'((?:\\.|[^'\\])+)')""")
 _NONE: Mapping[str, Collection[str]] = {}
 _PLAIN = re.compile(r"(?i:true|false|none|null|yes|no)|\d{1,7}|[\d:]*[.:][\d.:]*|[\d.:]+(ms|[smhdkg]b?)")
