@@ -197,6 +197,7 @@ def test_systemd_rates_the_unit_as_little_exposed(tmp_path: Path) -> None:
 def test_spark_on_kubernetes_demands_a_secret_and_lets_only_its_own_pods_in(monkeypatch: pytest.MonkeyPatch) -> None:
     pod, worker, spark = spark_sink(monkeypatch)
     assert spark["spark.authenticate"] == spark["spark.network.crypto.enabled"] == "true"
+    assert spark["spark.network.crypto.cipher"] == "AES/GCM/NoPadding"
     (mounted,) = (m["mountPath"] for m in worker["volumeMounts"] if m["name"] == "spark-auth")
     assert spark["spark.authenticate.secret.file"] == f"{mounted}/secret"
     assert spark["spark.kubernetes.executor.secrets.calving-spark-auth"] == mounted
