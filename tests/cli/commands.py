@@ -78,6 +78,10 @@ class Cli:
             pytest.fail(f"{module} {arguments} has not ended for {seconds} s: {log.read_text()}")
         return code, log.read_text()
 
+    def started(self) -> Forked:
+        """A worker that runs until somebody ends it."""
+        return Forked("harness.command", ["run", str(self.config)], self.folder / f"{next(_NUMBERS)}.log", {})
+
     def rows(self) -> int:
         return len(open_catalog("iceberg", self.catalog_keys).load_table("db.t").scan().to_arrow())
 

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from calving.cli.accept import accept
+from calving.cli.status import status
 from calving.engine.local import LocalEngine
 from calving.errors import FencedError
 from calving.iceberg.catalog import open_catalog
@@ -100,6 +101,9 @@ def _pause_and_go_on(cli: Cli, client: Client) -> None:
     wait_for(lambda: sums(client)["calving_commit_cycles_total"] > cycles + 1)
     wait_for(lambda: sums(client)["calving_source_lag_records"] == 10)
     assert sums(client)["calving_records_read_total"] == 102
+    (reason,) = client.get("/api/status").json["reasons"]
+    assert reason["cause"] == "paused"
+    assert status(load(cli.config)).reasons == [reason["text"]]
     assert client.ask("POST", f"{connector}/restart", **BEARER).code == 204
     wait_for(lambda: sums(client)["calving_restarts_total"] == 1)
     assert client.ask("PUT", f"{connector}/resume", **BEARER).code == 202

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from calving.errors import BadRecordError
 from calving.runtime.app import App
 from calving.settings.load import load
 from harness.topic import Topic
+from harness.waiting import wait_for
 from tests.cli.commands import Cli
 
 pytestmark = pytest.mark.services
@@ -49,6 +52,25 @@ def test_a_worker_that_ends_with_an_error_leaves_its_sink_not_well_until_a_cycle
     sink.run_here()
     assert status(load(sink.config)).health == "OK"
     sink.assert_exactly_once(10)
+
+
+def test_a_worker_that_hangs_leaves_its_sink_not_well_although_it_is_a_member(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str
+) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    sink.keys |= {"iceberg.control.commit.timeout-ms": 1000, "kafka.session.timeout.ms": 30_000}
+    sink.send(0, 10)
+    worker = sink.started()
+    try:
+        wait_for(lambda: status(load(sink.config)).health == "OK")
+        worker.signal(signal.SIGSTOP)
+        wait_for(lambda: status(load(sink.config)).health == "DEGRADED")
+        (reason,) = status(load(sink.config)).reasons
+        assert re.fullmatch(r"1 worker is in the group, but for \d+ s no commit cycle has begun or ended", reason)
+        worker.signal(signal.SIGCONT)
+        wait_for(lambda: status(load(sink.config)).health == "OK")
+    finally:
+        worker.kill()
 
 
 def test_secrets_and_values_are_masked_in_the_end_of_a_worker(sink: Cli) -> None:
