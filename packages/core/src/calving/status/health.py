@@ -34,10 +34,10 @@ class Cause(enum.StrEnum):
     ORDER_GATE = "order-gate"
     PUBLICATION_REFUSED = "publication-refused"
     ROLLED_BACK = "rolled-back"
-    WORKER_ENDED = "worker-ended"
-    UNSIGNED_ENTRY = "unsigned-entry"
     POSITION_MOVED = "position-moved"
     PAUSED = "paused"
+    WORKER_ENDED = "worker-ended"
+    UNSIGNED_ENTRY = "unsigned-entry"
 
 
 @dataclass(frozen=True, slots=True)
