@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from base64 import b64encode
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+import redis
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from calving.services.redis import RedisServer
 from harness.nursery import Forked
+from harness.registry import SchemaRegistry
 from harness.topic import Topic
 from harness.waiting import wait_for
 from tests.cli.commands import Cli
+from tests.e2e.conftest import STORES
 from tests.serving.sinks import Client
 from tests.serving.test_http import READS
 
@@ -36,6 +42,7 @@ INLINE = (
     "spark.hadoop.any.option",
     "spark.ssl.keyPassword",
 )
+PASSWORDS = ("iceberg.control.redis.url", "iceberg.control.zookeeper.password")
 PROVIDED = (
     "iceberg.catalog.s3.secret-access-key",
     "iceberg.catalog.credential",
@@ -162,3 +169,67 @@ def test_no_error_shows_a_secret(keys: dict[str, str], said: str, cli: Cli, tmp_
     process.wait(60)
     assert said in log.read_text()
     assert_silent("the error", log.read_text())
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_store_and_a_registry_with_passwords_are_used_and_nobody_reads_one(
+    kind: str, servers: str, registry: SchemaRegistry, tmp_path: Path, unique: str
+) -> None:
+    password, login, token = canary("password"), f"u:{canary('login')}", f"{CANARY}-token"
+    store, cli = STORES[kind](tmp_path / "store"), Cli(tmp_path, Topic(servers, unique), unique)
+    cli.keys |= {
+        "iceberg.control.backend": kind,
+        "iceberg.control.secret": canary("control"),
+        "iceberg.control.old-secret": canary("before"),
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"dead-{unique}",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "value.converter": "avro",
+        "value.converter.schema.registry.url": registry.url,
+    }
+    store.start()
+    try:
+        if isinstance(store, RedisServer):
+            with redis.Redis(port=store.port) as client:
+                client.execute_command("ACL", "SETUSER", "sink", "on", f">{password}", "~*", "+@all")
+            cli.keys["iceberg.control.redis.url"] = f"redis://sink:{quote(password, safe='')}@127.0.0.1:{store.port}/0"
+            cli.keys |= {"value.converter.basic.auth.credentials.source": "USER_INFO"}
+            cli.keys |= {"value.converter.basic.auth.user.info": login}
+        else:
+            who = {"hosts": store.hosts, "authentication": "digest", "username": "sink", "password": password}
+            cli.keys |= {f"iceberg.control.zookeeper.{key}": value for key, value in who.items()}
+            cli.keys |= {"value.converter.bearer.auth.credentials.source": "STATIC_TOKEN"}
+            cli.keys |= {"value.converter.bearer.auth.token": token}
+            cli.keys |= {f"value.converter.bearer.auth.{key}": "any" for key in ("logical.cluster", "identity.pool.id")}
+        number = registry.register(f"{unique}-value", '"string"')
+        schema = registry.register(
+            f"{unique}-value", '{"type":"record","name":"r","fields":[{"name":"a","type":"int"}]}'
+        )
+        good, odd = (bytes(1) + n.to_bytes(4, "big") + b"\x02x" for n in (schema, number))
+        cli.topic.send(good[:-1], odd)
+        texts = {"run": debugged(cli, "run", "--until-caught-up")}
+        assert "batch: 2 records, 1 file" in texts["run"], texts["run"][-3_000:]
+        registry.refused = 401, {"message": "no"}
+        cli.topic.send(good[:-1])
+        texts |= {"refused": debugged(cli, "validate"), "status": debugged(cli, "status")}
+        cli.keys |= {
+            key: str(value).replace("CaNaRy", f"{CANARY}-wrong") for key, value in cli.keys.items() if key in PASSWORDS
+        }
+        texts["wrong"] = debugged(cli, "status")
+    finally:
+        store.stop()
+    assert set(registry.logins) & {f"Basic {b64encode(login.encode()).decode()}", f"Bearer {token}"}
+    assert "DEBUG" in texts["run"] and ".password" in texts["wrong"]
+    texts["dead"] = read(servers, f"dead-{unique}")
+    for place in ("store", "warehouse"):
+        files = [path for path in (tmp_path / place).rglob("*") if path.is_file()]
+        texts[place] = "".join(path.read_bytes().decode("latin-1") for path in files)
+        assert len(texts[place]) > 1000
+    for what, text in texts.items():
+        assert_silent(what, text)
+
+
+def debugged(cli: Cli, *arguments: str) -> str:
+    """What a command writes with the log at DEBUG, whatever its exit code."""
+    _, said = cli._ended("harness.command", *arguments, seconds=300, CALVING_LOG_LEVEL="DEBUG", CALVING_TRACEBACK="1")
+    return said
