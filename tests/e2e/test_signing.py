@@ -75,6 +75,14 @@ def copied(run: Run) -> tuple[str, str, int]:
     return f"file://{inside}", f"file://{outside}", file.record_count
 
 
+def end(run: Run) -> None:
+    """The sink commits more records, and stops; its tables have each record once."""
+    run.produce(100)
+    run.wait_until_committed()
+    run.stop()
+    run.assert_exactly_once()
+
+
 def test_forged_and_repeated_entries_change_no_table_and_are_told(run: Run) -> None:
     worker, log = run.start(), log_of(run)
     run.produce(300)
@@ -98,10 +106,7 @@ def test_forged_and_repeated_entries_change_no_table_and_are_told(run: Run) -> N
     assert any(said in reason for reason in json.loads(told.stdout)["reasons"])
     worker.stop(20)
     run.start()
-    run.produce(100)
-    run.wait_until_committed()
-    run.stop()
-    run.assert_exactly_once()
+    end(run)
     assert len(re.findall("DEGRADED: unsigned-entry", worker.log.read_text())) == 1
     assert all(Path(path.removeprefix("file://")).exists() for path in (inside, outside))
 
@@ -121,8 +126,5 @@ def test_the_secret_is_changed_while_workers_run(run: Run) -> None:
             run.produce(60)
             worker.stop(20)
             run.start()
-    run.produce(100)
-    run.wait_until_committed()
-    run.stop()
-    run.assert_exactly_once()
+    end(run)
     assert "is not signed" not in "".join(worker.log.read_text() for worker in run.workers)

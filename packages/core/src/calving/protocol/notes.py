@@ -84,9 +84,9 @@ def _gone(key: LedgerKey, properties: Mapping[str, str]) -> object:
 
 
 def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
-    """The table property with the ledgers at snapshots of others, if no snapshot of the sink is left below them, or a
-    cherry-pick has added to its ledger: after a rollback to one of them nothing else tells what the table holds. Empty
-    if the property is right already.
+    """The table property with the ledgers at snapshots of others. It is needed if no snapshot of the sink is left below
+    them, or a cherry-pick has added to the ledger: after a rollback to such a snapshot, only this property tells what
+    the table holds. Empty if the property is right already.
     """
     ids = _with_the_same_rows(line)
     own, known = key.own(line.snapshots), list(key.ledgers_at(properties))

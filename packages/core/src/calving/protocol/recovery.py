@@ -46,8 +46,8 @@ def recovery(
     ``settled`` of a ledger holds for all tables, so the highest one counts. ``complete``: the sink has no tables but
     these; then offsets that all of these tables hold need not be read again either. A table in ``rolled_back`` may lack
     settled records. So only its own ledger counts for it, and the table gets every record that it lacks. Another table
-    skips what a rollback has removed from it. A table in ``waiting`` lacks records that the sink has to read again
-    since an earlier recovery. The table gets them, but nothing that a later rollback has removed.
+    skips what a rollback has removed from it. A table in ``waiting`` still lacks records of an earlier recovery, which
+    the sink has yet to read again. The table gets them, but nothing that a later rollback has removed.
     """
     lacking = {*rolled_back, *waiting}
     others = [ledger for name, ledger in ledgers.items() if name not in lacking]
