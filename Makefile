@@ -4,13 +4,14 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native miri docs pictures site matrix lock security release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native miri docs house pictures site matrix lock security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
 	@echo "make test      everything through tox"
 	@echo "make test-quick  most of what needs no services, in less than three minutes; left out are tests"
 	@echo "               of packaging, fuzz, serving, iceberg, cli, neighbours, and broken rules"
+	@echo "make test-touched  the tests of what differs from main (BASE=HEAD: what is not committed)"
 	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000);"
 	@echo "               BENCH='--only java' takes the Java sink beside it, also over 3 * RECORDS"
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
@@ -22,11 +23,13 @@ help:
 	@echo "               SEED=7 CASE=12 repeats one case"
 	@echo "make fuzz-native  random and damaged bytes for the decoders in Rust, under AddressSanitizer;"
 	@echo "               make miri interprets the same, and finds undefined behaviour"
+	@echo "make house     figures of the sources: lines, modules, and those that a block of records passes"
 	@echo "make docs      write the generated pages again"
 	@echo "make pictures  take the pictures of the status page again; needs chromium"
 	@echo "make site      build the documentation into site/; links that lead nowhere are errors"
 	@echo "make lock      pin the dependencies again"
 	@echo "make security  look for known holes in dependencies and for dangerous calls; needs cargo-audit"
+	@echo "make native-wheels  build the wheels of calving-native for Linux, x86_64 and aarch64, into dist/"
 	@echo "make release-check  build all distributions into dist/, install and try them"
 
 $(BIN)/uv:
@@ -46,7 +49,8 @@ $(WHEELS)/pyspark-%-py2.py3-none-any.whl: | $(BIN)/uv
 
 PACKAGES = packages/core packages/backend-kafka packages/backend-redis packages/backend-zookeeper
 
-# The decoders and the reader in Rust, where there is a cargo: built once for each state of their sources. Without one all else works.
+# The decoders and the reader in Rust, where there is a cargo: built once for each state of their sources. No index has them before a
+# release. So without a cargo they are left out, and the exact path reads and decodes.
 CARGO := $(firstword $(shell command -v cargo) $(wildcard $(HOME)/.cargo/bin/cargo))
 ifneq ($(CARGO),)
 NATIVE := .cache/native/$(shell cat $(sort $(wildcard packages/native/*.* packages/native/src/*)) | sha256sum | cut -c1-12)
@@ -54,13 +58,20 @@ $(NATIVE)/built: | $(BIN)/uv
 	@mkdir -p $(WHEELS); PATH="$(dir $(CARGO)):$$PATH" CARGO_TARGET_DIR=$(CURDIR)/.cache/cargo \
 		$(BIN)/uv build --quiet --wheel --out-dir $(NATIVE) packages/native && touch $@ || \
 		{ echo "calving-native could not be built: records are read and decoded without Rust"; test -z "$$CI"; }
+BUILT := $(NATIVE)/built
+else
+BUILT := without-rust
+.PHONY: without-rust
+without-rust:
+	@echo "There is no cargo on this machine: records are read and decoded without Rust, with the same results, but slower."
 endif
-BUILT := $(NATIVE:%=%/built)
-native_wheel = $$(ls $(NATIVE)/*.whl 2> /dev/null)
+native_wheel = $$(ls $(or $(NATIVE),without-rust)/*.whl 2> /dev/null)
+WITHOUT_NATIVE := $(CURDIR)/without-native.txt
+native = --reinstall-package calving-native $$(ls $(or $(NATIVE),without-rust)/*.whl 2> /dev/null || echo --override $(WITHOUT_NATIVE))
 
-$(BIN)/calving: $(BIN)/uv $(call spark_wheel,$(SPARK)) $(PACKAGES:%=%/pyproject.toml) requirements.lock $(BUILT)
+$(BIN)/calving: $(BIN)/uv $(call spark_wheel,$(SPARK)) $(PACKAGES:%=%/pyproject.toml) requirements.lock without-native.txt $(if $(NATIVE),$(BUILT),| $(BUILT))
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock 'pyspark[connect]==$(SPARK)' \
-		$(PACKAGES:%=-e %) $(if $(NATIVE),--reinstall-package calving-native $(native_wheel))
+		$(PACKAGES:%=-e %) $(native)
 	@touch $@
 
 demo: $(BIN)/calving
@@ -69,16 +80,21 @@ demo: $(BIN)/calving
 # Catalogs, brokers and stores of tests sync many small files. In memory that takes half of the time, if there is room.
 ROOMY_KIB := 8388608
 MEMORY := $(shell test "$$(df -k --output=avail /dev/shm 2> /dev/null | tail -1)" -ge $(ROOMY_KIB) 2> /dev/null && echo /dev/shm)
-test test-quick: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
+test test-quick test-touched: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 
-test: $(BIN)/uv $(BUILT)
+test: $(BIN)/uv without-native.txt $(BUILT)
 	@$(MAKE) --no-print-directory --jobs 2 $(call spark_wheel,$(SPARK)) $(call spark_wheel,$(OLDER_SPARK))
-	@PATH="$(CURDIR)/$(BIN):$$PATH" CALVING_NATIVE_WHEEL="$(if $(NATIVE),$(native_wheel))" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
+	@wheel=$(native_wheel); test -z "$$wheel" || export UV_OVERRIDE=; \
+		PATH="$(CURDIR)/$(BIN):$$PATH" CALVING_NATIVE_WHEEL="$$wheel" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
 
 SLOWER = packaging fuzz serving iceberg cli records/test_neighbours.py
 test-quick: $(BIN)/calving
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory --jobs 2 types quick
+
+BASE ?= main
+test-touched: $(BIN)/calving
+	@CALVING_SEEDS=3 $(BIN)/python -m harness.touched $(BASE)
 
 types: $(BIN)/calving
 	@$(BIN)/mypy
@@ -96,8 +112,7 @@ RECORDS ?= 5000000
 bench: $(USER_ENV)/bin/python
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(USER_ENV)/bin/python --constraint requirements.lock \
 		--no-sources --reinstall-package calving --reinstall-package calving-kafka \
-		'pyspark==$(SPARK)' packages/core packages/backend-kafka \
-		$(if $(NATIVE),--reinstall-package calving-native $(native_wheel))
+		'pyspark==$(SPARK)' packages/core packages/backend-kafka $(native)
 	@$(BIN)/python -m bench.run --records $(RECORDS) --calving $(USER_ENV)/bin/calving $(BENCH)
 
 SECONDS ?= 600
@@ -129,6 +144,7 @@ ifndef CASE
 	@nice $(BIN)/python -m tests.fuzz.changes --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.changes --version-3 --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.work --seconds $$(($(SECONDS) / 4))
+	@nice $(BIN)/python -m tests.fuzz.hostile --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 endif
 
 # The stable compiler has the sanitizer, and takes the option if it is told that it may. With a target, build scripts go without.
@@ -142,6 +158,9 @@ miri: SECONDS = 600
 miri:
 	@cd packages/native/fuzz && MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=$(CURDIR)/.cache/miri \
 		nice $(CARGO) +nightly miri run --quiet --locked -- $(SECONDS) $(SEED)
+
+house: $(BIN)/calving
+	@$(BIN)/python -m tools.house
 
 docs: $(BIN)/calving
 	@$(BIN)/python -m harness.generate_docs
@@ -166,7 +185,7 @@ matrix: $(BIN)/calving
 lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header --generate-hashes \
 		--python-version 3.11 requirements.in $(PACKAGES:%=%/pyproject.toml) \
-		--no-emit-package calving --no-emit-package calving-kafka --no-emit-package calving-redis \
+		--override $(WITHOUT_NATIVE) --no-emit-package calving --no-emit-package calving-kafka --no-emit-package calving-redis \
 		--no-emit-package calving-zookeeper --no-emit-package pyspark --no-emit-package py4j \
 		-o requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header --generate-hashes \
@@ -176,9 +195,24 @@ lock: $(BIN)/uv
 
 # The advisories come over the network: those of PyPI, and those of RustSec, for which cargo-audit has to be installed.
 security: $(BIN)/calving
-	@$(BIN)/ruff check --select S .
+	@$(BIN)/ruff check .
 	@$(BIN)/pytest -q tests/unit/test_supply.py
 	@PATH="$(dir $(CARGO)):$$PATH" $(BIN)/python -m harness.audit
+	@for crate in packages/native packages/native/fuzz; do PATH="$(dir $(CARGO)):$$PATH" \
+		CARGO_TARGET_DIR=$(CURDIR)/.cache/cargo cargo clippy --locked --quiet --manifest-path $$crate/Cargo.toml || exit 1; done
+
+# For glibc 2.28 and newer, on each machine for both. Zig links, because its libc has any version of glibc for any machine.
+# Rust has to have the targets: rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+MACHINES ?= x86_64 aarch64
+ZIG_ENV := .cache/zig
+$(ZIG_ENV)/bin/maturin: | $(BIN)/uv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(ZIG_ENV)
+	@$(BIN)/uv pip install --quiet --python $(ZIG_ENV)/bin/python 'maturin>=1.9,<2' ziglang
+
+native-wheels: $(ZIG_ENV)/bin/maturin
+	@for machine in $(MACHINES); do PATH="$(CURDIR)/$(ZIG_ENV)/bin:$(dir $(CARGO)):$$PATH" CARGO_TARGET_DIR=$(CURDIR)/.cache/cargo \
+		maturin build --quiet --release --locked --zig --target $$machine-unknown-linux-gnu --compatibility manylinux_2_28 \
+		--manifest-path packages/native/Cargo.toml --out dist || exit 1; done
 
 # Wheels and sources of all distributions, as they would be uploaded.
 release-check: $(BIN)/calving

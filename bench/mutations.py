@@ -24,7 +24,7 @@ from rich.console import Console
 
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.partition_terms import partition_spec
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.tables import DEFAULT_PROPERTIES, Tables
@@ -138,9 +138,9 @@ def _measured(catalog: Catalog, case: Case) -> dict[str, float]:
         spec, chance = _spec(catalog, name), random.Random(1)
         starts = range(0, rows, case.rows_a_file * (16 if case.terms else 1))
         files = tuple(f for at in starts for f in _written(spec, case, pa.arange(at, min(rows, at + starts.step))))
-        _commit(catalog, name, Resolver(), Step(files, ()))
+        _commit(catalog, name, RowChangeResolver(), Step(files, ()))
         before = _read(catalog.load_table(name))
-        resolver = None if case.equality else Resolver(None, KeyCache(4 * 1024**3))
+        resolver = None if case.equality else RowChangeResolver(None, KeyCache(4 * 1024**3))
         times, cpu, resolve = [], [], []
         after = 0.0
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the resident memory
@@ -194,7 +194,7 @@ def _key_file(table: Table, case: Case, numbers: pa.Array) -> DataFile:
     return DataFile(path, "PARQUET", len(numbers), size, FileContent.EQUALITY_DELETES, equality_ids=(1,))
 
 
-def _commit(catalog: Catalog, name: str, resolver: Resolver | None, step: Step) -> IcebergTarget:
+def _commit(catalog: Catalog, name: str, resolver: RowChangeResolver | None, step: Step) -> IcebergTarget:
     """Without a resolver keys stay keys."""
     target = IcebergTarget(catalog, table_id(name), "main", _KEY, {}, resolver=resolver, equality=resolver is None)
     target.attempt(target.load(), Admitted(step.data_files, step.delete_files, NO_LEDGER, steps=(step,)))

@@ -29,11 +29,11 @@ from calving.iceberg.target import IcebergTarget
 from calving.model.mutations import RowMutations
 from calving.protocol.admission import Admitted
 from calving.protocol.ledger import LedgerKey
-from calving.protocol.worker import Worker
+from calving.protocol.worker import WorkerMachine
 from calving.runtime.tally import Tally
 from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
-from calving.writing.changes import Last
+from calving.writing.changes import LastChanges
 from calving_kafka import session as kafka
 from calving_redis import scripts
 from calving_zookeeper import session as zookeeper
@@ -97,13 +97,13 @@ def _dropped_keys() -> None:
 
 def _first_changes() -> None:
     """Of the changes of a key in a batch the first counts, not the last."""
-    order = Last._order
+    order = LastChanges._order
 
-    def turned(self: Last, changes: pa.RecordBatch) -> pa.Array:
+    def turned(self: LastChanges, changes: pa.RecordBatch) -> pa.Array:
         return order(self, changes).take(pa.array(range(changes.num_rows)[::-1], pa.int64()))
 
-    Last._order = turned  # type: ignore[method-assign]
-    Last._in_order = lambda self, changes: None  # type: ignore[method-assign]
+    LastChanges._order = turned  # type: ignore[method-assign]
+    LastChanges._in_order = lambda self, changes: None  # type: ignore[method-assign]
 
 
 def _ignored_order() -> None:
@@ -124,8 +124,8 @@ def _forgotten_deletes() -> None:
 
 def _deaf_cursor() -> None:
     """It hears none of the invitations after the first few: its backlog waits until it is large."""
-    heard, times = Worker.heard, iter(range(1 << 30))
-    Worker.heard = lambda self, envelope: heard(self, envelope) if next(times) < _AFTER else None  # type: ignore[method-assign]
+    heard, times = WorkerMachine.heard, iter(range(1 << 30))
+    WorkerMachine.heard = lambda self, envelope: heard(self, envelope) if next(times) < _AFTER else None  # type: ignore[method-assign]
 
 
 def _stuck_worker() -> None:

@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 PAGES |= {f"deploy/{path.name}": f"deploy/{path.name}" for path in sorted((ROOT / "deploy").iterdir())}
 """Files at the root, and what they become in the site."""
 
@@ -35,4 +35,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _text(source: str) -> str:
-    return (ROOT / source).read_text().replace("](docs/", "](")
+    text = (ROOT / source).read_text().replace("](docs/", "](")
+    return re.sub(r"\]\(([A-Z]+\.md)", lambda match: f"]({PAGES.get(match[1], match[1])}", text)

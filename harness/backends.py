@@ -115,7 +115,7 @@ class KafkaHarness(_StoreHarness):
         broker, the partitions have no leader, and the transaction coordinator takes them for deleted.
         """
         self._leave()
-        wait_for(lambda: self._end("read_committed") == self._end("read_uncommitted"), 30, 0.02)
+        wait_for(lambda: self._end("read_committed") == self._end("read_uncommitted"), 120, 0.02)
         self._broker.kill()
 
     def _end(self, level: str) -> int:
@@ -133,7 +133,7 @@ class KafkaHarness(_StoreHarness):
         self._leave()
         admin = AdminClient(client_config(self._kafka))
         admin.delete_topics([self._sink.control_topic])[self._sink.control_topic].result()
-        wait_for(lambda: self._sink.control_topic not in admin.list_topics(timeout=5).topics, 10, 0.1)
+        wait_for(lambda: self._sink.control_topic not in admin.list_topics(timeout=5).topics, 120, 0.1)
 
     def close(self) -> None:
         self._leave()
@@ -142,7 +142,7 @@ class KafkaHarness(_StoreHarness):
         group = KafkaGroup(self._kafka, self._sink.group, Topics(self._kafka, [self.source[0].topic], None))
         held = _Held()
         self._members.append((group, held))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while len(held.found) < partitions:
             assert time.monotonic() < deadline, "the group was not joined"
             for other, its in self._members:

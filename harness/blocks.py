@@ -36,12 +36,9 @@ class Given(Block):
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         *,
-        columns: bool = False,
         envelopes: Sequence[RecordEnvelope] | None = None,
     ) -> None:
-        """``columns``: keys and values come in Arrow, and not as objects."""
         self.source, self._start, self._values = source, start, values
-        self._columns = columns
         given = [b"key"] * len(values) if keys is None else keys
         self._envelopes = envelopes or [RecordEnvelope(key, headers=headers) for key in given]
 
@@ -50,11 +47,11 @@ class Given(Block):
 
     @cached_property
     def values(self) -> Payloads:
-        return self._payloads(self._values)
+        return Payloads(self._values)
 
     @cached_property
     def keys(self) -> Payloads:
-        return self._payloads([each.key for each in self._envelopes])
+        return Payloads([each.key for each in self._envelopes])
 
     @cached_property
     def offsets(self) -> pa.Array:
@@ -67,6 +64,3 @@ class Given(Block):
     @cached_property
     def headers(self) -> pa.ListArray:
         return header_column([each.headers for each in self._envelopes])
-
-    def _payloads(self, given: Sequence[bytes | None]) -> Payloads:
-        return Payloads(pa.array(given, pa.binary()) if self._columns else given)

@@ -24,10 +24,13 @@ from calving.services.process import LOOPBACK, Process, Service
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
+from harness.heads import row_count
 from harness.nursery import Forked
 from harness.sent import TABLES, value
 
 Store = KafkaServer | RedisServer | ZooKeeperServer
+_LINGER_MS = 50
+"""Few requests: brokers and readers take CPU for each."""
 _ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 """The source topic takes records with any timestamp, as topics of older brokers do."""
 
@@ -80,7 +83,9 @@ class Run:
         self.topic = f"source-{name}"
         admin = AdminClient(client_config({"bootstrap.servers": servers}))
         admin.create_topics([NewTopic(self.topic, partitions, 1, config=_ANY_TIME)])[self.topic].result()
-        self._producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
+        self._producer = Producer(
+            client_config({"bootstrap.servers": servers}, linger_ms=_LINGER_MS, enable_idempotence=True)
+        )
         self.sent = 0
         self.force = folder / "force-lead"
         self.catalog_keys = dict(catalog or {"type": "embedded", "warehouse": str(folder / "warehouse")})
@@ -157,7 +162,7 @@ class Run:
             lines = worker.log.read_text(errors="replace").splitlines()[-15:]
             print(f"--- {worker.log.name}", *lines, sep="\n")
 
-    def recover(self, seconds: float = 30, *rolled_back: str) -> str:
+    def recover(self, seconds: float = 120, *rolled_back: str) -> str:
         """``calving recover``, as soon as the group has forgotten the workers that were killed."""
         tables = [option for name in rolled_back for option in ("--table", name)]
         deadline = time.monotonic() + seconds
@@ -188,7 +193,7 @@ class Run:
         """Delete the source topic and create it again; the id of the new one."""
         admin = AdminClient(client_config({"bootstrap.servers": self.servers}))
         admin.delete_topics([self.topic])[self.topic].result()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         created = False
         while True:
             try:
@@ -220,7 +225,7 @@ class Run:
         """Send the record of this number, soon."""
         self._producer.produce(self.topic, self.payload(number), str(number), partition=partition)
 
-    def produce_until_it_dies(self, worker: Process, seconds: float = 60) -> bool:
+    def produce_until_it_dies(self, worker: Process, seconds: float = 180) -> bool:
         """Records go on, so that each cycle has something to commit; whether the worker has killed itself by then."""
         deadline = time.monotonic() + seconds
         while worker.returncode is None and time.monotonic() < deadline:
@@ -235,7 +240,7 @@ class Run:
 
     def rows(self) -> pa.Table:
         """All tables, read by DuckDB from the files that pyiceberg lists as live."""
-        paths = [path for path, _ in self._files()]
+        paths = self._files()
         if not paths:
             return pa.table({"id": pa.array([], pa.int64()), "route": [], "proof": []})
         # A file that is listed twice is read twice: that is a duplicate, too.
@@ -243,15 +248,16 @@ class Run:
 
     def committed(self) -> int:
         """Rows that the tables say they have."""
-        return sum(count for _, count in self._files())
+        catalog = self.catalog
+        return sum(row_count(catalog, name) for name in self.tables)
 
-    def _files(self) -> list[tuple[str, int]]:
+    def _files(self) -> list[str]:
         found = []
         for name in self.tables:
             table = find_table(self.catalog, tuple(name.split(".")))
             if table is not None:
                 files = [task.file for task in table.scan(row_filter=AlwaysTrue()).plan_files()]
-                found += [(file.file_path.removeprefix("file://"), file.record_count) for file in files]
+                found += [file.file_path.removeprefix("file://") for file in files]
         return found
 
     def verdict(self) -> dict[str, int]:
@@ -268,7 +274,7 @@ class Run:
             "MISMATCH": wrong,
         }
 
-    def wait_until_committed(self, seconds: float = 60, while_waiting: Callable[[], None] | None = None) -> None:
+    def wait_until_committed(self, seconds: float = 180, while_waiting: Callable[[], None] | None = None) -> None:
         deadline = time.monotonic() + seconds
         while self.committed() < self.sent and time.monotonic() < deadline:
             if while_waiting is not None:
@@ -303,7 +309,7 @@ class Run:
                     last[log_id] = now
 
 
-def died(worker: Process, seconds: float = 60) -> bool:
+def died(worker: Process, seconds: float = 180) -> bool:
     """Whether it has killed itself, which is what its fault was for."""
     deadline = time.monotonic() + seconds
     while worker.returncode is None and time.monotonic() < deadline:

@@ -30,7 +30,7 @@ class Topic:
             self.producer.produce(self.name, value, key, partition, timestamp=timestamp, headers=headers)
             if number % 10_000 == 0:
                 self.producer.flush()
-        assert self.producer.flush(20) == 0
+        assert self.producer.flush(120) == 0
 
     def transactional(self, transactional_id: str) -> Producer:
         producer = Producer(client_config({"bootstrap.servers": self.servers}, transactional_id=transactional_id))

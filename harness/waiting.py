@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_for(done: Callable[[], object], seconds: float = 60, step: float = 0.2) -> None:
+def wait_for(done: Callable[[], object], seconds: float = 180, step: float = 0.2) -> None:
     """Ask ``done`` every ``step`` seconds until it is true.
 
     :raises AssertionError: it is still false after ``seconds``.

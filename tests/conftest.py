@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from calving import secrets
-from calving.converters.json import JsonConverter
+from calving.converters.native_whole import NativeWhole
 from calving.errors import NotInstalledError
 from calving.services.container import Container
 from calving.services.kafka import KafkaServer, kafka
@@ -98,7 +98,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def few_values_go_the_fast_way_too() -> Iterator[None]:
     """As many do: tests are of few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JsonConverter, "small", 0)
+        patch.setattr(NativeWhole, "few", 0)
         yield
 
 

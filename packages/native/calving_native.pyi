@@ -14,21 +14,23 @@ class Decoder:
 
     ``fields``: of each its names (the first one is the column's), its kind, what is inside it, and how a null is
     written: -2 as a value, -1 not at all, 0 or 1 as this branch of a union of two. ``src/kinds.rs`` has the kinds.
+    ``cells``: the most cells (places of 8 bytes in columns) of one record. A record with more is refused. The first
+    cell of an element of a list or a map does not count.
     """
 
     @staticmethod
-    def of_json(fields: Sequence[object], closed: bool, fold: bool, nesting: int) -> Decoder:
+    def of_json(fields: Sequence[object], closed: bool, fold: bool, nesting: int, cells: int) -> Decoder:
         """Of objects. ``closed``: fields besides these mean nothing; else they may only be null. ``fold``: names are
         compared in lower case, in which those of the fields are. ``nesting``: levels of objects and arrays.
         """
     @staticmethod
-    def of_whole_json(fields: Sequence[object], nesting: int) -> Decoder:
+    def of_whole_json(fields: Sequence[object], nesting: int, cells: int) -> Decoder:
         """Of objects that have no fields besides these."""
     @staticmethod
-    def of_avro(fields: Sequence[object]) -> Decoder:
+    def of_avro(fields: Sequence[object], cells: int) -> Decoder:
         """Of records in Avro's binary form."""
     @staticmethod
-    def of_protobuf(fields: Sequence[object], message: Sequence[object]) -> Decoder:
+    def of_protobuf(fields: Sequence[object], message: Sequence[object], cells: int) -> Decoder:
         """Of messages. ``message``: of each field its number, whether it is ``optional``, ``plain``, ``repeated`` or a
         ``map``, its form, the choice that it is of, the fields of a message, and an enum's numbers with their names,
         the default first. ``src/protobuf.rs`` has the forms.
@@ -38,6 +40,7 @@ class Decoder:
         between ``head`` and ``tail``. ``values``: a list of bytes, or an Arrow column of them without nulls.
 
         :raises ValueError: it is another column.
+        :raises OverflowError: the records together have more than 4 times ``cells``.
         """
     def decode_whole(self, values: object) -> tuple[Column, list[int], list[tuple[list[int], Column]]]:
         """The same of whole objects: rows, the places of values that were refused, and the shapes with their rows.

@@ -28,10 +28,10 @@ from calving.model.events import (
 )
 from calving.model.offsets import Span, TopicPartition, within
 from calving.protocol.coordinator import Coordinator, Intervals
-from calving.runtime.heard import Heard
+from calving.runtime.heard import ControlLogView
 from calving.serving.exposition import exposition
 from calving.serving.views import overview
-from calving.status.listening import Listening
+from calving.status.listening import TableStates
 from calving.status.values import SinkFacts, Status
 from calving.testing.odd_entries import extreme, own_with_files, strange
 from calving.version import __version__
@@ -211,7 +211,7 @@ def test_a_coordinator_reads_values_that_no_sink_writes_and_goes_on(name: str) -
     coordinator.heard(Envelope(0, 0, StartCommit(COMMIT)))
     coordinator.heard(envelope)
     coordinator.tick(31, UUID(int=2), source)
-    listening, heard = Listening(), Heard("id", {})
+    listening, heard = TableStates(), ControlLogView("id", {})
     listening.hear(envelope, 0.0)
     heard.hear(envelope)
     status, facts = listening.status(0.0), SinkFacts("s", "g", "m", "1", "kafka", "local", 0.0, 10.0, 30.0)

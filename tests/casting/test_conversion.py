@@ -222,13 +222,12 @@ class Outcome:
 def convert(
     values: list[bytes], schema: Schema = SCHEMA, evolution: Evolution = NONE, *, exactly: bool = False
 ) -> Outcome:
-    decoder = JsonConverter({}, is_key=False)
-    decoder.fast = not exactly
     table = TableConverter("db.t", schema, evolution, {}, exactly=exactly)
     unknown: Literal["ignore", "look", "add"] = (
         "add" if evolution.evolve else "look" if evolution.case_insensitive else "ignore"
     )
-    decoded = decoder.decode(values, Projection((table.target,), unknown))
+    projection = None if exactly else Projection((table.target,), unknown)
+    decoded = JsonConverter({}, is_key=False).decode(values, projection)
     found = Outcome({}, {b.index: b.reason for b in decoded.bad}, [])
     for part in decoded.values:
         places = part.index if part.index is not None else range(len(values))
@@ -296,8 +295,7 @@ _RECORDS = st.fixed_dictionaries(
 )
 
 
-def test_few_values_give_what_they_give_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JsonConverter, "small", 32)
+def test_few_values_give_what_they_give_among_many() -> None:
     values = [b'{"l":%d,"s":"%d","x":1.%d}' % (i, i, i) for i in range(40)]
     together = convert(values).rows
     assert [convert([value]).rows[0] for value in values] == [together[i] for i in range(40)]
@@ -408,10 +406,9 @@ def test_fields_are_found_ignoring_case_when_asked() -> None:
 @pytest.mark.parametrize("exactly", [False, True])
 def test_the_text_of_a_route_field_is_found_at_any_depth_and_of_any_kind(exactly: bool) -> None:
     values = [b'{"a":{"b":"x"}}', b'{"a":{"b":7}}', b'{"a":1}', b"{}", b'{"a":{"b":null}}', b'{"a":{"b":true}}']
-    decoder = JsonConverter({}, is_key=False)
-    decoder.fast = not exactly
     found: dict[int, str | None] = {}
-    for part in decoder.decode(values, Projection(route="a.b")).values:
+    projection = None if exactly else Projection(route="a.b")
+    for part in JsonConverter({}, is_key=False).decode(values, projection).values:
         found |= dict(zip(part.index or range(len(values)), texts(part.data, "a.b"), strict=True))
     assert [found[i] for i in range(len(values))] == ["x", "7", None, None, None, "true"]
 
@@ -474,3 +471,18 @@ def test_a_number_has_one_suffix_at_most(text: str) -> None:
 def test_an_offset_that_no_clock_has_is_refused(offset: str, kind: Any) -> None:
     with pytest.raises((ValueError, pa.ArrowInvalid)):
         primitive(f"2024-01-02T03:04:05{offset}", kind)
+
+
+@pytest.mark.parametrize("evolve", [True, False])
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_a_record_without_fields_is_bad_for_a_table_without_columns(*, evolve: bool, is_typed: bool) -> None:
+    """A file has no rows without columns."""
+    converter = TableConverter("db.t", Schema(), Evolution(evolve=evolve), {})
+    values = Values(pa.array([{}], pa.struct([])), True) if is_typed else Values([{}], False)
+    (bad,) = converter.convert(values).bad
+    assert bad.reason == "table db.t: it has no columns, and the record brings none: add a column to the table"
+
+
+def test_a_field_is_the_first_column_of_a_table_without_columns() -> None:
+    found = TableConverter("db.t", Schema(), Evolution(evolve=True), {}).convert(Values([{"a": 1}], False))
+    assert (found.bad, [change.path for change in found.changes]) == ([], [("a",)])

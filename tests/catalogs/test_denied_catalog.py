@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from calving.backoff import Backoff
 from calving.cli.inspect import validate
 from calving.engine.local import LocalEngine
 from calving.errors import ConfigError, GaveUpError
@@ -99,7 +100,7 @@ def cli(gate: Gate, tmp_path: Path, topic: Callable[..., Topic], unique: str) ->
 @pytest.fixture(autouse=True)
 def quick_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number of attempts, with shorter pauses."""
-    monkeypatch.setattr(failures, "_FAILING_SECONDS", (0.001, 0.05))
+    monkeypatch.setattr(failures, "_FAILING", Backoff(0.002, 0.05))
 
 
 @contextlib.contextmanager

@@ -62,7 +62,7 @@ class Cli:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-c", "from calving.cli.main import main; main()", *arguments, str(self.config)]
 
-    def run(self, *arguments: str, code: int = 0, seconds: float = 90) -> str:
+    def run(self, *arguments: str, code: int = 0, seconds: float = 240) -> str:
         ended, said = self._ended("harness.command", *arguments, seconds=seconds)
         assert ended == code, said
         return said
@@ -129,11 +129,11 @@ class Cli:
     def run_until_killed(self, fault: str) -> None:
         """Run a worker until ``fault`` kills it, and wait until its group has no members."""
         backend = str(self.keys.get("iceberg.control.backend", "kafka"))
-        code, said = self._ended("harness.worker", seconds=90, FAULT=fault, BACKEND=backend)
+        code, said = self._ended("harness.worker", seconds=240, FAULT=fault, BACKEND=backend)
         assert code == -signal.SIGKILL, said
         self._wait_until_forgotten()
 
-    def _wait_until_forgotten(self, seconds: float = 30) -> None:
+    def _wait_until_forgotten(self, seconds: float = 120) -> None:
         sink = load(self.config)
         every = [TopicPartition(self.topic.name, 0)]
         session = sink.backend(sink.identity, sink.backend_settings).open("waiting")

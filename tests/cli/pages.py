@@ -64,7 +64,7 @@ def follow(page: str, folder: Path, servers: str) -> int:
                 exec(compile(text, page, "exec"), cells)
             said = output.getvalue()
         elif block.kind == "text" and said is not None:
-            assert _matches(text, said), f"{page} says:\n{text}\nand there is:\n{said}"
+            assert matches(text, said), f"{page} says:\n{text}\nand there is:\n{said}"
             assert (code != 0) == (re.search("^error:", text, re.MULTILINE) is not None), said
             compared, said, code = compared + 1, None, 0
     assert code == 0, said
@@ -86,7 +86,8 @@ def _bash(text: str, folder: Path) -> tuple[str, int]:
     return done.stdout, done.returncode
 
 
-def _matches(expected: str, said: str) -> bool:
+def matches(expected: str, said: str) -> bool:
+    """Whether a text is as a page says: ``...`` stands for anything."""
     pattern = "".join(
         "(?:.*\n)?" if line == "..." else ".*".join(map(re.escape, line.split("..."))) + "\n"
         for line in _lines(expected)

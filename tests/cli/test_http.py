@@ -21,7 +21,7 @@ from calving.iceberg.commit import IcebergCommitter
 from calving.model.events import Envelope, TableId
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.worker import Worker
+from calving.protocol.worker import WorkerMachine
 from calving.runtime.app import App
 from calving.serving.metrics import METRICS
 from calving.settings.load import load
@@ -29,6 +29,7 @@ from calving.source.interface import Listener
 from calving.source.kafka import KafkaGroup
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.session import KafkaSession
+from harness.heads import row_count
 from harness.topic import Topic
 from harness.waiting import wait_for
 from tests.cli.commands import Cli
@@ -167,7 +168,7 @@ def test_a_worker_that_does_not_lead_knows_where_the_one_is_that_does(cli: Cli) 
         wait_for(lambda: led.get("/api/status").json["leader"]["url"] == leads.url)
         answer = led.ask("POST", f"/connectors/{cli.name}/commit", **BEARER)
         assert answer.code == 409 and f"at {leads.url}" in answer.json["message"]
-        assert leads.get("/api/status").json["leader"]["url"] == leads.url
+        wait_for(lambda: leads.get("/api/status").json["leader"]["url"] == leads.url)
 
 
 def test_a_leader_is_not_ready_until_it_has_heard_the_control_log(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +274,7 @@ def test_a_running_worker_tells_its_causes_and_when_they_are_gone(cli: Cli, monk
         wait_for(lambda: client.get("/readyz").code == 200)
         for cause, part, name, broken in (
             ("publication-refused", KafkaSession, "publish", refuse),
-            ("cycle-incomplete", Worker, "heard", lambda *_: None),
+            ("cycle-incomplete", WorkerMachine, "heard", lambda *_: None),
             ("control-log-behind", KafkaSession, "lead", lambda *_: False),
         ):
             with monkeypatch.context() as patch:
@@ -294,7 +295,7 @@ def test_one_broken_table_of_twenty_is_named_and_the_others_go_on(cli: Cli) -> N
     metadata, away = cli.folder / "warehouse" / "db" / "t07" / "metadata", cli.folder / "away"
 
     def rows(name: str) -> int:
-        return len(catalog.load_table(f"db.{name}").scan().to_arrow()) if catalog.table_exists(f"db.{name}") else 0
+        return row_count(catalog, f"db.{name}")
 
     def send() -> None:
         cli.topic.send(*encode(*({"id": n, "to": name} for n, name in enumerate(names))))

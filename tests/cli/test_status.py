@@ -28,7 +28,7 @@ from calving.model.events import (
     TableId,
 )
 from calving.model.offsets import TopicPartition
-from calving.runtime.heard import Heard, hear
+from calving.runtime.heard import ControlLogView, hear
 from calving.services.process import Process
 from calving.settings.load import load
 from harness.topic import Topic
@@ -168,7 +168,7 @@ def test_offsets_that_two_commits_have_passed_over_are_an_alarm(cli: Cli) -> Non
 
 def test_a_partition_that_the_last_cycle_had_no_answer_for_is_told() -> None:
     one, two = TopicPartition("t", 0), TopicPartition("t", 1)
-    heard = Heard("log", {0: 0})
+    heard = ControlLogView("log", {0: 0})
     assert heard.answered(one) is None
     commit = uuid4()
     events: list[Event] = [StartCommit(commit), DataComplete(commit, (PartitionProgress(one),)), CommitComplete(commit)]

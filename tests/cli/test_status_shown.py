@@ -17,9 +17,9 @@ from rich.console import Console
 
 from calving.cli import main, preview
 from calving.cli.health import TableHealth, health
-from calving.cli.inspect import Position
+from calving.cli.inspect import PartitionState
 from calving.cli.leader import commit_seconds_of, reasons_of
-from calving.cli.status import Status, as_json, as_text
+from calving.cli.status import SinkStatus, as_json, as_text
 from calving.iceberg.catalog import open_catalog
 from calving.model.events import (
     NO_COMMIT,
@@ -34,7 +34,7 @@ from calving.model.events import (
 )
 from calving.model.membership import strangers
 from calving.model.offsets import TopicPartition
-from calving.runtime.heard import Heard
+from calving.runtime.heard import ControlLogView
 from calving.runtime.preflight import ledger_key
 from tests.serving.sinks import Worker, serving, sink, status
 
@@ -42,12 +42,12 @@ TABLES = tuple(TableHealth(f"db.t{n:02}", "ok", "1000", 90.0) for n in range(20)
 BROKEN = (*TABLES[:-1], TableHealth("db.t19", "DEGRADED", why="table db.t19 cannot be loaded: [Errno 2] no file"))
 
 
-def seen(tables: tuple[TableHealth, ...] = TABLES, told: tuple[tuple[str, str], ...] | None = None) -> Status:
-    partitions = tuple(Position(TopicPartition("orders", p), 10, 0, 10 + p, 10, answered=True) for p in range(6))
-    return Status(sink(), partitions, tables, 1, None, told)
+def seen(tables: tuple[TableHealth, ...] = TABLES, told: tuple[tuple[str, str], ...] | None = None) -> SinkStatus:
+    partitions = tuple(PartitionState(TopicPartition("orders", p), 10, 0, 10 + p, 10, answered=True) for p in range(6))
+    return SinkStatus(sink(), partitions, tables, 1, None, told)
 
 
-def shown(found: Status, lines: int | None = None, width: int = 80) -> list[str]:
+def shown(found: SinkStatus, lines: int | None = None, width: int = 80) -> list[str]:
     console = Console(width=width, file=io.StringIO(), record=True)
     console.print(*as_text(found, 100.0, lines), sep="\n", highlight=False)
     return console.export_text().splitlines()
@@ -61,7 +61,7 @@ def test_a_table_that_cannot_be_loaded_is_degraded_and_the_others_are_as_they_ar
         catalog.create_table(name, Schema(NestedField(1, "id", LongType(), required=False)))
     (tmp_path / "db" / "broken" / "metadata").rename(tmp_path / "away")
     configured = sink(**{"iceberg.tables": "db.broken,db.well", "iceberg.tables.route-field": "r"})
-    broken, well = health(configured, catalog, Heard("log", {0: 0}), ["orders"])
+    broken, well = health(configured, catalog, ControlLogView("log", {0: 0}), ["orders"])
     assert (broken.name, broken.state, well.state) == ("db.broken", "DEGRADED", "ok")
     assert broken.why.startswith("table db.broken cannot be loaded: ")
 
@@ -81,12 +81,12 @@ def test_a_table_that_cannot_be_loaded_hides_no_other_where_records_choose_their
     for name in ("lake.broken", "lake.well"):
         catalog.create_table(name, Schema(NestedField(1, "id", LongType(), required=False)), properties=ours)
     (tmp_path / "lake" / "broken" / "metadata").rename(tmp_path / "away")
-    states = {t.name: t.state for t in health(configured, catalog, Heard("log", {0: 0}), ["orders"])}
+    states = {t.name: t.state for t in health(configured, catalog, ControlLogView("log", {0: 0}), ["orders"])}
     assert states == {"lake.well": "ok", "lake.broken": "DEGRADED"}
 
 
 def test_a_sink_whose_last_worker_ended_with_an_error_is_not_well_although_nothing_waits() -> None:
-    heard = Heard("log", {0: 0})
+    heard = ControlLogView("log", {0: 0})
     heard.hear(
         Envelope(0, 0, DataComplete(NO_COMMIT), parts=0, end=WorkerEnd("0.2.0", 1_000, "m", "kafka-1", "no disk"))
     )
@@ -128,7 +128,7 @@ def test_records_that_wait_for_a_paused_worker_are_named() -> None:
 
 
 def test_since_when_a_partition_is_paused_is_what_its_last_answer_says() -> None:
-    heard, tp = Heard("log", {0: 0}), TopicPartition("orders", 0)
+    heard, tp = ControlLogView("log", {0: 0}), TopicPartition("orders", 0)
     answer = DataComplete(UUID(int=1), (PartitionProgress(tp),))
     heard.hear(Envelope(0, 1, answer, parts=0, paused_ms=60_000))
     assert heard.paused == {tp: 60.0}
@@ -146,7 +146,7 @@ def test_members_that_begin_and_end_no_cycle_hang() -> None:
 
 
 def test_a_cycle_is_as_old_as_its_end_or_as_its_first_announcement() -> None:
-    heard, leader = Heard("log", {0: 0}), Attachment(leader=Leader("m", "h", ""))
+    heard, leader = ControlLogView("log", {0: 0}), Attachment(leader=Leader("m", "h", ""))
     said = [(StartCommit, 1), (StartCommit, 8), (CommitComplete, 20), (StartCommit, 30), (StartCommit, 37)]
     ages = []
     for offset, (event, at) in enumerate(said):
@@ -180,7 +180,7 @@ def test_one_number_says_how_many_records_are_not_visible_and_how_old_the_oldest
 
 
 def test_records_behind_an_open_transaction_are_part_of_the_lag() -> None:
-    position = Position(TopicPartition("orders", 0), 10, 0, 60, 10, answered=True, hidden=50)
+    position = PartitionState(TopicPartition("orders", 0), 10, 0, 60, 10, answered=True, hidden=50)
     assert position.lag == 50
     assert "hidden" in " ".join(shown(replace(seen(), positions=(position,))))
 

@@ -16,7 +16,7 @@ from calving.cli.main import app
 from calving.cli.takeover import takeover
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import open_catalog
-from calving.protocol.takeover import Verdict
+from calving.protocol.takeover import TakeoverVerdict
 from calving.settings.load import load
 from calving.source.client import client_config
 from calving.source.members import members
@@ -33,7 +33,7 @@ def cli(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
     return found
 
 
-def look(cli: Cli) -> Verdict:
+def look(cli: Cli) -> TakeoverVerdict:
     return takeover(load(cli.config))
 
 
@@ -61,7 +61,7 @@ def test_a_running_connector_of_tabular_is_refused_and_so_is_the_start(cli: Cli)
     consumer = Consumer(client_config({"bootstrap.servers": cli.topic.servers}, group_id=group))
     consumer.subscribe([cli.topic.name])
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not members(load(cli.config).kafka, group):
             assert time.monotonic() < deadline
             consumer.poll(0.2)
@@ -90,7 +90,7 @@ def test_a_running_java_sink_is_refused_where_records_change_rows_and_so_is_the_
     consumer = Consumer(task)
     consumer.subscribe([cli.topic.name])
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not members(load(cli.config).kafka, group):
             assert time.monotonic() < deadline
             consumer.poll(0.2)

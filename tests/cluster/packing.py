@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyspark
 
+from harness import native_wheel
 from tests.cli.commands import Cli
 
 ROOT = Path(__file__).parents[2]
@@ -29,8 +30,18 @@ class Packed:
         pinned = ("--constraint", ROOT / "requirements.lock", f"pyspark=={pyspark.__version__}")
         target = ("--python", made / "bin" / "python", "--find-links", folder / "dist")
         # uv's cache knows a wheel by its folder and version, not by what it holds.
-        rebuilt = [f"--refresh-package={name}" for name in ("calving", "calving-kafka")]
-        _uv("pip", "install", "--quiet", *target, *rebuilt, *pinned, "calving[kafka]", "venv-pack")
+        rebuilt = [f"--refresh-package={name}" for name in ("calving", "calving-kafka", "calving-native")]
+        _uv(
+            "pip",
+            "install",
+            "--quiet",
+            *target,
+            *native_wheel.options(),
+            *rebuilt,
+            *pinned,
+            "calving[kafka]",
+            "venv-pack",
+        )
         page = _PAGE.read_text()
         (command,) = re.findall(r"^ *(venv-pack .*)$", page, re.MULTILINE)
         env = {**os.environ, "VIRTUAL_ENV": str(made), "PATH": f"{made / 'bin'}:{os.environ['PATH']}"}

@@ -15,7 +15,7 @@ from calving.engine.spark import LOCAL_JAVA
 from calving.host import java
 from calving.services.maven import Artifact, jars
 from calving.services.process import LOOPBACK, Process, free_port
-from harness.jvm import SPARK
+from harness.jvm import spark
 from tests.engine.standalone import executors_in, processes_in
 
 _JARS = Path(pyspark.__file__).parent / "jars"
@@ -47,7 +47,7 @@ class Yarn:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": "512m",
-            **SPARK,
+            **spark(),
             "spark.yarn.am.extraJavaOptions": LOCAL_JAVA,
             "spark.ui.showConsoleProgress": "false",
             "spark.yarn.jars": f"local:{_JARS}/*",  # else Spark's own are copied for each application

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2
@@ -28,6 +29,7 @@ BYTES = "that take no bytes"
 COLUMNS, LEVELS = "more than iceberg.limits.columns = 5000", "deeper than iceberg.limits.nesting = 32"
 
 
+@cache
 def hostile() -> Mapping[str, Hostile]:
     """The schemas, by name."""
     found: dict[str, Hostile] = {}
@@ -57,6 +59,7 @@ def hostile() -> Mapping[str, Hostile]:
             json.dumps(_nested(deep, lambda s: {"type": "array", "items": s}, {"type": "integer"})),
             LEVELS,
         ),
+        "json-schema names": Hostile("json-schema", "JSON", json.dumps(_again()), "500000 names together"),
         "json-schema parts": Hostile("json-schema", "JSON", json.dumps(_parts(40_000)), COLUMNS),
         "json-schema required names": Hostile("json-schema", "JSON", json.dumps(_required(wide, 100_000)), COLUMNS),
         "protobuf wide": Hostile("protobuf", "PROTOBUF", serialized(_wide(wide)), COLUMNS),
@@ -135,6 +138,13 @@ _ENTRIES_OF_NOTHING = _record(
         }
     },
 )
+
+
+def _again() -> Json:
+    """Many references to one part with many names, each spelled in another way."""
+    places = [f"#{'/' * i}d{'/' * j}R" for i in range(1, 40) for j in range(1, 40)]
+    part = {"properties": {"a": {"type": "integer"}}, "required": ["q"] * 50_000}
+    return {"d": {"R": part}, "allOf": [{"$ref": place} for place in places]}
 
 
 def _parts(count: int) -> Json:

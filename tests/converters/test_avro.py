@@ -192,6 +192,7 @@ CREATED, DELETED = (
 )
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 UUID_TEXT = {"type": "string", "logicalType": "uuid"}
+FIXED = {"type": "fixed", "name": "F", "size": 8}
 SOME = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 
@@ -247,19 +248,57 @@ def test_nested_and_optional_types_are_decoded(kind: Any, value: Any, expected: 
         ("int", b"\x80\x80\x80\x80\x20"),
         ("string", b"\x80\x80\x80\x80\x80\x80\x80\x80\x01a"),
         ({"type": "array", "items": "int"}, b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),
+        ({"type": "array", "items": "double"}, b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f" + bytes(8)),
+        (
+            {"type": "array", "items": {**record(a="float", b=FIXED), "name": "I"}},
+            b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f",
+        ),
         (UUID_TEXT, b"\x02x"),
         (ENUM, b"\x08"),
+        (ENUM, b"\x01"),
+        (["null", "long"], b"\x01\x08"),
+        (["null", "long", "string"], b"\x03\x08"),
+        (["null", "long"], b"\x04\x08"),
+        ("long", b"\x82" + b"\x80" * 9 + b"\x01"),
+        ("long", b"\xff" * 9 + b"\x02"),
+        ("string", b"\x01abc"),
+        ({"type": "array", "items": "long"}, b"\x01" + b"\xff" * 10 + b"\x01\x0a\x00"),
+        ({"type": "map", "values": "boolean"}, b"\x02\x02k\x02\x00"),
+        ("boolean", b"\xff"),
     ],
 )
-def test_what_a_type_cannot_hold_is_bad(kind: Any, raw: bytes) -> None:
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_what_a_type_cannot_hold_is_bad(kind: Any, raw: bytes, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVING_NATIVE", native)
     made = AvroConverter({"schema": json.dumps(record(v=kind))}, is_key=False)
     assert list(decode(made, [raw]).bad) == [0]
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_bytes_that_are_odd_and_not_damaged_are_read_as_java_reads_them(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALVING_NATIVE", native)
+    made = AvroConverter({"schema": json.dumps(record(v={"type": "array", "items": "long"}))}, is_key=False)
+    padded, size_is_wrong, more = b"\x02\x82\x80\x00\x00", b"\x01\x7f\x0a\x00", b"\x02" + b"\xff" * 9 + b"\x01\x00x"
+    found = decode(made, [padded, size_is_wrong, more])
+    assert found.values == {0: {"v": [1]}, 1: {"v": [5]}, 2: {"v": [-(2**63)]}}
 
 
 def test_a_length_that_is_damaged_takes_no_memory() -> None:
     """Two to the 40 elements without a byte each would be read for days."""
     with pytest.raises(ConfigError, match="an array of elements that take no bytes"):
         AvroConverter({"schema": json.dumps(record(v={"type": "array", "items": "null"}))}, is_key=False)
+
+
+def test_a_list_of_nullable_records_with_many_nullable_fields_is_read(registry: SchemaRegistry) -> None:
+    fields = [{"name": f"f{i}", "type": ["null", "int"]} for i in range(20)]
+    items = ["null", {"type": "record", "name": "E", "fields": fields}]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
+    element = {f"f{i}": i if i % 2 else None for i in range(20)}
+    number = registry.register("t-value", json.dumps(schema))
+    decoded = decode(with_registry(registry), [avro(number, schema, {"a": [element, None]})])
+    assert decoded.values == {0: {"a": [element, None]}}
 
 
 def test_a_map_that_connect_wrote_as_an_array_is_a_map() -> None:

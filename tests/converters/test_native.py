@@ -21,6 +21,7 @@ from calving.model.record_path import Evolution, Limits
 from calving.records.arrays import entries, maps, offsets_of
 from calving.records.fields import Projection
 from calving.records.jsontext import parse
+from calving.records.payloads import Payloads
 from calving.records.values import Values, texts
 from tests.converters.odd_json import SCHEMA, record
 
@@ -36,7 +37,7 @@ def table(schema: Schema = NUMBERS, **evolution: bool) -> TableConverter:
 
 
 def reader(converter: TableConverter, unknown: Any = "ignore") -> NativeJson:
-    found = native_json(Projection((converter.target,), unknown), NESTING)
+    found = native_json(Projection((converter.target,), unknown), Limits(nesting=NESTING))
     assert found is not None
     return found
 
@@ -44,7 +45,7 @@ def reader(converter: TableConverter, unknown: Any = "ignore") -> NativeJson:
 def decoder(converter: TableConverter, *, closed: bool) -> Decoder:
     target = converter.target
     fold = target.lookup(target.columns).folds
-    return json_decoder(fields_of(target), closed=closed, fold=fold, nesting=NESTING)
+    return json_decoder(fields_of(target), closed=closed, fold=fold, nesting=NESTING, cells=Limits().cells)
 
 
 def outcome(converter: TableConverter, values: Values) -> tuple[list[str], list[str], list[str]]:
@@ -108,12 +109,12 @@ def test_among_others_a_record_is_taken_or_refused_as_alone() -> None:
 @pytest.mark.parametrize("route", ["s", "o.y", "somewhere.else", "unknown"])
 def test_the_text_of_a_route_field_is_that_of_the_exact_way(route: str) -> None:
     random, taken = Random(route), 0
-    found = native_json(Projection(route=route), NESTING)
+    found = native_json(Projection(route=route), Limits(nesting=NESTING))
     assert found is not None
     for _ in range(COUNT // 4):
         raw = record(random)
-        data, refused = found.read([raw]) or (None, [0])
-        if data is not None and not refused:
+        pieces, _ = found.read(Payloads([raw]))
+        for data, _ in pieces:
             taken += 1
             assert list(texts(data, route)) == texts([parse(raw, NESTING)], route), raw
     assert taken > COUNT / 12
@@ -145,20 +146,25 @@ def _loaded(raw: bytes) -> dict[str, Any] | None:
 def test_tables_with_equal_columns_and_a_route_field_are_read_at_once() -> None:
     wider = Schema(*NUMBERS.fields, NestedField(3, "x", DoubleType(), required=False))
     targets = (table().target, table(wider).target)
-    found = native_json(Projection(targets, "ignore", route="to"), NESTING)
+    found = native_json(Projection(targets, "ignore", route="to"), Limits(nesting=NESTING))
     assert found is not None
-    rows, _ = found.read([b'{"id":1,"x":2.5,"to":"db.a"}']) or (None, [])
-    assert rows is not None
+    rows, _ = read(found, [b'{"id":1,"x":2.5,"to":"db.a"}'])
     assert rows.to_pylist() == [{"id": 1, "s": None, "x": 2.5, "to": "db.a"}]
 
 
 def test_what_is_not_one_way_of_reading_is_left_to_others() -> None:
     other = Schema(NestedField(1, "id", StringType(), required=False))
     targets = (table().target, table(other).target)
-    assert native_json(Projection(targets), NESTING) is None
-    assert native_json(Projection(targets[:1], route="id"), NESTING) is None  # 007 is 7 to its column
-    assert native_json(Projection(targets[:1] * 2, "add"), NESTING) is None
-    assert native_json(Projection(), NESTING) is None
+    assert native_json(Projection(targets), Limits(nesting=NESTING)) is None
+    assert native_json(Projection(targets[:1], route="id"), Limits(nesting=NESTING)) is None  # 007 is 7 to its column
+    assert native_json(Projection(targets[:1] * 2, "add"), Limits(nesting=NESTING)) is None
+    assert native_json(Projection(), Limits(nesting=NESTING)) is None
+
+
+def read(reader: NativeJson, values: Sequence[bytes]) -> tuple[Any, Sequence[int]]:
+    """The rows, and the places of refused values."""
+    pieces, refused = reader.read(Payloads(values))
+    return (pieces[0][0] if pieces else NOTHING), refused
 
 
 def decoded(values: Sequence[bytes], schema: Schema = NUMBERS) -> tuple[list[pa.DataType], list[int], list[int]]:
@@ -177,52 +183,44 @@ def test_a_few_bad_records_leave_the_others_of_a_block_to_rust() -> None:
     assert (exact, bad) == ([50, 199], [20])
 
 
-def test_where_many_are_refused_others_decode_the_block_and_some_after_it() -> None:
-    one, other = [b'{"id":1.0}'] * 100, [b'{"id":1}'] * 100
-    found = reader(table())
-    assert found.read(other) is not None
-    assert found.read(one) is None
-    assert [found.read(other) is not None for _ in range(17)] == [False] * 16 + [True]
-    found = reader(table())
-    assert found.read(one[:9]) is not None  # of so few that says little
-    assert found.read(other) is not None
+def test_where_many_are_refused_rust_still_decodes_the_others() -> None:
+    columns, exact, bad = decoded([b'{"id":1.0}', b'{"id":'] * 100 + [b'{"id":1}'])
+    assert (len(columns), exact, bad) == (1, list(range(0, 200, 2)), list(range(1, 200, 2)))
 
 
 def test_a_value_deeper_than_the_limit_is_refused_where_no_column_takes_it_too() -> None:
     flat, deep = b'{"u":' + b"[" * 18 + b"]" * 18 + b"}", b'{"u":' + b"[" * 20 + b"]" * 20 + b"}"
-    assert reader(table()).read([flat] * 9 + [deep]) is not None
-    _, refused = reader(table()).read([flat] * 9 + [deep]) or (None, [])
+    _, refused = read(reader(table()), [flat] * 9 + [deep])
     assert refused == [9]
 
 
 def test_a_field_without_a_column_is_refused_where_the_table_would_get_one() -> None:
     values = [b'{"id":1,"new":null}'] * 9 + [b'{"id":1,"new":0}']
-    _, refused = reader(table(evolve=True), "add").read(values) or (None, [])
+    _, refused = read(reader(table(evolve=True), "add"), values)
     assert refused == [9]
 
 
 def test_a_value_of_another_type_than_its_column_is_refused() -> None:
     kind = MapType(5, StringType(), 6, LongType())
     schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "m", kind, required=False))
-    rows, refused = reader(table(schema)).read([b'{"id":1,"m":{"a":1}}', b'{"id":2}', b'{"id":3,"m":7}']) or (None, [])
+    rows, refused = read(reader(table(schema)), [b'{"id":1,"m":{"a":1}}', b'{"id":2}', b'{"id":3,"m":7}'])
     assert refused == [2]
-    assert rows is not None
     assert rows.to_pylist() == [{"id": 1, "m": [("a", 1)]}, {"id": 2, "m": None}]
 
 
 def test_a_column_is_found_by_its_mapped_names_and_ignoring_case_where_the_table_says_so() -> None:
     values = [b'{"id":1}', b'{"number":2}', b'{"No":3}', b'{"ID":4}', b'{"number":5,"No":6}']
     mapped = TableConverter("t", NUMBERS, Evolution(), {1: ("number", "No")})
-    rows, refused = reader(mapped, "look").read(values) or (NOTHING, [])
+    rows, refused = read(reader(mapped, "look"), values)
     assert (rows.field(0).to_pylist(), refused) == ([None, 2, 3, None], [4])
-    rows, refused = reader(table(case_insensitive=True), "look").read(values[:4]) or (NOTHING, [])
+    rows, refused = read(reader(table(case_insensitive=True), "look"), values[:4])
     assert (rows.field(0).to_pylist(), refused) == ([1, None, None, 4], [])
 
 
 def test_a_name_whose_lower_case_only_python_knows_is_refused() -> None:
     schema = Schema(NestedField(1, "größe", LongType(), required=False))
     values = ['{"größe":1}'.encode(), '{"GRÖSSE":2}'.encode(), '{"GRÖßE":2}'.encode()]
-    rows, refused = reader(table(schema, case_insensitive=True), "look").read(values) or (NOTHING, [])
+    rows, refused = read(reader(table(schema, case_insensitive=True), "look"), values)
     assert (rows.field(0).to_pylist(), refused) == ([1], [1, 2])
 
 
@@ -230,20 +228,20 @@ def test_a_null_inside_of_a_column_that_requires_a_value_is_refused() -> None:
     inner = StructType(NestedField(3, "x", LongType(), required=True))
     schema = Schema(NestedField(1, "o", inner, required=True))
     values = [b'{"o":{"x":1}}', b'{"o":{"x":null}}', b'{"o":{}}', b'{"o":null}']
-    _, refused = reader(table(schema)).read(values) or (None, [])
+    _, refused = read(reader(table(schema)), values)
     assert refused == [1, 2]  # whether the column has a value at all is for the table to judge
 
 
 def test_a_table_with_a_zero_in_a_name_is_left_to_others() -> None:
     other = Schema(NestedField(1, "a\0b", LongType(), required=False))
-    assert native_json(Projection((table(other).target,)), NESTING) is None
+    assert native_json(Projection((table(other).target,)), Limits(nesting=NESTING)) is None
 
 
 def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native.absence() is None
     monkeypatch.setenv("CALVING_NATIVE", "0")
     assert native.absence() == "switched off by CALVING_NATIVE = 0"
-    assert native_json(Projection((table().target,)), NESTING) is None
+    assert native_json(Projection((table().target,)), Limits(nesting=NESTING)) is None
 
 
 def test_another_version_of_it_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,17 +255,17 @@ def test_another_build_of_this_version_is_not_used(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_no_bytes_is_an_error_not_a_crash() -> None:
-    found = native._NATIVE.Decoder.of_json([(["id"], "long", [], -2)], True, False, NESTING)
+    found = native._NATIVE.Decoder.of_json([(["id"], "long", [], -2)], True, False, NESTING, 1_000)
     with pytest.raises(TypeError):
         found.decode([None], b"", b"")
     with pytest.raises(ValueError, match="a column of bytes without nulls is wanted"):
         found.decode(pa.array([b"{}", None]), b"", b"")
     with pytest.raises(ValueError, match="no column of kind map"):
-        native._NATIVE.Decoder.of_json([(["m"], "map", [], -2)], True, False, NESTING)
+        native._NATIVE.Decoder.of_json([(["m"], "map", [], -2)], True, False, NESTING, 1_000)
 
 
 def test_a_panic_in_rust_is_an_error() -> None:
-    endless = native._NATIVE.Decoder.of_json([(["x"], f"fixed({2**64 - 1})", [], -2)], True, False, NESTING)
+    endless = native._NATIVE.Decoder.of_json([(["x"], f"fixed({2**64 - 1})", [], -2)], True, False, NESTING, 2**64 - 1)
     with pytest.raises(RuntimeError, match="the decoder broke: capacity overflow"):
         endless.decode([b'{"x":null}'] * 2, b"", b"")
 

@@ -121,6 +121,35 @@ def damaged(random: Random, raw: bytes) -> bytes:
     return random.choice((raw[:place], raw + b"x", raw[:place] + bytes([other]) + raw[place + 1 :]))
 
 
+_LONG_NUMBERS = (b"\xff" * 9 + b"\x01", b"\xff" * 9 + b"\x02", b"\x82" + b"\x80" * 9 + b"\x01", b"\x82\x80\x00")
+
+
+def damaged_avro(random: Random, raw: bytes) -> bytes:
+    """With one byte that is another, or with a number of many bytes in its place."""
+    place = random.randrange(len(raw) or 1)
+    if random.random() < 0.5:
+        return damaged(random, raw)
+    return raw[:place] + random.choice(_LONG_NUMBERS) + raw[place + 1 :]
+
+
+def union() -> Converter:
+    """Rust reads no union of several types, so all of its bytes are checked in Python."""
+    return AvroConverter({"schema": json.dumps(UNION)}, is_key=False)
+
+
+UNION = {"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", AVRO | {"name": "S"}, "boolean"]}]}
+
+
+def test_damaged_bytes_have_one_fate_within_a_union_of_several_types_and_alone() -> None:
+    random = Random(6)
+    values = [written(random) for _ in range(COUNT)]
+    alone = fates(avro().decode(values, None), COUNT)
+    within = fates(union().decode([b"\x02" + value for value in values], None), COUNT)
+    taken = [kind.startswith("[") for kind, _ in alone]
+    assert [kind.startswith("[") for kind, _ in within] == taken
+    assert COUNT / 2 < sum(taken) < COUNT
+
+
 def written(random: Random) -> bytes:
     """A record of Avro, now and then damaged."""
     choice, out = random.choice, BytesIO()
@@ -148,7 +177,7 @@ def written(random: Random) -> bytes:
         "o": choice((None, {"x": 3, "e2": "A"})),
     }
     fastavro.schemaless_writer(out, BODY, row)
-    return damaged(random, out.getvalue()) if random.random() < 0.3 else out.getvalue()
+    return damaged_avro(random, out.getvalue()) if random.random() < 0.3 else out.getvalue()
 
 
 def plainly(column: pa.Array) -> list[Any]:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
+from calving.converters.interface import Decoded
 from calving.converters.json import JsonConverter
 from calving.converters.native_whole import NativeWhole
 from calving.model.record_path import Limits
-from calving.records.fields import Projection
+from calving.records.fields import Projection, Target
 from calving.records.payloads import Payloads
 from calving.records.shapes import by_shape
 from calving.records.values import objects
@@ -81,10 +83,15 @@ def _sorted(found: Any) -> Any:
     return [_sorted(item) for item in found] if isinstance(found, list) else found
 
 
+class _Exact(JsonConverter):
+    """The exact path alone."""
+
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
+        return super().decode(values, None)
+
+
 def exact() -> JsonConverter:
-    converter = JsonConverter({}, is_key=False, limits=LIMITS)
-    converter.fast = False
-    return converter
+    return _Exact({}, is_key=False, limits=LIMITS)
 
 
 @pytest.mark.parametrize("columns", [False, True], ids=["objects", "columns"])
@@ -97,7 +104,7 @@ def test_values_with_nulls_and_missing_fields_and_arrays_are_those_of_the_exact_
 
     def counted(self: NativeWhole, values: Payloads) -> Any:
         found = read(self, values)
-        taken.append(sum(len(rows) for rows, _ in found[0] or ()))
+        taken.append(sum(len(rows) for rows, _ in found[0]))
         return found
 
     monkeypatch.setattr(NativeWhole, "read", counted)
@@ -109,12 +116,12 @@ def test_values_with_nulls_and_missing_fields_and_arrays_are_those_of_the_exact_
 
 
 def test_each_odd_value_is_that_of_the_exact_path() -> None:
-    usual = [value(Random(i), odd=0) for i in range(40)]
+    usual = "{" + ",".join(f'"{name}":{texts[0]}' for name, texts in PLAIN.items()) + "}"
     for name in PLAIN:
         for text in ODD:
             odd = f'{{"{name}":{text}}}'.encode()
             converter = JsonConverter({}, is_key=False, limits=LIMITS)
-            converter._learn(usual)
+            converter.decode([usual.encode()], SHOWN)
             found = decoded(converter, [odd] * 40, SHOWN)
             assert found == decoded(exact(), [odd] * 40, SHOWN), (name, text)
 
@@ -123,6 +130,18 @@ def kinds(values: Sequence[bytes], projection: Projection = SHOWN) -> list[str]:
     """Of what each part consists: the exact path leaves objects."""
     parts = JsonConverter({}, is_key=False, limits=LIMITS).decode(values, projection).values
     return ["objects" if isinstance(part.data, list) else str(part.data.type) for part in parts]
+
+
+def test_what_several_tables_take_is_decoded_whole_if_they_differ() -> None:
+    one, other = (
+        Target(StructType(NestedField(1, "v", kind, required=False)), {}, case_insensitive=False)
+        for kind in (LongType(), StringType())
+    )
+    values = [b'{"v":7,"new":"x"}'] * 20
+    for projection in (Projection((one, other)), Projection((one, one), "add")):
+        assert kinds(values, projection) == ["struct<v: int64, new: string>"]
+        converter = JsonConverter({}, is_key=False, limits=LIMITS)
+        assert decoded(converter, values, projection) == decoded(exact(), values, projection)
 
 
 def test_a_null_is_one_in_its_column_and_a_missing_field_makes_another_column() -> None:
@@ -156,12 +175,11 @@ def test_a_name_with_a_zero_is_left_to_the_exact_path_with_its_records() -> None
     values = [b'{"a":1}'] * 60 + [rb'{"a":1,"\u0000":2}', rb'{"a":1,"o":{"x\u0000":2}}']
     assert kinds(values) == ["struct<a: int64>", "objects"]
     converter = JsonConverter({}, is_key=False, limits=LIMITS)
-    converter._learn(values[60:])
+    converter.decode(values[60:], SHOWN)
     assert decoded(converter, values, SHOWN) == decoded(exact(), values, SHOWN)
 
 
-def test_rust_reads_the_first_block_and_those_with_new_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calving.converters.json.read_rows", None)  # Arrow's reader
+def test_rust_reads_the_first_block_and_those_with_new_fields() -> None:
     converter = JsonConverter({}, is_key=False)
     for name in ("d", "e"):
         values = [json.dumps({"id": i, name: i + 0.5}).encode() for i in range(100)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import native_wheel
 from harness.pythons import python
 from tests.packaging.test_wheels import ROOT, uv
 
@@ -35,7 +36,8 @@ def test_the_demo_runs_from_wheels(wheels: list[Path], tmp_path: Path, minor: in
     program = tmp_path / "env" / "bin" / "python"
     # uv's cache knows a wheel by its folder and version, not by what it holds.
     rebuilt = [f"--refresh-package={wheel.name.partition('-')[0].replace('_', '-')}" for wheel in wheels]
-    uv("pip", "install", "--quiet", "--python", program, *rebuilt, f"pyspark=={spark}", *wheels)
+    left_out = [] if shutil.which("cargo") else native_wheel.options()
+    uv("pip", "install", "--quiet", "--python", program, *rebuilt, *left_out, f"pyspark=={spark}", *wheels)
 
     def run(*command: str | Path) -> str:
         # Outside of the sources, and with nothing of this environment.

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from calving.backend.cursors import EntryCursor
+from calving.errors import OutcomeUnknownError
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from harness.run import settings_of
@@ -31,3 +35,22 @@ def keys(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     server.start()
     yield settings_of(server)
     server.stop()
+
+
+@pytest.fixture
+def lose_answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """From its call on, the outcome of this process's next acknowledgement is unknown, whether it takes effect or not."""
+
+    def lose(*, takes_effect: bool) -> None:
+        write, attempts = EntryCursor.acknowledge, itertools.count()
+
+        def acknowledge(cursor: EntryCursor, *entries: Any) -> None:
+            is_first = next(attempts) == 0
+            if takes_effect or not is_first:
+                write(cursor, *entries)
+            if is_first:
+                raise OutcomeUnknownError("the answer is lost")
+
+        monkeypatch.setattr(EntryCursor, "acknowledge", acknowledge)
+
+    return lose

@@ -42,7 +42,7 @@ FOUND = {
 
 @pytest.mark.parametrize("sabotage", FOUND)
 def test_a_sabotaged_sink_makes_the_verdict_red(campaign: Campaign, sabotage: str) -> None:
-    plan = Plan("kafka", tables=2, seconds=10, kinds=(), sabotage=sabotage, settle_seconds=20)
+    plan = Plan("kafka", tables=2, seconds=6, kinds=(), sabotage=sabotage, settle_seconds=12)
     found = campaign(plan)
     for verdict in FOUND[sabotage]:
         assert found[verdict], found
@@ -58,7 +58,7 @@ FOUND_IN_ROWS = {
 
 @pytest.mark.parametrize("sabotage", FOUND_IN_ROWS)
 def test_a_sabotaged_sink_whose_records_change_rows_makes_the_verdict_red(campaign: Campaign, sabotage: str) -> None:
-    plan = Plan("kafka", tables=1, workload="cdc", seconds=15, kinds=(), sabotage=sabotage, settle_seconds=20)
+    plan = Plan("kafka", tables=1, workload="cdc", seconds=10, kinds=(), sabotage=sabotage, settle_seconds=12)
     found = campaign(plan)
     assert any(found[verdict] for verdict in FOUND_IN_ROWS[sabotage]), found
 
@@ -67,7 +67,7 @@ def test_a_sabotaged_sink_whose_records_change_rows_makes_the_verdict_red(campai
 def test_a_sabotaged_sink_that_ignores_the_order_field_makes_the_verdict_red(
     campaign: Campaign, workload: Workload
 ) -> None:
-    plan = Plan("kafka", 6, workload=workload, seconds=15, kinds=(), sabotage="ignored order", settle_seconds=20)
+    plan = Plan("kafka", 6, workload=workload, seconds=10, kinds=(), sabotage="ignored order", settle_seconds=12)
     assert campaign(plan)["wrong"]
 
 

@@ -355,6 +355,29 @@ def test_what_was_not_released_after_all_is_read_again_by_a_recovery(
     assert sorted(sink.ids("db.b")) == [*range(1, 20, 2)]
 
 
+@pytest.mark.parametrize("takes_effect", [True, False])
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_release_whose_answer_was_lost_finds_out_whether_it_took_effect(
+    tmp_path: Path,
+    topic: Callable[..., Topic],
+    unique: str,
+    keys: dict[str, str],
+    takes_effect: bool,
+    lose_answer: Callable[..., None],
+) -> None:
+    sink, catalog = routed(tmp_path, topic(), unique, keys)
+    sink.topic.send(*encode(*({"id": i, "to": f"db.{'ab'[i % 2]}"} for i in range(20))))
+    sink.publish_without_commit()
+    recreate(catalog, "db.a")
+    record = tmp_path / "released.json"
+    lose_answer(takes_effect=takes_effect)
+    assert len(list(release(load(sink.config), ["db.a"], record))) == 1
+    assert json.loads(record.read_text())["rows"] == 10
+    sink.run_here()
+    assert sink.ids("db.a") == []
+    assert sorted(sink.ids("db.b")) == [*range(1, 20, 2)]
+
+
 def test_files_are_let_go_while_the_sink_runs_and_commits_every_second(
     servers: str, tmp_path: Path, unique: str, keys: dict[str, str]
 ) -> None:

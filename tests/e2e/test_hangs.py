@@ -15,6 +15,7 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import Process
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
+from harness.heads import row_count
 from harness.proxy import Proxy
 from harness.run import Run, Store, settings_of
 from harness.sent import TABLES
@@ -39,8 +40,7 @@ def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[..., Run
 
 
 def rows_of(run: Run, table: str) -> int:
-    routes: list[str] = run.rows()["route"].to_pylist()
-    return routes.count(table)
+    return row_count(run.catalog, table)
 
 
 def wait_for_rows(run: Run, table: str, count: int) -> None:

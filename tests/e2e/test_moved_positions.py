@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.cli.accept import accept
 from calving.cli.status import status
@@ -101,6 +102,21 @@ def test_records_that_a_consumer_with_the_group_of_the_sink_takes_can_be_accepte
     assert Counter(sink.ids()) == Counter([*range(300), *range(400, 430)])
 
 
+@pytest.mark.parametrize("takes_effect", [True, False])
+def test_a_move_is_accepted_although_the_answer_was_lost(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, takes_effect: bool, lose_answer: Callable[..., None]
+) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    sink.send(0, 30)
+    sink.run_here()
+    sink.send(30, 60)
+    sink.move(50)
+    lose_answer(takes_effect=takes_effect)
+    assert list(accept(load(sink.config))) == [f"{sink.topic.name}-0: 20 offsets from 30 to 50: accepted"]
+    assert list(accept(load(sink.config))) == ["there is nothing to accept"]
+    assert not status(load(sink.config)).moved
+
+
 def test_a_move_is_accepted_before_the_sink_reads_on(sink: Cli, caplog: pytest.LogCaptureFixture) -> None:
     sink.send(300, 400)
     sink.move(350)
@@ -112,6 +128,40 @@ def test_a_move_is_accepted_before_the_sink_reads_on(sink: Cli, caplog: pytest.L
     assert "somebody else" not in caplog.text
     assert status(load(sink.config)).health == "OK"
     assert Counter(sink.ids()) == Counter([*range(300), *range(350, 420)])
+
+
+def test_a_control_log_that_retention_has_emptied_raises_no_alarm(sink: Cli) -> None:
+    control = load(sink.config).keys.control_topic
+    partitions = sink.topic.admin.list_topics(control).topics[control].partitions
+    for removed in sink.topic.admin.delete_records([KafkaPartition(control, p, -1) for p in partitions]).values():
+        removed.result()
+    sink.send(300, 310)
+    sink.run_here()
+    assert (status(load(sink.config)).health, status(load(sink.config)).moved) == ("OK", ())
+
+
+@pytest.mark.parametrize("reads_on", [True, False])
+def test_records_that_an_operator_skips_right_after_a_recovery_are_named_until_they_are_accepted(
+    sink: Cli, *, reads_on: bool
+) -> None:
+    """The control log tells nothing of the partition then: its tables do."""
+    sink.recover_here()
+    assert not status(load(sink.config)).moved
+    sink.send(300, 400)
+    sink.move(400)
+    (before,) = status(load(sink.config)).moved
+    assert before.startswith(
+        f"topic '{sink.topic.name}', partition 0: 100 records from offset 300 to 400 are in no table"
+    )
+    if reads_on:
+        sink.send(400, 410)
+        assert sink.run_here().status.worker.passed_over == {sink.topic.name: 100}
+        assert status(load(sink.config)).moved == (before,)
+    assert list(accept(load(sink.config))) == [f"{sink.topic.name}-0: 100 offsets from 300 to 400: accepted"]
+    sink.send(410 if reads_on else 400, 420)
+    sink.run_here()
+    assert status(load(sink.config)).health == "OK"
+    assert Counter(sink.ids()) == Counter([*range(300), *range(400, 420)])
 
 
 def test_positions_that_the_java_sink_has_stored_are_believed(sink: Cli, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
-from pyiceberg.catalog import Catalog
 
-from calving.iceberg.catalog import find_table
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
+from harness.heads import row_count
 from harness.run import Run, settings_of
 from harness.waiting import wait_for
 
@@ -53,11 +52,6 @@ def heard_again(sink: Run) -> tuple[int, int]:
     return sum(end - max(0, saved[p]) for p, end in ends.items()), sum(ends.values())
 
 
-def rows(catalog: Catalog, name: str) -> int:
-    table = find_table(catalog, tuple(name.split(".")))
-    return sum(task.file.record_count for task in table.scan().plan_files()) if table is not None else 0
-
-
 def break_and_mend(sink: Run, rounds: int) -> list[tuple[int, int]]:
     """While the table is broken its coordinators are killed; what a successor would hear again, each time."""
     fault = f"table={BROKEN}:broken:@{sink.folder}"
@@ -65,20 +59,20 @@ def break_and_mend(sink: Run, rounds: int) -> list[tuple[int, int]]:
     sink.start(fault)
     sink.produce(200)
     sink.wait_until_committed()
-    before = rows(sink.catalog, BROKEN)
+    before = row_count(sink.catalog, BROKEN)
     (sink.folder / "table-broken").touch()
     figures: list[tuple[int, int]] = []
     for n in range(rounds):
         sink.produce(400)
-        wait_for(lambda: rows(sink.catalog, WELL) == sink.sent // 2)
+        wait_for(lambda: row_count(sink.catalog, WELL) == sink.sent // 2)
         wait_for(partial(has_parked, sink, n))
         if "iceberg.control.backend" not in sink.config.read_text():
             figures.append(heard_again(sink))
         # Each in turn: whoever led has a successor.
         sink.workers[n].signal(signal.SIGKILL)
         sink.start(fault)
-    assert rows(sink.catalog, BROKEN) == before
-    assert rows(sink.catalog, WELL) > before
+    assert row_count(sink.catalog, BROKEN) == before
+    assert row_count(sink.catalog, WELL) > before
     (sink.folder / "table-broken").unlink()
     return figures
 

@@ -58,7 +58,7 @@ def until_something_is_published_and_not_committed(run: Run) -> None:
 
 def refused(run: Run) -> str:
     worker = run.start()
-    assert worker.wait(30) != 0
+    assert worker.wait(120) != 0
     text = worker.log.read_text()
     assert "calving recover FILE" in text
     run.replaced.add(worker)

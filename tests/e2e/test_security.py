@@ -111,7 +111,7 @@ def grant(servers: str, name: str) -> None:
     assert len(bindings) == 14
     admin = AdminClient({"bootstrap.servers": servers})
     for done in admin.create_acls(bindings).values():
-        done.result(10)
+        done.result(60)
 
 
 def test_a_sink_with_the_rights_of_the_manual_authenticates_everywhere_and_its_password_is_in_no_log(
@@ -133,7 +133,7 @@ def test_a_sink_with_the_rights_of_the_manual_authenticates_everywhere_and_its_p
     run.wait_until_committed()
     own = AdminClient({**_clear(servers, authority), "sasl.username": USER})
     for trimmed in own.delete_records([KafkaPartition(f"control-{unique}", 0, 1)]).values():
-        trimmed.result(20)
+        trimmed.result(60)
     for stranger, what in (
         ({}, "Topic"),
         ({"transactional.id": f"{unique}-calving-coordinator-x"}, "Transactional Id"),
@@ -151,7 +151,7 @@ def test_a_wrong_password_is_said_in_one_sentence(
     broker, servers = guarded
     run = Run(tmp_path, broker.bootstrap_servers, unique, settings=_settings(servers, "wrong", authority))
     worker = run.start()
-    code = worker.wait(60)
+    code = worker.wait(180)
     text = worker.log.read_text()
     run.stop()
     assert code != 0
@@ -166,7 +166,7 @@ def test_a_broker_of_another_authority_is_refused_in_one_sentence(
     other = _settings(servers, SECRET, Authority(tmp_path / "other"))
     run = Run(tmp_path, broker.bootstrap_servers, unique, settings=other)
     worker = run.start()
-    code = worker.wait(60)
+    code = worker.wait(180)
     text = worker.log.read_text()
     run.stop()
     assert code != 0

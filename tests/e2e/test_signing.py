@@ -95,7 +95,7 @@ def test_forged_and_repeated_entries_change_no_table_and_are_told(run: Run) -> N
     run.assert_exactly_once()
     (url,) = re.findall(r"status page: (\S+)", worker.log.read_text())
     client = Client(url)
-    wait_for(lambda: client.get("/api/status").json["health"] == "DEGRADED", 20)
+    wait_for(lambda: client.get("/api/status").json["health"] == "DEGRADED")
     said = "is not signed with iceberg.control.secret, and is ignored"
     assert [r["cause"] for r in client.get("/api/status").json["reasons"] if said in r["text"]] == ["unsigned-entry"]
     (counted,) = re.findall(rf"^{COUNTER} (\S+)", client.get("/metrics").text, re.MULTILINE)

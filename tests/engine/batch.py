@@ -19,7 +19,7 @@ from calving.engine.interface import Engine, Patience
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
 from calving.errors import CalvingError
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.files import DataFile
 from calving.model.mutations import RowMutations
@@ -90,7 +90,7 @@ def change(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
     plane, beside = Plane(Path(job["folder"])), engine.for_other_jobs()
     assert beside is not None
     looking = Looking(beside)
-    plane.engine, plane.resolver = engine, Resolver(tasks=lambda: looking)
+    plane.engine, plane.resolver = engine, RowChangeResolver(tasks=lambda: looking)
     plane.resolver.lookups.rows_here = 0
     plane.rules = TableRules(defaults=TableSettings((), ("id",), mutations=RowMutations(upsert=True)))
     half = job["table"]["records"] // 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 
 from calving.services.process import LOOPBACK, Process, free_port
-from harness.jvm import SPARK
+from harness.jvm import spark
 
 
 class ConnectServer:
@@ -21,7 +21,7 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": str(self._port),
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
-            **SPARK,
+            **spark(),
             "spark.ui.enabled": "false",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }

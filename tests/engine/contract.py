@@ -9,9 +9,11 @@ import pytest
 
 from calving.engine.interface import Engine
 from calving.engine.registry import open_engine
+from calving.engine.spark import JAVA_OPTIONS
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.testing import EngineContract
+from harness.jvm import java_options
 from tests.iceberg.histories import create, pyiceberg_rows
 
 
@@ -25,7 +27,7 @@ class SparkContract(EngineContract):
     def test_tasks_look_for_keys(self, engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         table = create(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "by key", 2)
         table.commit(table.step([{"id": key, "name": "a", "g": 0} for key in range(50)]))
-        table.resolver = Resolver(tasks=engine.for_other_jobs)
+        table.resolver = RowChangeResolver(tasks=engine.for_other_jobs)
         table.resolver.lookups.rows_here = 0
         table.commit(table.step([{"id": 1, "name": "b", "g": 0}], [{"id": 2}]))
         assert pyiceberg_rows(table.table) == table.rows()
@@ -47,4 +49,4 @@ class TestConnect(SparkContract):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls) -> Iterator[Engine]:
-        yield from opened({"spark.remote": "local[2]"})
+        yield from opened({"spark.remote": "local[2]", JAVA_OPTIONS: java_options()})

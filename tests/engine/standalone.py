@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pyspark
 
-from calving.engine.spark import LOCAL_JAVA
 from calving.services.process import LOOPBACK, Process, free_port
-from harness.jvm import SPARK
+from harness.jvm import java_options, spark
 from harness.waiting import wait_for
 
 _HOME = Path(pyspark.__file__).parent
@@ -46,7 +45,7 @@ class Cluster:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": "512m",
-            **SPARK,
+            **spark(),
             "spark.ui.showConsoleProgress": "false",
         }
 
@@ -74,7 +73,7 @@ class Cluster:
 
     def env(self) -> dict[str, str]:
         path = f"{self.folder / 'bare' / 'bin'}:{os.environ['PATH']}"
-        daemons = {"SPARK_HOME": str(_HOME), "SPARK_DAEMON_JAVA_OPTS": LOCAL_JAVA, "SPARK_LOCAL_IP": LOOPBACK}
+        daemons = {"SPARK_HOME": str(_HOME), "SPARK_DAEMON_JAVA_OPTS": java_options(), "SPARK_LOCAL_IP": LOOPBACK}
         return {**daemons, "PATH": path, "PYTHONPATH": ""}
 
     def worker(self, cores: int, host: str = LOOPBACK, **env: str) -> Worker:
@@ -135,7 +134,15 @@ def executors_in(folder: Path) -> list[int]:
 def processes_in(folder: Path, pattern: str) -> list[int]:
     """The processes whose command matches ``pattern`` and that run below ``folder``."""
     found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, check=False)
-    return [pid for pid in map(int, found.stdout.split()) if folder in Path(f"/proc/{pid}/cwd").resolve().parents]
+    return [pid for pid in map(int, found.stdout.split()) if folder in _folder_of(pid).parents]
+
+
+def _folder_of(pid: int) -> Path:
+    """Where the process runs; the root if it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cwd").resolve()
+    except OSError:
+        return Path("/")
 
 
 def eventually(done: Callable[[], object], seconds: float = 300) -> None:

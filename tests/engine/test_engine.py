@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from calving.engine.spark import JAVA_OPTIONS
+from harness.jvm import java_options
 from harness.topic import Topic
 from tests.tasks.conftest import encode
 
@@ -48,8 +50,10 @@ class Spark:
 
     def __init__(self, folder: Path, properties: Mapping[str, str], patience: Sequence[float] = (), **env: str) -> None:
         self.log = folder / f"spark-{next(_NUMBERS)}.log"
+        options = java_options()
         if properties == CONNECT:
             env["SPARK_TESTING"] = "1"  # a server on a port that is free, as others may test beside
+            properties = {**CONNECT, JAVA_OPTIONS: options}
         with self.log.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.engine.batch", json.dumps(properties), *map(str, patience)],
@@ -94,6 +98,7 @@ class Spark:
 
 
 _NUMBERS = itertools.count()
+_FILLED: list[Topic] = []
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +114,13 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
 
 
 def filled(topic: Callable[..., Topic]) -> Topic:
+    """The records, which every test of this process reads from the same topic."""
+    if not _FILLED:
+        _FILLED.append(fresh(topic))
+    return _FILLED[0]
+
+
+def fresh(topic: Callable[..., Topic]) -> Topic:
     made = topic(partitions=2)
     for partition in range(2):
         half = RECORDS // 2
@@ -226,7 +238,7 @@ def test_records_replace_each_other_by_key(
 def test_a_shuffle_whose_table_has_to_change_starts_over_without_duplicates(
     classic: Spark, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
-    made = filled(topic)
+    made = fresh(topic)
     made.send(*encode({"id": RECORDS, "late": "a new column"}), partition=1)
     found = classic.run(made, tmp_path, HASH)
     assert found == {"rows": RECORDS + 1, "distinct": RECORDS + 1, "files": 40}

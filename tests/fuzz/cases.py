@@ -9,24 +9,26 @@ from random import Random
 from typing import Any
 
 from pyiceberg.partitioning import PartitionField
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField
-from pyiceberg.types import ListType, MapType, StructType, TimestampType, TimestamptzType, TimeType
+from pyiceberg.types import TimestampType, TimestamptzType, TimeType
 
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing, TransformSpec
 from calving.model.tables import Unit
-from tests.fuzz import encoding, nodes, protobuf, schemas, singles
-from tests.fuzz.chain import specs, transformed
+from harness.blocks import RecordEnvelope
+from tests.fuzz import draws, nodes, scenes, schemas, singles
+from tests.fuzz.chain import Record, transformed
+from tests.fuzz.events import ENCODERS
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
 from tests.fuzz.oracle import Typed
-from tests.fuzz.sink import Run, Target
+from tests.fuzz.sink import START, TOPIC, Run, Target
 from tests.fuzz.spec import path_of
 from tests.fuzz.tables import Table, table_of
+from tests.fuzz.targets import MAPPING, targets_of
 from tests.fuzz.texts import Writer
 
 _FORMAT = "write.format.default"
-_MAPPING = "schema.name-mapping.default"
 GARBAGE = (
     b"",
     b"\0",
@@ -59,6 +61,11 @@ class Case:
     schemas: tuple[str, ...] = ()
     """Of a registry."""
     long: bool = False
+    envelopes: tuple[RecordEnvelope, ...] = ()
+    """What records have beside their values, one for each, or none."""
+    keys: tuple[Any, ...] = ()
+    """The decoded keys of these."""
+    key_converter: str = "bytes"
 
     def only(self, places: Sequence[int]) -> Case:
         """The case with some of its records."""
@@ -68,7 +75,28 @@ class Case:
             raws=tuple(self.raws[i] for i in chosen),
             decoded=tuple(self.decoded[i] for i in chosen),
             places=tuple(places),
+            envelopes=tuple(self.envelopes[i] for i in chosen) if self.envelopes else (),
+            keys=tuple(self.keys[i] for i in chosen) if self.keys else (),
         )
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the results depend on partitions and offsets."""
+        return draws.is_placed(self.run.transforms)
+
+    def values(self) -> list[Any]:
+        """Values after the transforms, or the fates of what is none."""
+        chain = self.run.transforms
+        if not chain:
+            return [*self.decoded]
+        given = self.envelopes or [RecordEnvelope()] * len(self.decoded)
+        keys = self.keys or [each.key for each in given]
+        return [
+            transformed(
+                value, chain, Record(None, TOPIC, 0, START + i, each.timestamp_ms or 0, key, tuple(each.headers or ()))
+            )
+            for i, (value, each, key) in enumerate(zip(self.decoded, given, keys, strict=True))
+        ]
 
     def random(self, use: str) -> Random:
         """Randomness for one use, the same each time."""
@@ -117,21 +145,28 @@ class Case:
             "evolution": "on" if self.run.evolution.evolve else "off",
             "creation": "on" if self.run.evolution.create else "off",
             "case": "ignored" if self.run.evolution.case_insensitive else "kept",
-            "names": "mapped" if _MAPPING in properties else "plain",
+            "names": "mapped" if MAPPING in properties else "plain",
             "tables": str(len(self.targets)),
             "format": properties.get("write.format.default", "parquet"),
             "distribution": properties.get("write.distribution-mode", "none"),
             "partitioned by": ", ".join(str(f.transform).partition("[")[0] for f in self.targets[0].spec.fields)
             or "none",
             "sorted": str(bool(self.targets[0].order.fields)),
-            "transforms": ", ".join(
-                sorted({t.type.rpartition(".")[2].removesuffix("$Value") for t in self.run.transforms})
-            )
-            or "none",
+            "transforms": str(len(self.run.transforms)),
+            "predicates": ", ".join(sorted({_predicate(t) for t in self.run.transforms if t.predicate})) or "none",
+            **{
+                f"transform {t.type.rpartition('.')[2].removesuffix('$Value')}": self.converter
+                for t in self.run.transforms
+            },
             "units": ", ".join(sorted({*self.run.rules.of("db.t").units.values()})) or "none",
             "years": "any" if self.run.rules.any_year else "1 to 9999",
             "routes": "dynamic" if routing.dynamic else "by field" if routing.field else "all",
         }
+
+
+def _predicate(spec: TransformSpec) -> str:
+    assert spec.predicate is not None
+    return ("not " if spec.negate else "") + spec.predicate.type.rpartition(".")[2]
 
 
 def _keys(schema: Schema, target: Target) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -143,7 +178,7 @@ def _keys(schema: Schema, target: Target) -> Iterator[tuple[tuple[str, ...], str
 def names_by_id(target: Target) -> dict[int, tuple[str, ...]]:
     """The name mapping of a table."""
     found: dict[int, tuple[str, ...]] = {}
-    pending = json.loads(target.properties.get(_MAPPING, "[]"))
+    pending = json.loads(target.properties.get(MAPPING, "[]"))
     while pending:
         mapped = pending.pop()
         pending += mapped.get("fields", ())
@@ -166,7 +201,7 @@ def _made(seed: int, number: int, *, long: bool) -> Case:
     writer.shapes = 5 if long else random.choice((None, 5, 40)) if count >= _MANY else None
     if evolution.create or evolution.evolve:
         writer.few_keys = 4 if count >= _MANY else 12
-    targets = tuple(_targets(random, evolution, many=count >= _MANY))
+    targets = tuple(targets_of(random, many=count >= _MANY))
     routing = _routing(random, targets)
     # To the oracle, and to a record alone, each value of a new column counts.
     limits, properties = Limits(new_columns=10**6, columns=10**6), schemas.properties(random)
@@ -182,22 +217,34 @@ def _made(seed: int, number: int, *, long: bool) -> Case:
     shape = next((t.schema for t in targets if t.schema is not None), None) or schemas.schema(random)
     typed = len(targets) == 1 and not evolution.case_insensitive and not rules.defaults.id_columns
     if typed and routing.field is None and random.random() < 0.08:
-        return _single(random, Case(seed, number, targets, run, (), (), tuple(range(count))), shape)
-    if typed and random.random() < (0.6 if long else 0.4):
+        case = _single(random, Case(seed, number, targets, run, (), (), tuple(range(count))), shape)
+    elif typed and random.random() < (0.6 if long else 0.4):
         case = _typed(random, Case(seed, number, targets, run, (), (), tuple(range(count))), shape, routing)
     else:
         raws = tuple(
             _raw(random, writer, shape, routing, i, sure=bool(rules.defaults.id_columns)) for i in range(count)
         )
         case = Case(seed, number, targets, run, raws, tuple(decode_json(raws)), tuple(range(count)))
-    if random.random() < 0.2 and not any("," in n or ":" in n for n in shape.column_names):
-        chain = specs(random, [f.name for f in shape.fields], typed=case.converter != "json")
-        decoded = tuple(transformed(value, chain) for value in case.decoded)
-        case = replace(case, run=replace(run, transforms=chain), decoded=decoded)
+    case = _transforming(case, shape)
     if evolution.create:
         gone = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
         case = replace(case, targets=gone)
     return case
+
+
+def _transforming(case: Case, shape: Schema) -> Case:
+    """Half of the cases with transforms."""
+    random = case.random("chain")
+    names = [f.name for f in shape.fields]
+    if random.random() < 0.5 or any("," in n or ":" in n for n in names):
+        return case
+    if case.run.routing.field is None and not case.run.rules.defaults.id_columns and random.random() < 0.5:
+        return scenes.played(random, case, shape)
+    chain = draws.chain(
+        random, names, [v.node for v in case.decoded if isinstance(v, Typed)][:1], many=len(case.raws) >= _MANY
+    )
+    given = draws.envelopes(random, len(case.raws)) if random.random() < 0.7 else []
+    return replace(case, run=replace(case.run, transforms=(*case.run.transforms, *chain)), envelopes=tuple(given))
 
 
 _NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -219,7 +266,7 @@ def _single(random: Random, case: Case, shape: Schema) -> Case:
     field = random.choice(shape.fields).name
     converter = random.choice(singles.CONVERTERS)
     made = [singles.value(random, converter, number) for number in case.places]
-    decoded = [singles.hoisted(value, field) for _, value in made]
+    decoded = [TOMBSTONE if value is None else value for _, value in made]
     run = replace(case.run, transforms=(TransformSpec("hoist", "HoistField", {"field": field}),))
     raws = tuple(raw for raw, _ in made)
     return replace(case, run=run, raws=raws, decoded=tuple(decoded), converter=converter)
@@ -232,12 +279,7 @@ def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
     both: tuple[nodes.Node, ...] = (first, nodes.changed(random, first)) if random.random() < 0.4 else (first,)
     if routing.field is not None:
         both = tuple(_with_route(node, routing.field) for node in both)
-    schema_of, encoder = {
-        "avro": (encoding.avro_schema, encoding.avro),
-        "envelope": (encoding.connect_schema, encoding.envelope),
-        "json-schema": (encoding.json_schema, encoding.with_json_schema),
-        "protobuf": (protobuf.schema, protobuf.encoder),
-    }[converter]
+    schema_of, encoder = ENCODERS[converter]
     texts = [schema_of(node) for node in both]
     encoders = [encoder(text, node) for text, node in zip(texts, both, strict=True)]
     raws: list[bytes | None] = []
@@ -267,39 +309,6 @@ def _with_route(node: nodes.Node, field: str) -> nodes.Node:
     if field == "meta.type":
         route = nodes.Node("struct", True, "meta", (route,), loose=node.loose)
     return replace(node, inner=(*(n for n in node.inner if n.name != route.name), route))
-
-
-def _targets(random: Random, evolution: Evolution, many: bool) -> Iterator[Target]:
-    schema = schemas.schema(random)
-    names = ("db.t", "db.u") if random.random() < 0.2 else ("db.t",)
-    for name in names:
-        schema = schema if name == "db.t" else schemas.changed(random, schema)
-        fresh = assign_fresh_schema_ids(schema)
-        properties = schemas.properties(random)
-        if random.random() < 0.12:
-            properties[_MAPPING] = json.dumps(_mapping(random, fresh.as_struct()))
-        yield Target(name, fresh, schemas.partitions(random, fresh, few=many), schemas.order(random, fresh), properties)
-
-
-def _mapping(random: Random, kind: Any) -> list[dict[str, Any]]:
-    """Names of columns in records: their own, others, or both."""
-    match kind:
-        case StructType():
-            inner = kind.fields
-        case ListType():
-            inner = (kind.element_field,)
-        case MapType():
-            inner = (kind.key_field, kind.value_field)
-        case _:
-            return []
-    found = []
-    for field in inner:
-        names = [field.name]
-        if isinstance(kind, StructType):
-            more = f"old_{field.name}"
-            names = random.choice(([field.name], [field.name, more], [more, field.name], [more]))
-        found.append({"field-id": field.field_id, "names": names, "fields": _mapping(random, field.field_type)})
-    return found
 
 
 def _routing(random: Random, targets: Sequence[Target]) -> Routing:

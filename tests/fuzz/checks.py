@@ -21,6 +21,8 @@ NOTHING = TransformSpec("nothing", "org.apache.kafka.connect.transforms.SetSchem
 _ALONE = 5
 _SHARE = "share"
 _INTOLERANT = "tolerance none"
+_SLOW = ("exactly", "without Rust")
+"""Ways that take as long as many others."""
 _FEW = 0.2
 """So large a share of a column's values does not decide its type that in many cases it matters how they are counted."""
 
@@ -47,9 +49,9 @@ class Disagreement:
 
 def check(case: Case, sink: Sink, only: str | None = None) -> list[Disagreement]:
     """All checks of a case, or one; empty: it holds. Of the ways of a long case one is tried, which its seed decides."""
-    expected = expect(case.decoded, case.tables, case.rules)
-    case = replace(case, run=replace(case.run, converters=sink.use(case.converter, case.schemas)))
-    found = sink.take(case.run, case.targets, case.raws)
+    expected = expect(case.values(), case.tables, case.rules)
+    case = replace(case, run=replace(case.run, converters=sink.use(case.converter, case.schemas, case.key_converter)))
+    found = sink.take(case.run, case.targets, case.raws, case.envelopes)
     if found.error is not None:
         return [Disagreement("oracle", None, "a batch", found.error)]
     disagreements = [*_accounts(case, found), *_letters(case, found), *_against(case, expected, found)]
@@ -58,7 +60,8 @@ def check(case: Case, sink: Sink, only: str | None = None) -> list[Disagreement]
     if only in (None, "files"):
         disagreements += _files(sink, found)
     if case.long and only is None:
-        only = case.random("way").choice([*(way for way, _ in _variants(case, sink)), _INTOLERANT])
+        ways = [*(way for way, _ in _variants(case, sink)), _INTOLERANT]
+        (only,) = case.random("way").choices(ways, [1 if way in _SLOW else 5 for way in ways])
     disagreements += _ways(case, sink, found, only)
     if only in (None, _INTOLERANT):
         disagreements += _intolerant(case, sink, expected)
@@ -157,14 +160,18 @@ def _variants(case: Case, sink: Sink) -> Iterator[tuple[str, Callable[[], Found]
     run, count = case.run, len(case.raws)
 
     def taken(**changes: Any) -> Callable[[], Found]:
-        return lambda: sink.take(replace(run, **changes), case.targets, case.raws)
+        return lambda: sink.take(replace(run, **changes), case.targets, case.raws, case.envelopes)
 
     order = list(range(count))
     random.shuffle(order)
-    yield "shuffled", lambda: _moved(sink.take(run, case.targets, [case.raws[i] for i in order]), order)
+    moved = [case.raws[i] for i in order], [case.envelopes[i] for i in order] if case.envelopes else ()
+    if not case.is_placed:
+        yield "shuffled", lambda: _moved(sink.take(run, case.targets, *moved), order)
     size = random.choice((1, 2, 3, 7, 50)) if count < 200 else random.randint(20, 100)
     yield "other blocks", taken(block_records=size)
-    yield "other partitions", taken(partitions=tuple(TopicPartition(random.choice((TOPIC, "t")), n) for n in (0, 1, 7)))
+    topics = (TOPIC,) if run.transforms else (TOPIC, "t")
+    if not case.is_placed:
+        yield "other partitions", taken(partitions=tuple(TopicPartition(random.choice(topics), n) for n in (0, 1, 7)))
     yield "exactly", taken(exactly=True)
     if absence() is None:
         yield "without Rust", taken(native=False)
@@ -184,7 +191,7 @@ def _shares(case: Case, sink: Sink, only: str | None) -> Iterator[Disagreement]:
     if not grows or not (only or _SHARE).startswith(_SHARE):
         return
     case = replace(case, run=replace(case.run, rules=replace(case.run.rules, share=_FEW)))
-    base = sink.take(case.run, case.targets, case.raws)
+    base = sink.take(case.run, case.targets, case.raws, case.envelopes)
     if base.error is not None:
         yield Disagreement(_SHARE, None, "a batch", base.error)
         return
@@ -217,7 +224,7 @@ def _same(case: Case, check: str, base: Found, other: Found) -> Iterator[Disagre
 
 def _intolerant(case: Case, sink: Sink, expected: Expected) -> Iterator[Disagreement]:
     """Without tolerance the first bad record stops the batch, and is named."""
-    other = sink.take(replace(case.run, tolerance=Tolerance("error")), case.targets, case.raws)
+    other = sink.take(replace(case.run, tolerance=Tolerance("error")), case.targets, case.raws, case.envelopes)
     if not expected.first_bad:
         if other.error is not None:
             yield Disagreement(_INTOLERANT, None, "a batch", other.error)
@@ -230,8 +237,10 @@ def _intolerant(case: Case, sink: Sink, expected: Expected) -> Iterator[Disagree
 
 def _alone(case: Case, sink: Sink, expected: Expected) -> Iterator[Disagreement]:
     """A record alone, into the tables that the batch has left, becomes what it is among others."""
+    if case.is_placed:
+        return
     for i in case.random("alone").sample(range(len(case.raws)), min(_ALONE, len(case.raws))):
-        alone = sink.take(case.run, None, [case.raws[i]])
+        alone = sink.take(case.run, None, [case.raws[i]], case.envelopes[i : i + 1])
         if alone.error is not None:
             yield Disagreement("alone", case.places[i], "a batch", alone.error)
             continue

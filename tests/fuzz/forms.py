@@ -20,6 +20,10 @@ class Single(float):
     """A number of 32 bits."""
 
 
+class Short(int):
+    """A whole number of 32 bits at most, which a transform has made."""
+
+
 class Pairs(list[tuple[Any, Any]]):
     """A map of a schema: keys and values."""
 
@@ -87,6 +91,8 @@ def json_text(value: Any) -> str:
     match value:
         case dict():
             return "{" + ",".join(f"{json_text(k)}:{json_text(v)}" for k, v in value.items()) + "}"
+        case Pairs():
+            return json_text(dict(value))
         case list():
             return "[" + ",".join(map(json_text, value)) + "]"
         case Decimal():

@@ -9,14 +9,26 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from tests.fuzz.forms import Clock, Day, Instant, Short, Single
+
 Kind = Any
 
 
 def of_value(value: Any) -> Kind:
-    """The type that a schemaless value needs."""
+    """The type that a schemaless value needs. Moments, and numbers of 32 bits, are of transforms."""
     match value:
         case bool():
             return "boolean"
+        case Short():
+            return "int"
+        case Single():
+            return "float"
+        case Day():
+            return "date"
+        case Clock():
+            return "time"
+        case Instant():
+            return "timestamptz"
         case int():
             return "long" if -(2**63) <= value < 2**63 else "decimal(38, 0)" if abs(value) < 10**38 else "string"
         case float() | Decimal():

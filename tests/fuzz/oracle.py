@@ -103,13 +103,17 @@ class Converter:
         return self._struct(value, self._table.columns, (), node)
 
     def _struct(self, value: Any, columns: Sequence[Column], path: tuple[str, ...], node: Node | None) -> Any:
+        is_map = isinstance(value, Pairs) and all(isinstance(key, str) for key, _ in value)
+        value = dict(value) if is_map else value
         if not isinstance(value, dict):
             raise Unfit("no object")
         given: dict[str, tuple[Any, Node | None]] = {}
         for name, item in value.items():
-            column, inner = self._find(columns, name), _inner(node, name)
+            column, inner = self._find(columns, name), _inner(node, "value" if is_map else name)
             if column is not None:
                 given[column.name] = item, inner
+            elif is_map:
+                continue  # a schema has no fields for the keys of a map
             elif self._evolve and (kind := self._kind(item, inner)) is not None:
                 self._add((*path, name.lower() if self._fold else name), kind)
         return {c.name: self._column(*given.get(c.name, (None, None)), c, (*path, c.name)) for c in columns}

@@ -48,7 +48,7 @@ from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.mutations.candidates import Candidate, Pruning
 from calving.mutations.columns import Column
-from calving.mutations.keys import Keys
+from calving.mutations.keys import ChangedKeys
 from calving.protocol.admission import Admitted
 from calving.protocol.ledger import NO_LEDGER, LedgerKey
 from calving.records.fields import arrow_schema
@@ -207,7 +207,7 @@ def _pruning_faults(
         return
     column, unpartitioned = Column(field.field_id, field.field_type), {0: PartitionSpec()}
     key = pa.RecordBatch.from_arrays([arrow([value], column.arrow)], [str(field.field_id)])
-    pruning = Pruning(Keys([column], [[key]]), [column], unpartitioned)
+    pruning = Pruning(ChangedKeys([column], [[key]]), [column], unpartitioned)
     for file, some in zip(files, ids, strict=True):
         about = Candidate(file.file_path, "", 1, 1, 0, (), file.lower_bounds or {}, file.upper_bounds or {})
         if pruning.keys_of(about) is None and any(case.rows[i][field.name] == value for i in some):

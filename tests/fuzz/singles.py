@@ -41,12 +41,3 @@ def value(random: Random, converter: str, number: int) -> tuple[bytes | None, An
     raw = random.choice((random.randbytes(size), struct.pack(form, number % 100), b"\x7f" + b"\xff" * (size - 1)))
     (found,) = struct.unpack(form, raw)
     return raw, Typed(single(found) if kind == "float" else found, Node(kind, True))
-
-
-def hoisted(value: Any, field: str) -> Any:
-    """The value as the field of an object."""
-    if isinstance(value, Dead):
-        return value
-    node = value.node if isinstance(value, Typed) else Node("string", True)
-    inner = Node(node.kind, True, field)
-    return Typed({field: value.value if isinstance(value, Typed) else None}, Node("struct", inner=(inner,)))

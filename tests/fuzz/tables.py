@@ -98,17 +98,22 @@ def table_of(
     return Table(tuple(_column(f, identifiers, mapping or {}, units or {}) for f in schema.fields))
 
 
+def fields_within(kind: IcebergType) -> tuple[NestedField, ...]:
+    """The fields of a nested type; none of another."""
+    match kind:
+        case StructType():
+            return kind.fields
+        case ListType():
+            return (kind.element_field,)
+        case MapType():
+            return (kind.key_field, kind.value_field)
+    return ()
+
+
 def _column(
     f: NestedField, identifiers: set[int], mapping: Mapping[int, tuple[str, ...]], units: Mapping[int, int]
 ) -> Column:
-    kind, inner = f.field_type, tuple[NestedField, ...]()
-    match kind:
-        case StructType():
-            inner = kind.fields
-        case ListType():
-            inner = (kind.element_field,)
-        case MapType():
-            inner = (kind.key_field, kind.value_field)
+    kind, inner = f.field_type, fields_within(f.field_type)
     return Column(
         f.name,
         kind,

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType, LongType, MapType, NestedField, StringType, StructType
 
-from calving.model.record_path import Evolution, RouteRule, Routing
+from calving.model.record_path import Evolution, RouteRule, Routing, TransformSpec
 from tests.fuzz.encoding import schema_id
 from tests.fuzz.sink import Run, Sink, Target
 
@@ -73,3 +73,49 @@ def test_a_table_is_not_created_from_the_schema_of_values_that_are_all_bad(sink:
     assert found.error is None
     assert found.dead == {int(not odd_first): "conversion"}
     assert {name: sum(rows.values()) for name, rows in found.rows.items()} == {"db.t": 1}
+
+
+def test_a_map_with_a_schema_fills_the_fields_of_a_struct_and_asks_for_no_others(sink: Sink) -> None:
+    inner = StructType(NestedField(10, "a", StringType(), required=False))
+    parse = TransformSpec("json", "JsonToMapTransform", {})
+    run = Run(Routing((RouteRule("db.t"),)), Evolution(evolve=True), sink.use("string", ()), (parse,))
+    found = sink.take(run, [table("db.t", s=inner)], [b'{"s":{"a":1,"b":2}}', b'{"s":{"b":2}}'])
+    assert found.dead == {}
+    assert sorted(found.rows["db.t"]) == [("s: {a: '1'}",), ("s: {a: None}",)]
+
+
+def test_a_table_created_from_events_of_debezium_has_the_columns_of_the_transform(sink: Sink) -> None:
+    unwrap = TransformSpec("unwrap", "DebeziumTransform", {})
+    run = Run(Routing((RouteRule("db.t"),)), Evolution(create=True), transforms=(unwrap,))
+    event = b'{"op":"u","before":null,"after":{"id":1},"ts_ms":5,"source":{"db":"shop","table":"t"}}'
+    found = sink.take(run, [], [event, event.replace(b'"u"', b'"t"').replace(b'{"id":1}', b"null")])
+    assert dict(found.filtered) == {"truncate event": 1}
+    cdc = "{offset: 100, op: 'U', source: 'shop.t', target: 'shop.t', ts: 5}"
+    assert [*found.rows["db.t"]] == [(f"_cdc: {cdc}", "id: 1")]
+
+
+def test_sql_rounds_the_text_of_a_fraction_and_refuses_other_text(sink: Sink) -> None:
+    cast = TransformSpec("sql", "Sql", {"query": "SELECT CAST(t AS INTEGER) AS i FROM records"})
+    records = [b'{"t":"1.5"}', b'{"t":"-0.5"}', b'{"t":"+5"}', b'{"t":"x"}', b'{"t":"2147483648"}']
+    found = sink.take(Run(Routing((RouteRule("db.t"),)), transforms=(cast,)), [table("db.t", i=LongType())], records)
+    assert found.dead == {3: "TRANSFORMATION", 4: "TRANSFORMATION"}
+    assert sorted(found.rows["db.t"]) == [("i: -1",), ("i: 2",), ("i: 5",)]
+
+
+def test_an_own_transform_leaves_a_null_alone_whatever_the_values_beside_it_are(sink: Sink) -> None:
+    steps = (
+        TransformSpec("extract", "ExtractField", {"field": "a"}),
+        TransformSpec("seen", "tests.fuzz.own:Seen", {"field": "seen"}),
+    )
+    records = [b'{"a":"x"}', b'{"a":null}', b'{"a":5}']
+    found = sink.take(Run(Routing((RouteRule("db.t"),)), transforms=steps), [table("db.t", seen=StringType())], records)
+    assert (found.dead, dict(found.filtered)) == ({0: "TRANSFORMATION", 2: "TRANSFORMATION"}, {"tombstone": 1})
+
+
+def test_sql_takes_the_fields_and_the_length_of_what_a_record_lacks_for_null(sink: Sink) -> None:
+    query = TransformSpec("sql", "Sql", {"query": "SELECT id, s.a AS a, len(l) AS n FROM records"})
+    columns = table("db.t", id=LongType(), a=LongType(), n=LongType())
+    records = [b'{"id":1}', b'{"id":2,"s":{"a":5},"l":[7]}']
+    found = sink.take(Run(Routing((RouteRule("db.t"),)), transforms=(query,)), [columns], records)
+    assert found.dead == {}
+    assert sorted(found.rows["db.t"]) == [("a: 5", "id: 2", "n: 1"), ("a: None", "id: 1", "n: None")]

@@ -60,7 +60,7 @@ _AVRO = {
 }
 
 
-def _zigzag(number: int) -> bytes:
+def zigzag(number: int) -> bytes:
     return _varint((number << 1) ^ (number >> 63))
 
 
@@ -73,11 +73,11 @@ def _varint(number: int) -> bytes:
 
 
 def _avro(a: bytes = b"", l: bytes = b"\0", m: bytes = b"\0", u: bytes = b"\0", d: bytes = b"\0") -> bytes:  # noqa: E741
-    return _zigzag(len(a)) + a + l + m + u + _zigzag(len(d)) + d
+    return zigzag(len(a)) + a + l + m + u + zigzag(len(d)) + d
 
 
 def _entry(name: str) -> bytes:
-    return _zigzag(len(name)) + name.encode() + b"\2"
+    return zigzag(len(name)) + name.encode() + b"\2"
 
 
 def avro(size: int) -> Inputs:
@@ -85,17 +85,17 @@ def avro(size: int) -> Inputs:
     yield "text", [_avro(b"x" * size)]
     yield "text that is not UTF-8", [_avro(b"\xff" * size)]
     yield "small records", [_avro()] * (size // 6)
-    yield "array", [_avro(l=_zigzag(items) + b"\2" * items + b"\0")]
+    yield "array", [_avro(l=zigzag(items) + b"\2" * items + b"\0")]
     yield "blocks of one item", [_avro(l=b"\2\2" * (items // 2) + b"\0")]
     yield "blocks that say their size", [_avro(l=b"\1\2\2" * (items // 3) + b"\0")]
     yield "wrong sizes", [_avro(l=b"\1\4\2" * (items // 3) + b"\0")]
-    yield "map", [_avro(m=_zigzag(few) + b"".join(_entry(f"k{n}") for n in range(few)) + b"\0")]
-    yield "one key", [_avro(m=_zigzag(few) + _entry("key") * few + b"\0")]
+    yield "map", [_avro(m=zigzag(few) + b"".join(_entry(f"k{n}") for n in range(few)) + b"\0")]
+    yield "one key", [_avro(m=zigzag(few) + _entry("key") * few + b"\0")]
     yield "blocks of one key", [_avro(m=(b"\2" + _entry("key")) * few + b"\0")]
-    yield "too many items", [_avro(l=_zigzag(1 << 40))] * (size // 12)
-    yield "too long a text", [_zigzag(1 << 40)] * (size // 12)
+    yield "too many items", [_avro(l=zigzag(1 << 40))] * (size // 12)
+    yield "too long a text", [zigzag(1 << 40)] * (size // 12)
     yield "digits", [_avro(d=b"\x7f" * size)]
-    yield "long numbers", [_avro(l=_zigzag(items // 10) + (b"\xff" * 9 + b"\1") * (items // 10) + b"\0")]
+    yield "long numbers", [_avro(l=zigzag(items // 10) + (b"\xff" * 9 + b"\1") * (items // 10) + b"\0")]
     yield "numbers without end", [b"\xff" * size]
     yield "branches", [_avro(u=b"\2\2"), _avro()] * (size // 14)
     yield "no such branch", [_avro(u=b"\4")] * (size // 7)

@@ -21,10 +21,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 from calving.casting.table import TableConverter
 from calving.errors import CommitRefusedError
 from calving.iceberg.catalog import table_id
-from calving.iceberg.conversion import Converted
+from calving.iceberg.conversion import DeleteReplacement
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.partition_terms import partition_spec
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
@@ -66,10 +66,10 @@ class MutationTable:
     equality: bool = False
     """Whether keys stay keys."""
     expected: dict[tuple[Any, ...], Row] = field(default_factory=dict)
-    resolver: Resolver = field(init=False)
+    resolver: RowChangeResolver = field(init=False)
 
     def __post_init__(self) -> None:
-        self.resolver = Resolver(self.order, KeyCache(1_000_000))
+        self.resolver = RowChangeResolver(self.order, KeyCache(1_000_000))
 
     @property
     def table(self) -> Table:
@@ -158,14 +158,14 @@ class MutationTable:
                 target.discard()
         raise AssertionError("every attempt was refused")
 
-    def maintain(self, **given: Any) -> list[Converted]:
+    def maintain(self, **given: Any) -> list[DeleteReplacement]:
         """Turn equality deletes into positions, as ``calving maintain`` does."""
         done = self.maintain_only(**given)
         if self.table.current_snapshot() is not None:
             check(self.table)
         return done
 
-    def maintain_only(self, **given: Any) -> list[Converted]:
+    def maintain_only(self, **given: Any) -> list[DeleteReplacement]:
         """The same, while others may add equality deletes."""
         return list(Maintenance(self.catalog, table_id(self.name), KEY, {"engine-name": "calving"}, **given).convert())
 

@@ -162,10 +162,10 @@ def test_a_catalog_that_is_asked_for_branches_has_as_many_tables_and_branches_as
 
 
 @pytest.mark.parametrize("place", ["postgres", "hive", "seaweedfs", "glue"], indirect=True)
-def test_two_coordinators_that_are_lied_to_add_every_file_once(place: Place) -> None:
+def test_two_coordinators_that_are_lied_to_add_every_file_once(place: Place, tmp_path: Path) -> None:
     catalog = open_catalog("iceberg", place.keys)
     create(catalog)
-    racers = [racer(place.keys, seed, 0.08) for seed in range(2)]
+    racers = [racer(place.keys, seed, 0.08, tmp_path) for seed in range(2)]
     assert [each.wait(150) for each in racers] == [0, 0]
     expected = {f"file:///race/{o}-{i}.parquet": 1 for o in range(ENTRIES) for i in range(FILES_PER_ENTRY)}
     assert live_files(catalog) == Counter(expected)

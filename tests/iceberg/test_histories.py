@@ -83,7 +83,7 @@ def keep_positions_of_files_that_are_gone(patch: pytest.MonkeyPatch) -> None:
     ("broken", "layout", "control", "noticed"),
     [
         (drop_earlier_deletes, "flat", 1, "rows"),
-        (take_as_heard, "flat", 4, "rows"),
+        (take_as_heard, "flat", 4, "its position has gone back"),
         (search_one_partition, "moving", 1, "rows"),
         (delete_in_the_table_only, "flat", 1, "rows"),
         (keep_positions_of_files_that_are_gone, "flat", 1, "a delete file is about no live data file"),

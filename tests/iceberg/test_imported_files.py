@@ -35,8 +35,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.mutations.columns import Column, Reading
-from calving.mutations.lookup import Lookup
+from calving.mutations.columns import Column, ColumnReader
+from calving.mutations.lookup import KeyLookup
 from harness.duckdb_extensions import duckdb_rows
 from tests.iceberg.histories import MutationTable, create, pyiceberg_rows, superseded
 from tests.iceberg.test_lookups import Here, by_tasks
@@ -165,8 +165,8 @@ def test_equality_deletes_that_become_positions_compare_the_value_of_the_partiti
 def test_a_task_that_searches_files_knows_the_values_of_their_partitions() -> None:
     columns = (*(Column(place, kind) for place, (kind, *_) in enumerate(KINDS.values())), Column(99, StringType()))
     values = {place: value for place, (_, value, *_) in enumerate(KINDS.values())} | {99: None}
-    lookup = Lookup({}, "", columns, 2, (), (("a", "PARQUET", values), ("b", "ORC", {})))
-    (_, _, same), (_, _, none) = Lookup.from_json(lookup.to_json()).files
-    as_read = [column.missing(1) for column in Reading(PyArrowFileIO(), columns).within(same).columns]
-    assert as_read == [column.missing(1) for column in Reading(PyArrowFileIO(), columns).within(values).columns]
+    lookup = KeyLookup({}, "", columns, 2, (), (("a", "PARQUET", values), ("b", "ORC", {})))
+    (_, _, same), (_, _, none) = KeyLookup.from_json(lookup.to_json()).files
+    as_read = [column.missing(1) for column in ColumnReader(PyArrowFileIO(), columns).within(same).columns]
+    assert as_read == [column.missing(1) for column in ColumnReader(PyArrowFileIO(), columns).within(values).columns]
     assert none == {}

@@ -112,8 +112,8 @@ def test_equality_deletes_compare_the_default(catalog: Catalog) -> None:
 
 def test_a_task_that_searches_files_knows_the_defaults() -> None:
     from calving.mutations.columns import Column
-    from calving.mutations.lookup import Lookup
+    from calving.mutations.lookup import KeyLookup
 
     columns = (Column(1, LongType()), Column(9, UUIDType(), uuid4(), 4, "o.u"), Column(3, DateType(), date(2024, 1, 2)))
-    lookup = Lookup({}, "", columns, 2, (), ())
-    assert Lookup.from_json(lookup.to_json()).columns == columns
+    lookup = KeyLookup({}, "", columns, 2, (), ())
+    assert KeyLookup.from_json(lookup.to_json()).columns == columns

@@ -14,6 +14,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from calving.backoff import Backoff
 from calving.engine.local import LocalEngine
 from calving.errors import GaveUpError
 from calving.iceberg.catalog import open_catalog
@@ -174,8 +175,8 @@ def test_a_worker_that_runs_for_longer_than_its_credentials_live_goes_on(lender:
 @pytest.fixture
 def quick_to_start_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number of attempts, with shorter pauses."""
-    for pauses in ("_SECONDS", "_FAILING_SECONDS"):
-        monkeypatch.setattr(failures, pauses, (0.001, 0.05))
+    for pauses in ("_PASSING", "_FAILING"):
+        monkeypatch.setattr(failures, pauses, Backoff(0.002, 0.05))
 
 
 def wide(first: int, end: int) -> list[bytes]:

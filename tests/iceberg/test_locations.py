@@ -56,8 +56,9 @@ def committer(
     catalog: Catalog,
     mutations: RowMutations | None = None,
     files: FileRules = FileRules(),  # noqa: B008
+    branch: str = "main",
 ) -> IcebergCommitter:
-    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda _: mutations, 1024**3, files)
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, branch, lambda _: mutations, 1024**3, files)
     return IcebergCommitter(catalog, "iceberg", style, Attempts(1, 60))
 
 
@@ -187,6 +188,22 @@ def test_an_equality_delete_that_the_table_holds_is_not_deleted_as_a_key_file(ca
     assert Path(held[0].removeprefix("file://")).exists()
 
 
+def test_an_equality_delete_that_another_branch_holds_is_not_deleted_as_a_key_file(catalog: Catalog) -> None:
+    table = create(catalog, ["g"], 2, ids=("g",))
+    table.equality = True
+    by_equality = RowMutations(upsert=True, row_deletes="equality")
+    audited = committer(catalog, by_equality, branch="audit")
+    for offset, step in enumerate((table.step([MINE]), first := table.step([MINE]))):
+        commit(audited, table, entry(table, offset, [*step.data_files, *step.delete_files]))
+    there = table.table.metadata.refs["audit"].snapshot_id
+    held = [file["file_path"] for file in table.table.inspect.delete_files(there).to_pylist()]
+    assert held
+    made = committer(catalog, by_equality)
+    for offset in range(2, 4):
+        commit(made, table, entry(table, offset, [as_keys(replace(first.delete_files[0], file_path=held[0]))]))
+    assert Path(held[0].removeprefix("file://")).exists()
+
+
 def step_of(table: MutationTable) -> list[DataFile]:
     return list(table.step([MINE]).data_files)
 
@@ -308,3 +325,21 @@ def test_commits_are_parked_below_the_table_and_read_from_nowhere_else(
     Path(failed.parked.removeprefix("file://")).rename(elsewhere.removeprefix("file://"))
     with pytest.raises(TableTroubleError, match="outside the table's location"):
         list(Parking(CatalogStorage(catalog)).commits(name, Parked(elsewhere, 1, {})))
+
+
+def test_parked_commits_of_a_table_that_is_gone_are_read_below_the_warehouse_and_the_allowed_locations_alone(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    place, gone = tmp_path.parent / f"{tmp_path.name}-elsewhere", table_id("db.gone")
+    inside, outside = (
+        f"{folder}/calving-parked-1.json.z" for folder in (catalog.properties["warehouse"], f"file://{place}")
+    )
+    for file in (inside, outside):
+        CatalogStorage(catalog).write(gone, file, b"x")
+    assert CatalogStorage(catalog).read(gone, inside) == b"x"
+    for touch in (CatalogStorage(catalog).read, CatalogStorage(catalog).delete):
+        with pytest.raises(
+            TableTroubleError, match=r"below neither the catalog's warehouse nor iceberg\.tables\.allowed"
+        ):
+            touch(gone, outside)
+    assert CatalogStorage(catalog, FileRules((f"file://{place}",))).read(gone, outside) == b"x"

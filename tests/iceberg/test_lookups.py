@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calving.iceberg.attempts import Attempts, Late
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.attempts import Attempts, UnfinishedAttempt
+from calving.iceberg.resolution import RowChangeResolver
 from calving.model.mutations import MutationCounts
 from calving.mutations import runs
 from calving.mutations.cache import KeyCache
-from calving.mutations.keys import Keys, Matches
+from calving.mutations.keys import ChangedKeys, Matches
 from calving.mutations.lookup import Tasks
 from calving.mutations.runs import Run, Runs
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
@@ -50,9 +50,9 @@ class Hanging(Here):
         return super().map(function, payloads)
 
 
-def by_tasks(table: MutationTable, tasks: Tasks | None, rows_here: int = 0) -> Resolver:
+def by_tasks(table: MutationTable, tasks: Tasks | None, rows_here: int = 0) -> RowChangeResolver:
     """The table's keys are looked for by tasks from now on, but for so many rows."""
-    table.resolver = Resolver(table.order, KeyCache(1_000_000), tasks=lambda: tasks)
+    table.resolver = RowChangeResolver(table.order, KeyCache(1_000_000), tasks=lambda: tasks)
     table.resolver.lookups.rows_here = rows_here
     return table.resolver
 
@@ -108,13 +108,13 @@ def test_keys_are_hashed_once_for_files_that_have_fewer_rows_together(
     for start in range(0, 40, 10):
         table.commit(table.step([], inserts=[{"id": key, "name": "a", "g": 0} for key in range(start, start + 10)]))
     searched: list[int] = []
-    found_in = Keys.found_in
+    found_in = ChangedKeys.found_in
 
-    def counted(keys: Keys, batches: Iterable[pa.RecordBatch]) -> Matches:
+    def counted(keys: ChangedKeys, batches: Iterable[pa.RecordBatch]) -> Matches:
         searched.append(len(keys))
         return found_in(keys, batches)
 
-    monkeypatch.setattr(Keys, "found_in", counted)
+    monkeypatch.setattr(ChangedKeys, "found_in", counted)
     table.commit(table.step([{"id": key, "name": "b", "g": 0} for key in range(0, 40, 4)]))
     assert searched == [10, 10], "two files of ten rows each time"
     assert pyiceberg_rows(table.table) == table.rows()
@@ -125,13 +125,13 @@ def test_keys_are_hashed_once_for_the_changes_of_all_publications(
 ) -> None:
     table = create(catalog, "flat", 2, order="g")
     searched: list[int] = []
-    found_in = Keys.found_in
+    found_in = ChangedKeys.found_in
 
-    def counted(keys: Keys, batches: Iterable[pa.RecordBatch]) -> Matches:
+    def counted(keys: ChangedKeys, batches: Iterable[pa.RecordBatch]) -> Matches:
         searched.append(len(keys))
         return found_in(keys, batches)
 
-    monkeypatch.setattr(Keys, "found_in", counted)
+    monkeypatch.setattr(ChangedKeys, "found_in", counted)
     table.commit(*(table.step([{"id": key, "name": "a", "g": 0}]) for key in range(8)))
     assert searched == [8, 8], "in the new rows, and in the changes"
     assert pyiceberg_rows(table.table) == table.rows()
@@ -163,20 +163,20 @@ def test_tasks_that_hang_hold_up_their_own_table_alone(catalog: Catalog) -> None
 
     attempts = Attempts(2, 10.0)
     found = dict(attempts.run({number: partial(job, number) for number in range(2)}))
-    assert isinstance(found[0], Late) and found[1] is None
+    assert isinstance(found[0], UnfinishedAttempt) and found[1] is None
     hanging.goes_on.set()
-    assert ended[0].wait(30)
+    assert ended[0].wait(120)
     for table in tables:
         assert pyiceberg_rows(table.table) == table.rows()
 
 
 def test_small_files_that_are_cached_are_searched_as_one(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(catalog, "flat", 2)
-    table.resolver = Resolver(cache=KeyCache(10_000_000))
+    table.resolver = RowChangeResolver(cache=KeyCache(10_000_000))
     searched: list[str] = []
     search = Runs.search
 
-    def counted(runs: Runs, run: Run, keys: Keys) -> Mapping[str, Matches] | None:
+    def counted(runs: Runs, run: Run, keys: ChangedKeys) -> Mapping[str, Matches] | None:
         searched.append(run.name)
         return search(runs, run, keys)
 
@@ -195,11 +195,11 @@ def test_runs_of_two_files_leave_what_a_replay_leaves(
 ) -> None:
     monkeypatch.setattr(runs, "_TOGETHER", 2)
     table = create(catalog, layout, 2)
-    table.resolver = Resolver(cache=KeyCache(10_000_000))
+    table.resolver = RowChangeResolver(cache=KeyCache(10_000_000))
     searched = set()
     search = Runs.search
 
-    def counted(own: Runs, run: Run, keys: Keys) -> Mapping[str, Matches] | None:
+    def counted(own: Runs, run: Run, keys: ChangedKeys) -> Mapping[str, Matches] | None:
         searched.add(run.name)
         return search(own, run, keys)
 

@@ -21,7 +21,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from calving.errors import CommitRefusedError
 from calving.iceberg import maintenance
 from calving.iceberg.catalog import open_catalog, table_id
-from calving.iceberg.conversion import Conversion
+from calving.iceberg.conversion import DeleteConversion
 from calving.iceberg.lookups import Lookups
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.target import IcebergTarget
@@ -209,16 +209,16 @@ def test_commits_in_between_are_kept_and_nothing_is_written_twice(
     table = made(catalog, "by key")
     changed(table)
     written: list[int] = []
-    original, left = Conversion.of, iter(range(3))
+    original, left = DeleteConversion.of, iter(range(3))
 
-    def raced(self: Conversion, loaded: Table, branch: str) -> Any:
+    def raced(self: DeleteConversion, loaded: Table, branch: str) -> Any:
         found = original(self, loaded, branch)
         written.append(len(self._written))
         if (number := next(left, None)) is not None:
             table.commit(table.step([row(number, "meanwhile")], [{"id": 5 + number}]))
         return found
 
-    monkeypatch.setattr(Conversion, "of", raced)
+    monkeypatch.setattr(DeleteConversion, "of", raced)
     assert len(table.maintain()) == 2
     assert written[0] == written[3] > 0  # the first commit took four attempts
     assert pyiceberg_rows(table.table) == table.rows()
@@ -228,16 +228,16 @@ def test_commits_in_between_are_kept_and_nothing_is_written_twice(
 def test_a_compaction_in_between_is_kept(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(catalog, "flat")
     changed(table)
-    original, left = Conversion.of, iter(range(1))
+    original, left = DeleteConversion.of, iter(range(1))
 
-    def raced(self: Conversion, loaded: Table, branch: str) -> Any:
+    def raced(self: DeleteConversion, loaded: Table, branch: str) -> Any:
         found = original(self, loaded, branch)
         if next(left, None) is not None:
             assert len(table.maintain_only()) == 1  # somebody else does the same
             table.commit(table.step([row(1, "later")]))
         return found
 
-    monkeypatch.setattr(Conversion, "of", raced)
+    monkeypatch.setattr(DeleteConversion, "of", raced)
     table.maintain()
     assert pyiceberg_rows(table.table) == table.rows()
     assert_no_orphans(table)
@@ -251,15 +251,15 @@ def test_a_rollback_in_between_brings_no_delete_of_what_was_undone(
     head, expected = table.table.current_snapshot(), table.rows()
     assert head is not None
     table.commit(table.step([], [{"id": key} for key in range(12)]))
-    original, left = Conversion.of, iter(range(1))
+    original, left = DeleteConversion.of, iter(range(1))
 
-    def raced(self: Conversion, loaded: Table, branch: str) -> Any:
+    def raced(self: DeleteConversion, loaded: Table, branch: str) -> Any:
         found = original(self, loaded, branch)
         if next(left, None) is not None:
             table.table.manage_snapshots().rollback_to_snapshot(head.snapshot_id).commit()
         return found
 
-    monkeypatch.setattr(Conversion, "of", raced)
+    monkeypatch.setattr(DeleteConversion, "of", raced)
     table.maintain()
     assert pyiceberg_rows(table.table) == expected
 
@@ -267,14 +267,14 @@ def test_a_rollback_in_between_brings_no_delete_of_what_was_undone(
 def test_who_loses_every_race_says_so_and_leaves_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(catalog, "flat")
     changed(table)
-    original = Conversion.of
+    original = DeleteConversion.of
 
-    def raced(self: Conversion, loaded: Table, branch: str) -> Any:
+    def raced(self: DeleteConversion, loaded: Table, branch: str) -> Any:
         found = original(self, loaded, branch)
         table.commit(table.step([], inserts=[row(100 + len(table.expected), "new")]))
         return found
 
-    monkeypatch.setattr(Conversion, "of", raced)
+    monkeypatch.setattr(DeleteConversion, "of", raced)
     monkeypatch.setattr(maintenance, "MAX_TRIES", 3)
     with pytest.raises(CommitRefusedError):
         table.maintain_only(sleep=lambda _: None)

@@ -18,7 +18,7 @@ from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.iceberg.reporting import Report
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.stopwatch import Stopwatch
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.coverage import merged
@@ -258,7 +258,7 @@ def test_the_time_of_resolving_has_no_pauses(
 
     changed, report, ticks = entry(table, 0, table.step([row(1, "a")])), Report(table.name, uuid4()), itertools.count()
     report.watch = Stopwatch(lambda: now)
-    resolver = Resolver(None, KeyCache(1_000_000), lambda: float(next(ticks)))
+    resolver = RowChangeResolver(None, KeyCache(1_000_000), lambda: float(next(ticks)))
     target = Raced(catalog, table_id(table.name), "main", KEY, {}, sleep=sleep, watch=report.watch, resolver=resolver)
     monkeypatch.setattr(catalog, "load_table", late)
     done = CommitLoop(target, KEY, 3, in_order=True).settle([changed], {0: 1})

@@ -20,7 +20,7 @@ from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FILE_PATH_ID, POS_ID, Manifests
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.mutable import check_mutations
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import IcebergTarget
 from calving.model.mutations import MutationCounts, RowMutations
@@ -66,7 +66,7 @@ def row(key: int, name: str) -> dict[str, object]:
 def test_a_history_of_changes_leaves_what_a_dict_has(catalog: Catalog, version: int, layout: str) -> None:
     for seed in range(2):
         table = create(catalog, layout, version)
-        play(table, layout, seed, 16)
+        play(table, layout, seed, 12)
         assert pyiceberg_rows(table.table) == table.rows(), seed
         assert duckdb_rows(table.table) == table.rows(), seed
 
@@ -87,8 +87,8 @@ def test_keys_that_are_looked_for_a_few_at_a_time_delete_the_same_rows(
     superseded = []
     for at_once in (5, 1_000_000):
         table = create(catalog, layout, 2, order=order)
-        table.resolver = Resolver(order, KeyCache(1_000_000), at_once=at_once)
-        superseded.append([made.counts.superseded for made in play(table, layout, 3, 14) if made.counts])
+        table.resolver = RowChangeResolver(order, KeyCache(1_000_000), at_once=at_once)
+        superseded.append([made.counts.superseded for made in play(table, layout, 3, 9) if made.counts])
         assert pyiceberg_rows(table.table) == table.rows()
     assert superseded[0] == superseded[1]
 
@@ -153,7 +153,7 @@ def test_a_commit_counts_rows_it_deleted_and_deletes_that_met_none(
 def test_rows_that_all_come_with_their_keys_are_not_looked_into_for_deletes_without_a_row(
     table: MutationTable,
 ) -> None:
-    table.resolver = Resolver(None, KeyCache(1_000_000), appends=False)
+    table.resolver = RowChangeResolver(None, KeyCache(1_000_000), appends=False)
     counts = table.commit(table.step([row(1, "a"), row(2, "a")])).counts
     assert counts == MutationCounts(keys=2)
     counts = table.commit(table.step([row(3, "a")], [{"id": 4}])).counts
@@ -161,7 +161,7 @@ def test_rows_that_all_come_with_their_keys_are_not_looked_into_for_deletes_with
 
 
 def test_rows_are_counted_once_though_several_parts_of_the_keys_have_theirs(table: MutationTable) -> None:
-    table.resolver = Resolver(None, KeyCache(1_000_000), at_once=2)
+    table.resolver = RowChangeResolver(None, KeyCache(1_000_000), at_once=2)
     table.commit(table.step([row(key, "a") for key in range(4)]))
     again = [table.step([row(key, name) for key in range(2)]) for name in "bc"]
     counts = table.commit(*again, table.step([], [{"id": 3}, {"id": 9}])).counts
@@ -188,7 +188,7 @@ def test_the_key_cache_tells_what_it_holds_of_each_table(catalog: Catalog, versi
     cache = KeyCache(1_000_000)
     for rows in (1_000, 10):
         table = create(catalog, "flat", version)
-        table.resolver = Resolver(None, cache)
+        table.resolver = RowChangeResolver(None, cache)
         table.commit(table.step([row(key, "a") for key in range(rows)]))
         table.commit(table.step([row(1, "b")]))
     large, small = cache.by_owner().values()
@@ -196,7 +196,7 @@ def test_the_key_cache_tells_what_it_holds_of_each_table(catalog: Catalog, versi
 
 
 def test_key_columns_are_read_once(table: MutationTable) -> None:
-    table.resolver = Resolver(None, KeyCache(1_000_000), appends=False)
+    table.resolver = RowChangeResolver(None, KeyCache(1_000_000), appends=False)
     table.commit(table.step([row(key, "a") for key in range(9)]))
     found = [table.commit(table.step([row(key, "b")])).counts for key in (0, 1, 2)]
     assert [(each.files, each.cached) for each in found if each] == [(1, 0), (1, 1), (1, 1)]
@@ -212,7 +212,7 @@ def test_rows_change_while_the_key_cache_cannot_be_written(
 
     folder = tmp_path / "cache"
     folder.mkdir()
-    table.resolver = Resolver(None, KeyCache(1_000_000, folder))
+    table.resolver = RowChangeResolver(None, KeyCache(1_000_000, folder))
     table.commit(table.step([row(key, "a") for key in range(9)]))
     table.commit(table.step([row(1, "b")]))
     with monkeypatch.context() as patch:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import pytest
 
+from calving.backoff import Backoff
 from calving.errors import GaveUpError
 from calving.runtime import failures
 from harness.http_proxy import Fate, HttpProxy, Request
@@ -102,7 +103,7 @@ def test_a_file_larger_than_a_part_is_uploaded_in_parts(store: Store, cli: Cli) 
 @pytest.fixture
 def quick_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number of attempts, with shorter pauses."""
-    monkeypatch.setattr(failures, "_FAILING_SECONDS", (0.001, 0.05))
+    monkeypatch.setattr(failures, "_FAILING", Backoff(0.002, 0.05))
 
 
 def sign_in(cli: Cli, identity: dict[str, str]) -> None:

@@ -16,8 +16,8 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.overlaps import Overlaps, overlaps
 from calving.model.offsets import TopicPartition
 from calving.mutations import columns
-from calving.mutations.keys import Keys, Matches
-from calving.mutations.parts import Part, parts
+from calving.mutations.keys import ChangedKeys, Matches
+from calving.mutations.parts import KeyPart, parts
 from calving.protocol.admission import Step
 from tests.iceberg.histories import MutationTable, Row, create
 
@@ -104,7 +104,7 @@ def test_about_so_many_keys_as_may_be_held_are_compared_at_a_time(
 ) -> None:
     held = []
 
-    def watched(*args: Any) -> Iterator[Part]:
+    def watched(*args: Any) -> Iterator[KeyPart]:
         for part in parts(*args):
             held.append(len(part.keys))
             yield part
@@ -117,13 +117,13 @@ def test_about_so_many_keys_as_may_be_held_are_compared_at_a_time(
 
 def test_keys_are_hashed_once_for_the_files_of_all_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    found_in = Keys.found_in
+    found_in = ChangedKeys.found_in
 
-    def counted(keys: Keys, batches: Iterable[pa.RecordBatch]) -> Matches:
+    def counted(keys: ChangedKeys, batches: Iterable[pa.RecordBatch]) -> Matches:
         searched.append(len(keys))
         return found_in(keys, batches)
 
-    monkeypatch.setattr(Keys, "found_in", counted)
+    monkeypatch.setattr(ChangedKeys, "found_in", counted)
     table = table_of(tmp_path, "flat")
     overlaps(table.table, of_one_key_each(table, 6))
     assert searched == [6, 6], "in the key files, and in the data files"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -17,6 +15,7 @@ from pyiceberg.types import LongType, NestedField
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import DEFAULT_PROPERTIES
+from harness.nursery import Forked
 from tests.iceberg.racer import FILES_PER_ENTRY, KEY, TABLE
 
 ENTRIES = 40
@@ -32,9 +31,10 @@ def create(catalog: Catalog) -> None:
     )
 
 
-def racer(catalog_keys: dict[str, str], seed: int, share: float) -> subprocess.Popen[bytes]:
+def racer(catalog_keys: dict[str, str], seed: int, share: float, folder: Path) -> Forked:
+    """Its log is in ``folder``."""
     arguments = [json.dumps(catalog_keys), str(ENTRIES), str(seed), str(share)]
-    return subprocess.Popen([sys.executable, "-m", "tests.iceberg.racer", *arguments])
+    return Forked("tests.iceberg.racer", arguments, folder / f"racer-{seed}.log", {})
 
 
 def live_files(catalog: Catalog) -> Counter[str]:
@@ -44,15 +44,17 @@ def live_files(catalog: Catalog) -> Counter[str]:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.08], ids=["honest", "lied-to"])
-def test_racing_processes_that_are_killed_add_every_file_once(catalog_keys: dict[str, str], share: float) -> None:
+def test_racing_processes_that_are_killed_add_every_file_once(
+    catalog_keys: dict[str, str], share: float, tmp_path: Path
+) -> None:
     catalog = open_catalog("iceberg", catalog_keys)
     create(catalog)
     rng = random.Random(1)
-    racers = [racer(catalog_keys, seed, share) for seed in range(3)]
+    racers = [racer(catalog_keys, seed, share, tmp_path) for seed in range(3)]
     kills = 0
     deadline = time.monotonic() + 150
     ledger = 0
-    while any(r.poll() is None for r in racers):
+    while any(r.returncode is None for r in racers):
         assert time.monotonic() < deadline, "the race did not end"
         time.sleep(rng.uniform(0.2, 0.6))
         counts = live_files(catalog)
@@ -63,9 +65,8 @@ def test_racing_processes_that_are_killed_add_every_file_once(catalog_keys: dict
         if kills < 5 and ledger:
             kills += 1
             victim = rng.randrange(3)
-            racers[victim].send_signal(signal.SIGKILL)
-            racers[victim].wait()
-            racers[victim] = racer(catalog_keys, 100 + kills, share)
+            racers[victim].kill()
+            racers[victim] = racer(catalog_keys, 100 + kills, share, tmp_path)
     counts = live_files(catalog)
     assert counts == Counter(
         {f"file:///race/{o}-{i}.parquet": 1 for o in range(ENTRIES) for i in range(FILES_PER_ENTRY)}

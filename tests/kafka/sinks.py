@@ -107,7 +107,7 @@ class Sink:
         return TopicPartition(self.topic.name, 0)
 
 
-def wait(done: Callable[[], bool], step: Callable[[], object], seconds: float = 30) -> None:
+def wait(done: Callable[[], bool], step: Callable[[], object], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not happen in time"

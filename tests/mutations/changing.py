@@ -13,7 +13,7 @@ from uuid import UUID
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog, table_id
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
@@ -84,7 +84,7 @@ class Changing:
         self._done: dict[int, int] = {}
         self._commits = 0
         settings = self.mutations or RowMutations()
-        self._resolver = Resolver(settings.order_field, order_type=settings.order_type)
+        self._resolver = RowChangeResolver(settings.order_field, order_type=settings.order_type)
         self.outcome: BatchOutcome | None = None
         self.counts: dict[str, int] = {}
 

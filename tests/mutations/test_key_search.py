@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 from calving.mutations.columns import Column
-from calving.mutations.keys import Keys, Matches
+from calving.mutations.keys import ChangedKeys, Matches
 from calving.mutations.sorting import in_order, pays
 
 COLUMNS = {"number": Column(1, LongType()), "text": Column(1, StringType())}
@@ -25,7 +25,7 @@ def test_a_search_finds_the_rows_that_a_comparison_finds(kind: str) -> None:
     column, chance = COLUMNS[kind], random.Random(1)
     for _ in range(50):
         rows = [chance.choice([None, *range(40)]) for _ in range(chance.randrange(80))]
-        keys = Keys([column], [[batch(column, chance.sample(range(60), chance.randrange(1, 20)))]])
+        keys = ChangedKeys([column], [[batch(column, chance.sample(range(60), chance.randrange(1, 20)))]])
         (ordered,) = in_order([batch(column, rows)])
         searched, compared = keys.searched(ordered), keys.found_in([batch(column, rows)])
         found = sorted(zip(searched.rows.to_pylist(), searched.keys.to_pylist(), strict=True))
@@ -34,7 +34,7 @@ def test_a_search_finds_the_rows_that_a_comparison_finds(kind: str) -> None:
 
 def test_a_part_of_the_keys_keeps_their_numbers() -> None:
     column = COLUMNS["number"]
-    keys = Keys([column], [[batch(column, [7, 8, 9])]])
+    keys = ChangedKeys([column], [[batch(column, [7, 8, 9])]])
     wanted = [keys.columns[0].to_pylist().index(8)]
     part = keys.part(pa.array(wanted, pa.int32()))
     (ordered,) = in_order([batch(column, [9, 8])])
@@ -59,7 +59,7 @@ def test_several_files_searched_at_once_give_what_each_of_them_gives(ids: int) -
         return pa.RecordBatch.from_arrays(arrays, names)
 
     for _ in range(30):
-        keys = Keys(columns, [[rows(chance.randrange(1, 20))]])
+        keys = ChangedKeys(columns, [[rows(chance.randrange(1, 20))]])
         files = [[rows(chance.randrange(12)) for _ in range(chance.randrange(3))] for _ in range(4)]
         together = keys.found_in_each(files)
         assert [told(found) for found in together] == [told(keys.found_in(batches)) for batches in files]

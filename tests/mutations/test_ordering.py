@@ -16,7 +16,7 @@ from calving.model.mutations import OrderType
 from calving.mutations import ordering
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column
-from calving.mutations.keys import Keys
+from calving.mutations.keys import ChangedKeys
 from calving.mutations.ordering import RowPosition, losers
 
 Row = tuple[int, Any]
@@ -40,7 +40,7 @@ class Commit:
     order_type: OrderType = "parsed"
 
     def losers(self) -> list[RowPosition]:
-        keys = Keys(
+        keys = ChangedKeys(
             [Column(1, LongType()), Column(2, StringType())][: self.ids], [[self.rows(c)] for c in self.changes]
         )
         found = list(zip(self.files(), keys.found_in_each([self.rows(r)] for _, r in self.each_file()), strict=True))

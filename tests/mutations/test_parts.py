@@ -11,7 +11,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import LongType
 
 from calving.mutations import columns
-from calving.mutations.columns import Column, File, Reading
+from calving.mutations.columns import Column, ColumnReader, File
 from calving.mutations.parts import parts
 
 
@@ -28,7 +28,7 @@ def test_a_part_has_about_as_many_keys_as_may_be_held_and_the_files_that_they_ar
     large, small, later = (
         key_file(tmp_path / f"{n}", keys) for n, keys in enumerate((range(10), range(20, 23), range(5)))
     )
-    reading = Reading(PyArrowFileIO(), (Column(1, LongType()),))
+    reading = ColumnReader(PyArrowFileIO(), (Column(1, LongType()),))
     found = list(parts(reading, 1, [[large, small], [], [later]], at_once=7))
     assert [part.files for part in found] == [(large,), (large, small, later), (later,)]
     assert [sorted(part.keys.columns[0].to_pylist()) for part in found] == [
@@ -43,6 +43,6 @@ def test_large_keys_come_in_smaller_parts(tmp_path: Path, monkeypatch: pytest.Mo
     """Arrow's arrays of text hold 2 GiB."""
     monkeypatch.setattr(columns, "_BATCH_ROWS", 4)
     monkeypatch.setattr("calving.mutations.parts._BYTES_AT_ONCE", 60)
-    reading = Reading(PyArrowFileIO(), (Column(1, LongType()),))
+    reading = ColumnReader(PyArrowFileIO(), (Column(1, LongType()),))
     found = list(parts(reading, 1, [[key_file(tmp_path / "keys", range(20))]]))
     assert [len(part.keys) for part in found] == [8, 8, 4]

@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, StringType
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column
-from calving.mutations.keys import Keys
+from calving.mutations.keys import ChangedKeys
 from calving.mutations.runs import Runs
 
 NUMBERS, TEXTS = Column(1, LongType()), Column(1, StringType())
@@ -45,17 +45,17 @@ class Small:
         """How many files each run has."""
         return [len(files) for files in self.runs.divided(self.files).values()]
 
-    def keys(self, values: list[int]) -> Keys:
+    def keys(self, values: list[int]) -> ChangedKeys:
         shown = pa.array(values if self.column is NUMBERS else [f"key {v}" for v in values], self.column.arrow)
-        return Keys([self.column], [[pa.RecordBatch.from_arrays([shown], ["1"])]])
+        return ChangedKeys([self.column], [[pa.RecordBatch.from_arrays([shown], ["1"])]])
 
-    def found(self, keys: Keys) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    def found(self, keys: ChangedKeys) -> Iterator[tuple[str, list[tuple[int, int]]]]:
         """Rows and keys by file, as runs have them."""
         for run in self.runs.divided(self.files):
             for path, matches in (self.runs.search(run, keys) or {}).items():
                 yield path, list(zip(matches.rows.to_pylist(), matches.keys.to_pylist(), strict=True))
 
-    def compared(self, keys: Keys) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    def compared(self, keys: ChangedKeys) -> Iterator[tuple[str, list[tuple[int, int]]]]:
         """The same, as a comparison of each file's rows has them."""
         for path, batch in self.rows.items():
             matches = keys.found_in([batch])

@@ -11,6 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from harness import native_wheel
 
 ROOT = Path(__file__).parents[2]
 MODULES = {
@@ -47,8 +50,8 @@ def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     uv("venv", "--quiet", folder)
     target = ("--python", folder / "bin" / "python", "--find-links", wheels, "--constraint", "requirements.lock")
     # uv's cache knows a wheel by its folder and version, not by what it holds.
-    rebuilt = [f"--refresh-package={name}" for name in MODULES]
-    uv("pip", "install", "--quiet", *target, *rebuilt, "calving[kafka,redis,zookeeper]")
+    rebuilt = [f"--refresh-package={name}" for name in (*MODULES, "calving-native")]
+    uv("pip", "install", "--quiet", *target, *rebuilt, *native_wheel.options(), "calving[kafka,redis,zookeeper]")
     return folder / "bin"
 
 
@@ -86,6 +89,35 @@ def test_a_backend_takes_only_a_core_that_it_is_compatible_with(name: str) -> No
 def test_the_installed_command_tells_its_version(environment: Path) -> None:
     done = run(environment / "calving", "version")
     assert done.stdout.splitlines()[0] == version("calving"), done.stderr
+
+
+@pytest.mark.skipif(
+    native_wheel.WHEEL is None, reason="there is no wheel of calving-native: make builds one where there is a cargo"
+)
+def test_the_installed_command_reads_and_decodes_in_rust(environment: Path) -> None:
+    done = run(environment / "calving", "version")
+    assert done.stdout.splitlines()[1:3] == ["native decoders: in use", "native reader: in use"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "system", "python", "needed"),
+    [
+        ("x86_64", "linux", "CPython", True),
+        ("aarch64", "linux", "CPython", True),
+        ("ppc64le", "linux", "CPython", False),
+        ("arm64", "darwin", "CPython", False),
+        ("x86_64", "linux", "PyPy", False),
+    ],
+)
+def test_the_decoders_in_rust_are_required_where_they_have_a_wheel(
+    machine: str, system: str, python: str, needed: bool
+) -> None:
+    project = tomllib.loads((ROOT / "packages" / "core" / "pyproject.toml").read_text())["project"]
+    (native,) = [one for each in project["dependencies"] if (one := Requirement(each)).name == "calving-native"]
+    environment = {"platform_machine": machine, "sys_platform": system, "platform_python_implementation": python}
+    assert native.marker is not None and native.marker.evaluate(environment) is needed
+    assert native.specifier.contains(version("calving"), prereleases=True)
+    assert project["optional-dependencies"]["native"] == []
 
 
 @pytest.mark.parametrize("backend", ["kafka", "redis", "zookeeper"])

@@ -55,10 +55,10 @@ def test_what_is_created_appended_and_evolved_reads_back(
     assert rows(cli) == [{"id": 1, "name": None}, {"id": 2, "name": None}, {"id": 3, "name": "x"}]
 
 
-def test_two_coordinators_that_are_lied_to_add_every_file_once(keys: Keys) -> None:
+def test_two_coordinators_that_are_lied_to_add_every_file_once(keys: Keys, tmp_path: Path) -> None:
     catalog = open_catalog("iceberg", keys)
     create(catalog)
-    racers = [racer(keys, seed, 0.08) for seed in range(2)]
+    racers = [racer(keys, seed, 0.08, tmp_path) for seed in range(2)]
     assert [each.wait(150) for each in racers] == [0, 0]
     expected = {f"file:///race/{o}-{i}.parquet": 1 for o in range(ENTRIES) for i in range(FILES_PER_ENTRY)}
     assert live_files(catalog) == Counter(expected)

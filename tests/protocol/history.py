@@ -36,7 +36,7 @@ from calving.protocol.ledger import LedgerKey
 from calving.protocol.positions import starting
 from calving.protocol.recovery import recovery
 from calving.protocol.rollback import Line
-from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
+from calving.protocol.worker import BatchLimits, BatchOutcome, WorkerMachine
 from tests.protocol.lines import line_of
 
 TABLE = TableReference("iceberg", ("db",), "t")
@@ -91,7 +91,7 @@ class MemoryTable:
 class Member:
     """A worker and what it has to do."""
 
-    machine: Worker
+    machine: WorkerMachine
     session: MemorySession
     cursor: Cursor
     batch: int = 0
@@ -167,7 +167,7 @@ class History:
         if name not in self._workers:
             session = MemorySession(self._store, name)
             self._workers[name] = Member(
-                Worker(BatchLimits(1000, 1 << 30)), session, MemoryCursor(self._store, name, replay=False)
+                WorkerMachine(BatchLimits(1000, 1 << 30)), session, MemoryCursor(self._store, name, replay=False)
             )
         member = self._workers[name]
         match how:

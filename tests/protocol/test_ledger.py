@@ -96,8 +96,8 @@ def test_the_new_ledger_is_the_furthest_of_read_and_stored() -> None:
 
 
 def test_a_file_announced_twice_is_admitted_once() -> None:
-    found = admit([written(0, 1, "a"), written(0, 2, "a", "b")], {0: 3}, NOWHERE, Ledger({}))
-    assert [f.file_path for f in found.data_files] == ["a", "b"]
+    found = admit([written(0, 1, "d/a"), written(0, 2, "d/a", "d//a", "b")], {0: 3}, NOWHERE, Ledger({}))
+    assert [f.file_path for f in found.data_files] == ["d/a", "b"]
 
 
 def test_a_file_without_rows_is_left_out() -> None:

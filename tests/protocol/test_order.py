@@ -13,7 +13,8 @@ from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import Admitted, Step, admit
 from calving.protocol.buffer import Buffer
 from calving.protocol.gate import Gate, waiting
-from calving.protocol.ledger import NO_LEDGER, Ledger, SourceProgress
+from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, SourceProgress
+from calving.protocol.order import disordered
 
 TABLE = TableReference("c", ("db",), "t")
 COMMIT = UUID(int=1)
@@ -92,6 +93,16 @@ def test_the_ledger_never_has_a_hole() -> None:
     early = entry(1, 0, "-", b=(50, 60))
     found = admitted([entry(0, 0, "a", a=(0, 10))], also=[early])
     assert (found.ledger.source, found.ledger.missing) == ({A: 10}, {})
+
+
+def test_publications_that_no_order_fits_are_all_there_and_are_named() -> None:
+    """Where somebody has moved a position back, one partition begins with one of them, and another with the other."""
+    overlapping = [entry(0, 0, "x", a=(2, 4), b=(0, 5)), entry(0, 2, "y", a=(0, 12), b=(5, 8))]
+    crossed = [entry(0, 4, "x", a=(0, 2), b=(3, 5)), entry(0, 6, "y", a=(2, 4), b=(0, 3))]
+    for entries, where in ((overlapping, {A: Span(0, 12)}), (crossed, {B: Span(0, 3)})):
+        found = admitted(entries)
+        assert names(found) == ["x", "y"]
+        assert disordered(found.publications, NOWHERE) == where
 
 
 def test_a_partition_that_started_over_keeps_nobody_waiting() -> None:

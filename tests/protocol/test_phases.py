@@ -8,7 +8,7 @@ import pytest
 
 from calving.errors import ProtocolError
 from calving.protocol import phases
-from calving.protocol.phases import BATCH, COMMIT, CYCLE, Batch, Commit, Cycle, Phases, Step, Turn, after
+from calving.protocol.phases import BATCH, COMMIT, CYCLE, Batch, Commit, CommitStep, Cycle, Phases, Turn, after
 
 Move = tuple[str, str, str]
 
@@ -38,7 +38,7 @@ def test_the_diagram_shows_every_move_of_the_table_and_no_other() -> None:
 
 def test_every_phase_has_its_row_and_every_turn_moves_something() -> None:
     assert (set(BATCH), set(CYCLE), set(COMMIT)) == (set(Batch), set(Cycle), set(Commit))
-    assert {turn for _, turn, _ in in_the_table()} == {turn.value for turn in (*Turn, *Step)}
+    assert {turn for _, turn, _ in in_the_table()} == {turn.value for turn in (*Turn, *CommitStep)}
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_a_turn_that_a_phase_does_not_have_is_a_bug(turns: tuple[Turn, ...]) -> 
 
 
 @pytest.mark.parametrize("phase", Commit)
-@pytest.mark.parametrize("step", Step)
-def test_each_phase_of_a_coordinator_has_one_step(phase: Commit, step: Step) -> None:
-    if [*Commit].index(phase) == [*Step].index(step):
+@pytest.mark.parametrize("step", CommitStep)
+def test_each_phase_of_a_coordinator_has_one_step(phase: Commit, step: CommitStep) -> None:
+    if [*Commit].index(phase) == [*CommitStep].index(step):
         assert after(COMMIT, phase, step) is not phase
     else:
         with pytest.raises(ProtocolError, match=f"{step.name} in phase Commit.{phase.name}"):

@@ -7,6 +7,7 @@ import pytest
 from calving.model.events import Publication
 from calving.model.offsets import Advance, Span, TopicPartition, within
 from calving.protocol.ledger import Ledger
+from calving.protocol.moved import Unread
 from calving.protocol.positions import within_topics
 
 TP = TopicPartition("orders", 3)
@@ -40,7 +41,20 @@ def test_a_publication_covers_its_topic_from_the_beginning_on(
 
 
 def test_a_publication_from_a_position_of_somebody_else_does_not_cover_what_nobody_has_read() -> None:
-    assert within_topics(moving(5, 9), {"orders": "new"}, {}, {TP}).spans == {NEW: (Span(5, 9),)}
+    unread = {TP: Unread(Span(3, 5), in_log=True)}
+    assert within_topics(moving(5, 9), {"orders": "new"}, {}, unread).spans == {NEW: (Span(5, 9),)}
+
+
+def test_a_publication_from_a_position_that_was_moved_back_does_not_cover_what_was_passed_over_before() -> None:
+    unread = {TP: Unread(Span(5, 5), in_log=True)}
+    assert within_topics(moving(5, 9), {"orders": "new"}, {}, unread).spans == {NEW: (Span(5, 9),)}
+
+
+def test_the_first_publication_after_a_recovery_covers_what_was_read_before() -> None:
+    unread = {TP: Unread(Span(3, 5), in_log=False)}
+    assert within_topics(moving(5, 9), {"orders": "new"}, {}, unread).spans == {NEW: (Span(0, 3), Span(5, 9))}
+    from_the_beginning = {TP: Unread(Span(0, 5), in_log=False)}
+    assert within_topics(moving(5, 9), {"orders": "new"}, {}, from_the_beginning).spans == {NEW: (Span(5, 9),)}
 
 
 @pytest.mark.parametrize("stored_within", [{TP: "new"}, {TP: ""}, {}])

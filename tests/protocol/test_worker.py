@@ -20,21 +20,21 @@ from calving.model.files import DataFile
 from calving.model.offsets import Advance, Gap, Span, TopicPartition
 from calving.protocol.effects import Publish, RunBatch
 from calving.protocol.positions import Position, Reset, starting, take
-from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
+from calving.protocol.worker import BatchLimits, BatchOutcome, WorkerMachine
 
 A, B = TopicPartition("s", 0), TopicPartition("s", 1)
 T = TableReference("c", ("db",), "t")
 C1, C2 = UUID(int=1), UUID(int=2)
 
 
-def worker(**stored: int | None) -> Worker:
-    machine = Worker(BatchLimits(100, 1_000_000))
+def worker(**stored: int | None) -> WorkerMachine:
+    machine = WorkerMachine(BatchLimits(100, 1_000_000))
     positions = {"a": A, "b": B}
     machine.assigned({positions[k]: Position(v, v or 0) for k, v in stored.items()})
     return machine
 
 
-def start(machine: Worker, commit_id: UUID = C1) -> None:
+def start(machine: WorkerMachine, commit_id: UUID = C1) -> None:
     machine.heard(Envelope(0, 0, StartCommit(commit_id)))
 
 
@@ -58,7 +58,7 @@ def test_a_large_backlog_is_read_without_being_asked_and_bounded() -> None:
 
 
 def test_after_a_batch_in_vain_the_first_one_is_smaller_and_each_later_one_an_eighth_larger_up_to_the_limit() -> None:
-    machine = Worker(BatchLimits(100, 1_000_000, first=50))
+    machine = WorkerMachine(BatchLimits(100, 1_000_000, first=50))
     machine.assigned({A: Position(0, 0)})
     sizes = []
     for number in range(1, 9):

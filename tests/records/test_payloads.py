@@ -1,4 +1,4 @@
-"""Keys and values, whichever form a reader gives them in."""
+"""Keys and values: a column, from whatever they are made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def form(request: pytest.FixtureRequest) -> Form:
     return found
 
 
-def test_both_forms_hold_the_same(form: Form) -> None:
+def test_they_hold_the_same_as_a_column_and_as_objects(form: Form) -> None:
     payloads = form(GIVEN)
     assert payloads.column.to_pylist() == payloads.items == list(payloads) == GIVEN
     assert [payloads[i] for i in range(len(payloads))] == GIVEN

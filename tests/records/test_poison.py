@@ -205,7 +205,6 @@ def test_text_that_is_not_utf8_is_bad_as_text_and_good_as_bytes(made: type[Conve
 
 def test_keys_that_are_always_new_are_not_remembered() -> None:
     decoder = JsonConverter({}, is_key=False, limits=Limits(learned_names=200))
-    decoder.small = 0
     projection = Projection()
 
     def decode(blocks: range) -> None:

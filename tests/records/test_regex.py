@@ -49,6 +49,19 @@ def test_a_pattern_that_only_backtracking_can_run_is_refused_if_it_may_backtrack
         Regex(pattern)
 
 
+@pytest.mark.parametrize(
+    "pattern", ["[[:alpha:]]+", "[a[:alpha:]]+", "[^[:digit:]]", "x[]a[b]", r"[\]a[.x.]]", r"\p{L}+", r"[\p{Alpha}]"]
+)
+def test_a_class_that_is_another_one_in_java_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="is not a regular expression that is supported"):
+        Regex(pattern)
+
+
+@pytest.mark.parametrize(("pattern", "text"), [(r"\[[a]", "[a"), (r"[\[a]+", "a["), ("[]a]+", "a]"), ("[^]]", "a")])
+def test_a_bracket_that_means_the_same_everywhere_stands_for_itself(pattern: str, text: str) -> None:
+    assert Regex(pattern).matching([text, "]"]) == ([text, "]"] if pattern == "[]a]+" else [text])
+
+
 @pytest.mark.parametrize("pattern", ["(", "[a&&[b]]", "a{2,1}", "(?<1>x)"])
 def test_what_is_no_regular_expression_of_java_and_python_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="is not a regular expression that is supported"):

@@ -8,7 +8,7 @@ import pytest
 
 from calving.runtime.failures import Retries
 from calving.runtime.leading import Leadership, cycle_text, is_full
-from calving.status.values import CoordinatorStatus, Cycle
+from calving.status.values import CommitCycle, CoordinatorStatus
 
 
 @pytest.mark.parametrize(
@@ -20,25 +20,25 @@ from calving.status.values import CoordinatorStatus, Cycle
     ],
 )
 def test_the_line_of_a_commit_says_whose_answers_it_lacks(unanswered: tuple[str, ...], said: str) -> None:
-    cycle = Cycle("c", 0.0, "partial" if unanswered else "full", 1.0, 0.5, unanswered=unanswered)
+    cycle = CommitCycle("c", 0.0, "partial" if unanswered else "full", 1.0, 0.5, unanswered=unanswered)
     assert cycle_text(cycle, CoordinatorStatus(), 7).endswith(said)
 
 
 @pytest.mark.parametrize(("committed", "said"), [(0, "0 tables"), (1, "1 table"), (2, "2 tables")])
 def test_the_line_of_a_commit_counts_its_tables(committed: int, said: str) -> None:
-    cycle = Cycle("c", 0.0, "full", 1.0, 0.5, committed=committed)
+    cycle = CommitCycle("c", 0.0, "full", 1.0, 0.5, committed=committed)
     text = cycle_text(cycle, CoordinatorStatus(), 7)
     assert text == f"c: {said}, 0 failed, 0.50 s (1.00 s after its start), lag 7"
 
 
 def test_a_cycle_in_which_a_failing_table_is_not_tried_again_is_not_full() -> None:
-    cycle = Cycle("c", 0.0, "empty", 1.0, 0.0, failed=0)
+    cycle = CommitCycle("c", 0.0, "empty", 1.0, 0.0, failed=0)
     assert is_full(cycle, {})
     assert not is_full(cycle, {"db.t": 1})
 
 
 def test_a_cycle_without_the_answer_of_a_partition_is_not_full() -> None:
-    assert not is_full(Cycle("c", 0.0, "partial", 1.0, 0.0, unanswered=("s-0",)), {})
+    assert not is_full(CommitCycle("c", 0.0, "partial", 1.0, 0.0, unanswered=("s-0",)), {})
 
 
 @dataclass

@@ -34,5 +34,5 @@ class Looker:
 def test_tables_that_cannot_be_named_now_are_looked_at_the_next_time() -> None:
     looker = Looker()
     looks = Looks(looker, 0.01)
-    assert looker.looked.get(timeout=10) == TABLE
+    assert looker.looked.get(timeout=60) == TABLE
     looks.stop()

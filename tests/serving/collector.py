@@ -25,7 +25,7 @@ class Collector:
     url: str = ""
 
     def wait_for(self, count: int) -> None:
-        wait_for(lambda: len(self.requests) >= count, 30, 0.02)
+        wait_for(lambda: len(self.requests) >= count, 120, 0.02)
 
     @property
     def resource(self) -> dict[str, str]:

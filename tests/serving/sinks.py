@@ -14,7 +14,7 @@ from typing import Any
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
 from calving.serving.history import History
-from calving.serving.server import Server
+from calving.serving.server import StatusServer
 from calving.settings.load import Sink, parse
 from calving.status.folding import after_cycle
 from calving.status.histogram import BYTES, Histogram
@@ -22,8 +22,8 @@ from calving.status.values import (
     NO_SECONDS,
     NO_SIZES,
     Batches,
+    CommitCycle,
     CoordinatorStatus,
-    Cycle,
     LogStatus,
     PartitionStatus,
     RecordCounts,
@@ -140,7 +140,7 @@ def _coordinator(names: list[str], broken: int, now: float) -> CoordinatorStatus
             for i, name in enumerate(names)
         )
         failing = dict.fromkeys(names[:broken], n + 1)
-        cycle = Cycle(
+        cycle = CommitCycle(
             f"c-{n:02}", now - 10 * (20 - n) + 7, "full", 1.4, 0.4, None, (), len(names) - broken, broken, commits
         )
         found = after_cycle(found, cycle, failing, {}, 14 * broken)
@@ -203,7 +203,7 @@ class Client:
 
 @contextlib.contextmanager
 def serving(worker: Worker, configured: Sink | None = None, history: History | None = None) -> Iterator[Client]:
-    server = Server(configured or sink(), worker, history)
+    server = StatusServer(configured or sink(), worker, history)
     try:
         client = Client(server.url)
         deadline = time.monotonic() + 10

@@ -23,7 +23,7 @@ from calving.errors import ConfigError
 from calving.model.events import Leader
 from calving.serving import connections
 from calving.serving.connect import validated
-from calving.serving.server import Server
+from calving.serving.server import StatusServer
 from tests.serving.sinks import TOKEN, Client, Worker, serving, sink, status
 from tests.serving.test_http import READS
 from tests.tls import Authority
@@ -320,7 +320,7 @@ def test_silent_clients_do_not_keep_others_from_https(tmp_path: Path, monkeypatc
     authority = Authority(tmp_path)
     pair = authority.issue("server")
     keys = {"iceberg.http.tls-certificate-file": pair.certificate, "iceberg.http.tls-key-file": pair.key}
-    server = Server(sink(**keys), Worker(status()))
+    server = StatusServer(sink(**keys), Worker(status()))
     trusting = ssl.create_default_context(cafile=str(authority.certificate))
     try:
         with many(Client(server.url), 110) as silent:

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from calving.errors import ConfigError
 from calving.model.events import Leader
-from calving.serving.server import Server
+from calving.serving.server import StatusServer
 from calving.status.values import LogStatus, Status
 from tests.serving.sinks import NOW, TOKEN, Client, Worker, not_leading, serving, sink, status
 from tests.tls import Authority
@@ -132,7 +132,7 @@ def test_a_worker_that_does_not_lead_says_who_does(url: str, text: str) -> None:
     ],
 )
 def test_others_are_told_an_address_that_they_can_reach(keys: dict[str, str], url: str) -> None:
-    server = Server(sink(**{"iceberg.http.token": TOKEN, **keys}), Worker(status()))
+    server = StatusServer(sink(**{"iceberg.http.token": TOKEN, **keys}), Worker(status()))
     try:
         assert server.advertised == url.format(port=server.address.rpartition(":")[2])
     finally:
@@ -167,7 +167,7 @@ def test_a_port_that_is_taken_is_said() -> None:
         with pytest.raises(
             ConfigError, match=rf"iceberg\.http\.port: the server cannot listen on 127\.0\.0\.1:{port}: "
         ):
-            Server(sink(**{"iceberg.http.port": port}), Worker(status()))
+            StatusServer(sink(**{"iceberg.http.port": port}), Worker(status()))
 
 
 def test_a_loop_that_stands_still_is_not_healthy(worker: Worker, client: Client) -> None:
@@ -289,7 +289,7 @@ def test_tls_is_served_with_the_files_that_are_given(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("server")
     keys = {"iceberg.http.tls-certificate-file": pair.certificate, "iceberg.http.tls-key-file": pair.key}
-    server = Server(sink(**keys), Worker(status()))
+    server = StatusServer(sink(**keys), Worker(status()))
     try:
         assert server.url.startswith("https://")
         trusting = ssl.create_default_context(cafile=str(authority.certificate))
@@ -307,7 +307,7 @@ def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
 def test_a_certificate_that_cannot_be_read_is_said_at_the_start(tmp_path: Path) -> None:
     keys = dict.fromkeys(("iceberg.http.tls-certificate-file", "iceberg.http.tls-key-file"), tmp_path / "nothing.pem")
     with pytest.raises(ConfigError, match=r"iceberg\.http\.tls-certificate-file: .*nothing\.pem"):
-        Server(sink(**keys), Worker(status()))
+        StatusServer(sink(**keys), Worker(status()))
 
 
 def test_what_commits_did_to_rows_is_told_by_table_and_by_commit() -> None:

@@ -166,6 +166,19 @@ def test_secrets_come_from_the_environment_and_from_files(monkeypatch: pytest.Mo
     assert sink.catalog["token"] == "t0ken"
 
 
+def test_a_file_of_secrets_that_is_a_device_too_large_or_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"a=" + b"x" * 2**20)
+    (tmp_path / "binary").write_bytes(b"a=\xff")
+    for file, why in (
+        ("/dev/zero", "it is no file"),
+        (f"{tmp_path}/large", "more than 1,048,576 bytes"),
+        (f"{tmp_path}/binary", "can't decode"),
+        (f"{tmp_path}/none", "No such file"),
+    ):
+        with pytest.raises(ConfigError, match=rf"kafka\.sasl\.password: {file}: .*{why}"):
+            parse({**BASE, "kafka.sasl.password": f"${{file:{file}:a}}"})
+
+
 def test_a_backend_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints())
     with pytest.raises(ConfigError, match=r'not installed: pip install "calving\[redis\]"'):

@@ -270,7 +270,8 @@ class Accidents:
         back = world.people.to_bring_back({name: ledgers[".".join(name)] for name in world.tables})
         again = [".".join(name) for name in back | older]
         waiting = [name for name in self._still_awaiting(cursor, key, ledgers) if name not in again]
-        plan = world.recovery(ledgers, again, waiting, complete=world.chance(0.5))
+        complete = world.chance(0.5)
+        plan = world.recovery(ledgers, again, waiting, complete=complete)
         for table_id, table in world.tables.items():
             for name, left in (
                 (key.holding, plan.held[".".join(table_id)]),
@@ -289,7 +290,8 @@ class Accidents:
         world.people.again |= set().union(*self.taken.values())
         self.taken = {}
         world.people.brought_back(back)
-        world.strangers.recovered()
+        # Of a partition that is read from offset 0 on the log tells nothing, once somebody has moved its position.
+        world.strangers.recovered({tp for tp, at in plan.positions.items() if at}, complete=complete)
         world.people.is_renamed = False
 
     def _still_awaiting(self, cursor: Cursor, key: LedgerKey, ledgers: Mapping[str, Ledger]) -> list[str]:

@@ -284,9 +284,8 @@ class Member:
         self._group = SimGroup(world.broker, member, self._on_revoked, world.call)
         self._elect_after = 0.0
         machine = world.worker(BatchLimits(12, 10_000))
-        self.loop = world.worker_loop(
-            self._group, self._session, cursor, self._runner, machine, world.policy, lambda: world.now
-        )
+        parts = self._group, self._session, cursor, self._runner, machine, world.policy, lambda: world.now
+        self.loop = world.worker_loop(*parts, resumed=world.strangers.resumed)
         return self.loop
 
     def _on_revoked(self, leaving: Collection[TopicPartition]) -> None:

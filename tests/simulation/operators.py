@@ -15,7 +15,7 @@ from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import CommitComplete, DataWritten, TableId, TableReference
 from calving.protocol.ledger import Ledger, LedgerKey
 from calving.protocol.rollback import Line
-from calving.runtime.preflight import Held, former_names, mind_logs, mind_names, others_of
+from calving.runtime.preflight import TableRecord, former_names, mind_logs, mind_names, others_of
 from tests.simulation.broker import Record
 from tests.simulation.checks import Violation
 from tests.simulation.members import Crash
@@ -85,12 +85,13 @@ class Operators:
         every = frozenset(world.broker.content)
         own = (world.control_topic, world.group)
         found = {
-            ".".join(name): Held(
+            ".".join(name): TableRecord(
                 world.key("").read(Line(()), {}),
                 None,
                 {},
                 others_of(table.properties, (), [".".join(own)]),
                 table.state().mark,
+                {},
             )
             for name, table in world.tables.items()
         }

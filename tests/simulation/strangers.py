@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from typing import TYPE_CHECKING
 
+from calving.backend.interface import ControlLog
 from calving.backend.memory import MemorySession, MemoryStore
 from calving.cli.accept import accept_unread
-from calving.model.coverage import Coverage, less, merged, without
+from calving.model.coverage import Coverage, decode_coverage, less, merged, present, without
 from calving.model.events import Publication
-from calving.model.offsets import Span, TopicPartition, named
+from calving.model.offsets import SourceOffsets, Span, TopicPartition, named
+from calving.protocol.moved import Unread
+from calving.protocol.recovery import AWAITED_OFFSETS, resumed
 from calving.runtime.heard import hear
-from calving.runtime.moved import moved
+from calving.runtime.moved import unread
 from tests.simulation.broker import Record
 from tests.simulation.checks import Violation
 
@@ -42,7 +45,11 @@ class Strangers:
         self._read: dict[TopicPartition, tuple[Span, ...]] = {}
         """The offsets that publications have read, and those without which an operator goes on."""
         self._known: set[TopicPartition] = set()
-        """Partitions of which the control log tells something. In others a position is believed, whoever stored it."""
+        """Partitions of which the control log or a table tells something. In others a position is believed, whoever
+        stored it.
+        """
+        self._complete = True
+        """Whether the last recovery knew all tables of the sink."""
         self.counted: Counter[TopicPartition] = Counter()
         """What the workers that are gone have counted."""
         self._passed: Counter[TopicPartition] = Counter()
@@ -74,7 +81,7 @@ class Strangers:
         if not self.unread():
             return
         session = OpenSession(world, world.store, "operator")
-        unread = {world.known_as(tp): (span,) for tp, span in self._at_positions(session).items()}
+        unread = {world.known_as(tp): each for tp, each in self._at_positions(session).items()}
         accepted = self.accepted(session, unread)
         named_so = {tp: accepted.get(world.known_as(tp), ()) for tp in world.broker.content}
         for tp, spans in named_so.items():
@@ -103,8 +110,8 @@ class Strangers:
             return passed
         for tp, advance in publication.advances.items():
             start, before = advance.start or 0, self._read.get(tp, ())
-            if tp in self.moved and before:
-                passed[tp] = max(0, start - before[-1].end)
+            if tp in self.moved and tp in self._known:
+                passed[tp] = max(0, start - (before[-1].end if before else 0))
             self._read[tp] = merged((*before, Span(start, advance.end)))
         self.moved -= publication.advances.keys()
         self._known |= {named(tp) for tp in publication.spans}
@@ -114,12 +121,14 @@ class Strangers:
         """The worker knows that its publication, which passes these offsets over, was accepted."""
         self._passed += passed
 
-    def recovered(self) -> None:
-        """Positions are the operator's; below them everything has been read."""
+    def recovered(self, known: Set[TopicPartition], *, complete: bool) -> None:
+        """Positions are the operator's; below them everything has been read. ``known``: the partitions of which a table
+        tells. ``complete``: whether the operator knew all tables.
+        """
         if not self._are_here:
             return
         self.moved.clear()
-        self._known.clear()
+        self._known, self._complete = set(known), complete
         rows = set().union(*(table.rows for table in self._world.tables.values()))
         if lost := {r for r in self._records(self.unread()) if not r.is_filtered} - rows:
             raise Violation(f"W7: a recovery does not read again {len(lost)} records, such as {min(lost)}")
@@ -139,7 +148,7 @@ class Strangers:
         session = OpenSession(world, world.store, "somebody who looks")
         heard, at_positions = hear(session).unread, self._at_positions(session)
         said = {
-            tp: merged((*heard.get(world.known_as(tp), ()), *([at_positions[tp]] if tp in at_positions else ())))
+            tp: merged((*heard.get(world.known_as(tp), ()), *([at_positions[tp].span] if tp in at_positions else ())))
             for tp in world.broker.content
         }
         if silent := less(self.unread(), said):
@@ -150,12 +159,28 @@ class Strangers:
     def _unsaid(self) -> Coverage:
         """What a status may call unread: a position may have gone back since the sink passed something over."""
         stored = self._world.store.positions
-        ends = {tp: max([stored.get(tp, 0), *(s.end for s in spans)]) for tp, spans in self._read.items()}
-        return {tp: without((Span(0, end),), self._read[tp]) for tp, end in ends.items() if end}
+        read = {tp: self._read.get(tp, ()) for tp in self._read.keys() | stored.keys()}
+        ends = {tp: max([stored.get(tp, 0), *(s.end for s in spans)]) for tp, spans in read.items()}
+        return {tp: without((Span(0, end),), read[tp]) for tp, end in ends.items() if end}
 
-    def _at_positions(self, session: OpenSession) -> dict[TopicPartition, Span]:
+    def _at_positions(self, session: OpenSession) -> dict[TopicPartition, Unread]:
         world = self._world
-        return moved(session, session.committed(world.broker.content.keys()), world.broker.topic_ids())
+        stored = session.committed(world.broker.content.keys())
+        return unread(session, stored, world.broker.topic_ids(), self.resumed)
+
+    def resumed(self, log: ControlLog) -> SourceOffsets:
+        """Where the sink reads on by its tables."""
+        world, topic_ids = self._world, self._world.broker.topic_ids()
+        awaiting = world.key(log.identity).of_table(AWAITED_OFFSETS)
+        return resumed(
+            {".".join(name): world.ledger_of(table.state()).present(topic_ids) for name, table in world.tables.items()},
+            {
+                ".".join(name): present(decode_coverage(table.properties.get(awaiting, "{}")), topic_ids)
+                for name, table in world.tables.items()
+            },
+            world.broker.begins,
+            complete=self._complete,
+        )
 
     def audit(self) -> None:
         """At the end: what was passed over was counted, and nothing else. What nobody has answered is lost."""

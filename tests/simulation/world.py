@@ -30,7 +30,7 @@ from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
 from calving.protocol.marks import Marks
 from calving.protocol.notes import committed, looked
 from calving.protocol.recovery import recovery, still_awaited
-from calving.protocol.worker import BatchOutcome, Worker
+from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from tests.simulation.accidents import Accidents
@@ -52,7 +52,7 @@ class World:
 
     theme: ClassVar[str | None] = None
     """By the seed, if it is not given."""
-    worker = Worker
+    worker = WorkerMachine
     worker_loop = WorkerLoop
     coordinator = Coordinator
     coordinator_loop = CoordinatorLoop

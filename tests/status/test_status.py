@@ -32,14 +32,14 @@ from calving.protocol.rollback import RolledBack
 from calving.runtime.tally import Tally
 from calving.runtime.worker import Publications
 from calving.status.folding import after_cycle
-from calving.status.health import Cause, Reason, Told, not_ready, reasons
+from calving.status.health import Cause, HealthLog, Reason, not_ready, reasons
 from calving.status.histogram import Histogram
-from calving.status.listening import Listening
+from calving.status.listening import TableStates
 from calving.status.partitions import committed_up_to
 from calving.status.values import (
     Batches,
+    CommitCycle,
     CoordinatorStatus,
-    Cycle,
     Failure,
     LogStatus,
     PartitionStatus,
@@ -61,10 +61,10 @@ LEADS = replace(WELL, worker=replace(WELL.worker, leads=True))
 
 
 class Ear:
-    """Says events to a ``Listening``, one second after the other."""
+    """Says events to a ``TableStates``, one second after the other."""
 
     def __init__(self) -> None:
-        self.listening = Listening()
+        self.listening = TableStates()
         self.now = 0.0
         self.commit = uuid4()
 
@@ -166,8 +166,8 @@ def test_the_counters_of_records_balance_over_all_batches(copies: int) -> None:
     assert total.dead_letters == ("bad",)
 
 
-def cycle(*tables: TableCommit, unanswered: tuple[str, ...] = (), outcome: str = "full") -> Cycle:
-    return Cycle("c", 1.0, outcome, 2.0, 1.0, None, unanswered, tables=tables)
+def cycle(*tables: TableCommit, unanswered: tuple[str, ...] = (), outcome: str = "full") -> CommitCycle:
+    return CommitCycle("c", 1.0, outcome, 2.0, 1.0, None, unanswered, tables=tables)
 
 
 def test_a_coordinator_adds_up_its_cycles() -> None:
@@ -329,7 +329,7 @@ def test_what_a_former_leader_knew_of_failing_tables_degrades_nothing() -> None:
 
 
 def test_the_log_has_a_reason_once_when_it_comes_and_when_it_goes() -> None:
-    told = Told()
+    told = HealthLog()
     table, refused = Reason(Cause.TABLE_FAILING, "db.t", "table db.t: why"), Reason(Cause.PUBLICATION_REFUSED, "", "3")
     assert told.lines([table]) == ["DEGRADED: table-failing: table db.t: why"]
     assert told.lines([replace(table, text="table db.t: why, and for longer"), refused]) == [

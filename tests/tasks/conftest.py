@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
@@ -57,7 +57,7 @@ class Plane:
         self.errors = ErrorLimits(per_batch=10_000, share=1.0)
         self.rules = TableRules()
         self.engine: Engine = LocalEngine()
-        self.resolver: Resolver | None = None
+        self.resolver: RowChangeResolver | None = None
         """Of a table whose rows change."""
         self._commits = 0
         self.results: list[TaskResult] = []

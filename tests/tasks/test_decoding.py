@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +15,18 @@ from pyiceberg.types import LongType, NestedField
 
 from calving.converters.interface import Converter, Decoded
 from calving.model.dead_letters import Stage
+from calving.model.mutations import RowMutations
 from calving.model.ranges import Range
-from calving.model.record_path import ConverterSpec, Limits, RecordPath, RouteRule, Routing, Tolerance, TopicConverters
+from calving.model.record_path import (
+    ConverterSpec,
+    Limits,
+    RecordPath,
+    RouteRule,
+    Routing,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
 from calving.model.tables import TableSpec
 from calving.records.fields import Projection
 from calving.records.payloads import Payloads
@@ -48,7 +59,9 @@ def test_a_record_with_a_route_field_is_decoded_once(
 ) -> None:
     decoded: Counter[bytes] = Counter()
 
-    def counted(self: Decoders, topic: str, use: str, values: Payloads, projection: Projection | None) -> Decoded:
+    def counted(
+        self: Decoders, topic: str, use: str, values: Payloads, projection: Projection | None
+    ) -> Iterator[Decoded]:
         decoded.update(value for value in values if value is not None)
         return decode(self, topic, use, values, projection)
 
@@ -85,3 +98,37 @@ def test_a_value_is_bad_that_a_converter_returns_several_times_or_never(tmp_path
     assert sink.rows("a") == [(2,), (3,)]
     several, never = (f"its converter has returned {what} for it" for what in ("several results", "nothing"))
     assert sink.reasons(outcome) == [(0, several), (1, never), (4, several)]
+
+
+def test_keys_are_divided_as_values_are() -> None:
+    """Each of 8 keys fits; together they have twice the cells that may stand at the same time."""
+    fields = [{"field": f"f{i}", "type": "int64", "optional": True} for i in range(50)]
+    items = {"type": "struct", "fields": fields, "optional": True}
+    key = {
+        "schema": {"type": "struct", "fields": [{"field": "a", "type": "array", "items": items}]},
+        "payload": {"a": [{}] * 19},
+    }
+    converters = {"": TopicConverters(key=ConverterSpec("json", {"schemas.enable": "true"}))}
+    path = RecordPath({}, Routing((RouteRule("db.a"),)), converters=converters, limits=Limits(cells=1_000))
+    decoders = Decoders(TaskSpec(0, (), path, {}, frozenset()))
+    parts = [*decoders.keys("t", Payloads.of([json.dumps(key).encode()] * 8))]
+    assert [[[*values.index] for values in part.values] for part in parts] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
+
+
+LONG = {"id": "x" * 1_024}
+TOO_LONG = [(1, "1034 bytes are more than iceberg.limits.record-bytes = 1024")]
+
+
+def test_a_tombstone_whose_key_is_larger_than_the_limit_is_bad(tmp_path: Path) -> None:
+    deletes = RowMutations(upsert=True, tombstones="delete")
+    sink = Changing(tmp_path, deletes, limits=Limits(record_bytes=1_024))
+    sink.take(({"id": "a"}, {"id": "a"}))
+    outcome = sink.take((LONG, None), ({"id": "a"}, None))
+    assert (sink.reasons(outcome), sink.rows("id")) == (TOO_LONG, [])
+
+
+def test_a_record_whose_key_is_larger_than_the_limit_is_bad_if_a_transform_reads_keys(tmp_path: Path) -> None:
+    hoist = TransformSpec("hoist", "org.apache.kafka.connect.transforms.HoistField$Key", {"field": "k"})
+    sink = Changing(tmp_path, None, (), transforms=(hoist,), limits=Limits(record_bytes=1_024))
+    outcome = sink.take(({"id": "a"}, {"v": 1}), (LONG, {"v": 2}), (None, {"v": 3}))
+    assert (sink.reasons(outcome), sink.rows("v")) == (TOO_LONG, [(1,), (3,)])

@@ -85,7 +85,7 @@ def run(
     path = RecordPath({}, routing, Evolution(), converters, transforms, Tolerance("topic"))
     spec = TaskSpec(0, (), path, specs, frozenset())
     delivery = Delivery(spec, Timings())
-    outcome = Pipeline(spec, delivery, Timings()).run(Given(Range("t", 0, 0, len(values)), 0, values, columns=True))
+    outcome = Pipeline(spec, delivery, Timings()).run(Given(Range("t", 0, 0, len(values)), 0, values))
     delivery.writers.discard()
     return outcome
 
@@ -99,9 +99,9 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         seen.extend(values)
         return parse_all(values, nesting)
 
-    def decoding(self: Any, values: Sequence[bytes], decode: Callable[..., Decoded]) -> Decoded:
+    def decoding(self: Any, values: Sequence[bytes], together: Any, decode: Callable[..., Decoded]) -> Decoded:
         seen.extend(values)
-        return decode(self, values)
+        return decode(self, values, together)
 
     monkeypatch.setattr("calving.converters.json.parse_all", parsing)
     for converter in (AvroConverter, EnvelopeConverter):

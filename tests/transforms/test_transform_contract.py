@@ -55,7 +55,7 @@ class TestTransforms(TransformContract):
 
     @pytest.fixture
     def records(self, case: Case) -> Sequence[Records]:
-        return records_of(case.make(Random(f"alone {case.name}"), 24))
+        return records_of(case.make(Random(f"alone {case.name}"), 16))
 
 
 class TestPredicates(PredicateContract):

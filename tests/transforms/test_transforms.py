@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from calving.errors import ConfigError
-from calving.model.record_path import PredicateSpec, TransformSpec
+from calving.model.record_path import Limits, PredicateSpec, TransformSpec
 from calving.records.arrays import arrow
 from calving.records.values import HEADERS, Records, objects
 from calving.transforms.chain import Chain
@@ -504,16 +504,41 @@ def test_a_record_that_sql_cannot_compute_is_told_from_the_others() -> None:
     assert [b.index for b in done.bad] == [1]
 
 
-def test_a_record_for_which_sql_needs_too_much_memory_is_bad_alone() -> None:
-    query = "SELECT repeat(s, n) AS s FROM records"
-    done = chain("Sql", {"query": query}).apply(
-        records({"s": "a", "n": 2}, {"s": "ab", "n": 10**9}, {"s": "c", "n": 1})
+@pytest.mark.parametrize(
+    ("query", "hostile"),
+    [
+        ("SELECT repeat(s, n) AS s FROM records", {"s": "ab", "n": 10**9}),
+        ("SELECT replace(s, 'y', repeat(s, n)) AS s FROM records", {"s": "y" * 50_000, "n": 1}),
+        ("SELECT list_resize([s], n)[1] AS s FROM records", {"s": "ab", "n": 10**9}),
+        ("SELECT s FROM records WHERE length(repeat(s, n)) > 0", {"s": "ab", "n": 10**9}),
+    ],
+    ids=["counted", "not counted", "a list", "a condition"],
+)
+def test_a_record_for_which_sql_needs_too_much_memory_is_bad_alone(query: str, hostile: dict[str, object]) -> None:
+    spec = TransformSpec("x", "Sql", {"query": query})
+    done = Chain([spec], limits=Limits(sql_bytes=64 * 2**20)).apply(
+        records({"s": "a", "n": 1}, hostile, {"s": "c", "n": 1})
     )
-    assert [b.index for b in done.bad] == [1] and "Out of Memory" in done.bad[0].reason
-    assert [row for part in done.records for row in objects(part.value)] == [{"s": "aa"}, {"s": "c"}]
+    assert [b.index for b in done.bad] == [1] and "iceberg.limits.sql-bytes" in done.bad[0].reason
+    assert [row for part in done.records for row in objects(part.value)] == [{"s": "a"}, {"s": "c"}]
 
 
-@pytest.mark.parametrize("call", ["sleep_ms(1)", "write_log('x')"])
+def test_a_record_for_which_sql_needs_too_much_time_is_bad_alone() -> None:
+    slow = [f"levenshtein(left(s, {length}), left(t, 10000))" for length in range(9_993, 10_001)]
+    spec = TransformSpec("x", "Sql", {"query": f"SELECT {' + '.join(slow)} AS n FROM records"})
+    rows = records({"s": "a", "t": "a"}, {"s": "ab" * 5_000, "t": "ba" * 5_000}, {"s": "c", "t": "c"})
+    done = Chain([spec], limits=Limits(sql_ms=600)).apply(rows)
+    assert [b.index for b in done.bad] == [1] and "iceberg.limits.sql-ms = 600" in done.bad[0].reason
+    assert [row for part in done.records for row in objects(part.value)] == [{"n": 0}, {"n": 0}]
+
+
+@pytest.mark.parametrize("call", ["levenshtein(s, 'x')", "damerau_levenshtein(left(s, n), 'x')", "editdist3(s, s)"])
+def test_sql_compares_no_texts_of_any_length(call: str) -> None:
+    with pytest.raises(ConfigError, match=r"of a text of any length: write"):
+        chain("Sql", {"query": f"SELECT {call} AS a FROM records"})
+
+
+@pytest.mark.parametrize("call", ["sleep_ms(1)", "write_log('x')", "getenv('HOME')", "GetEnv(a)", "glob('/*')"])
 def test_sql_has_no_functions_with_effects(call: str) -> None:
     with pytest.raises(ConfigError):
         chain("Sql", {"query": f"SELECT {call} AS a FROM records"})

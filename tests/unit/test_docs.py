@@ -147,3 +147,14 @@ def test_the_contracts_in_the_manual_hold_for_its_examples(tmp_path: Path) -> No
         "test_readings.py",
         "test_units.py",
     }
+
+
+def test_every_decision_is_in_the_index_with_its_reasons() -> None:
+    records = sorted((DOCS / "adr").glob("[0-9]*.md"))
+    index = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \|$", (DOCS / "adr" / "index.md").read_text(), re.MULTILINE)
+    titles = [path.read_text().partition("\n")[0].removeprefix("# ") for path in records]
+    assert index == [(str(n), title, path.name) for n, (title, path) in enumerate(zip(titles, records, strict=True), 1)]
+    for path in records:
+        parts = re.findall(r"^## (.+)$", path.read_text(), re.MULTILINE)
+        assert parts[:3] == ["Context", "Decision", "Consequences"], path
+        assert parts[3:] in ([], ["Alternatives"]), path

@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
-    {"harmless", "version"},
+    {"backoff", "harmless", "version"},
     {"secrets"},
     {"errors"},
-    {"deadline", "host", "importing", "lean", "optional", "plugins", "storage_errors", "model"},
+    {"avro_binary", "deadline", "host", "importing", "lean", "optional", "plugins", "storage_errors", "model"},
     {"class_archive", "protocol", "wire", "records"},
     {"casting", "catalogs", "converters", "status"},
     {"source", "transforms", "writing"},

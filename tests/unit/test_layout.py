@@ -11,9 +11,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 CORE = ROOT / "packages" / "core" / "src" / "calving"
-MAY_IMPORT = {"packages": set[str](), "harness": set[str](), "campaign": {"harness"}, "bench": {"harness"}}
+MAY_IMPORT = {
+    "packages": set[str](),
+    "harness": set[str](),
+    "campaign": {"harness"},
+    "bench": {"harness"},
+    "tools": {"harness"},
+}
 """Tests import the harness, and those of the campaign import the campaign."""
-TESTS_OF = {"campaign": ("campaign/*.py", "e2e/test_campaign*.py"), "bench": ()}
+TESTS_OF = {"campaign": ("campaign/*.py", "e2e/test_campaign*.py"), "bench": (), "tools": ("unit/test_house.py",)}
 
 NO_PACKAGE = {
     "campaign": "the fault campaign's own checker and books",
@@ -56,7 +62,7 @@ def used(path: Path) -> Iterator[str]:
 
 
 def parts(path: Path) -> set[str]:
-    return {name.split(".")[0] for name in used(path)} & {"harness", "campaign", "bench", "tests"}
+    return {name.split(".")[0] for name in used(path)} & {"harness", "campaign", "bench", "tests", "tools"}
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
@@ -68,7 +74,7 @@ def test_what_tests_share_imports_no_test_and_campaign_and_bench_do_not_import_e
 
 
 @pytest.mark.parametrize(("part", "tests"), TESTS_OF.items())
-def test_only_the_tests_of_campaign_and_bench_import_them(part: str, tests: tuple[str, ...]) -> None:
+def test_only_the_tests_of_campaign_bench_and_tools_import_them(part: str, tests: tuple[str, ...]) -> None:
     its = {path for pattern in tests for path in TESTS.glob(pattern)}
     others = set(TESTS.rglob("*.py")) - its - {TESTS / "unit" / "test_layers.py"}  # which only asks whether they load
     assert [path for path in sorted(others) if part in parts(path)] == []

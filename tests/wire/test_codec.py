@@ -134,6 +134,41 @@ def test_garbage_is_refused_with_one_kind_of_error(garbage: bytes) -> None:
         decode(garbage)
 
 
+@pytest.mark.parametrize(
+    ("event", "written", "damaged"),
+    [
+        pytest.param(CommitComplete(COMMIT, None), b"\xff\0", b"\xff\3\2", id="a branch that counts from the end"),
+        pytest.param(CommitComplete(COMMIT, 1), b"\2\2", b"\2" + b"\xff" * 9 + b"\2", id="a number of 65 bits"),
+        pytest.param(StartCommit(COMMIT), b"\x12connect-x", b"\x01", id="a size below zero"),
+        pytest.param(StartCommit(COMMIT), b"\0\xea\xbc", b"\x80" * 5 + b"\1\xea\xbc", id="a type of 33 bits"),
+        pytest.param(DataComplete(COMMIT), b"\xff\2\0", b"\xff", id="an end before the partitions"),
+        pytest.param(DataComplete(COMMIT), b"\xff\2\0", b"\xff\3\0", id="partitions of a branch below zero"),
+    ],
+)
+def test_an_event_whose_bytes_java_would_refuse_is_refused(event: Event, written: bytes, damaged: bytes) -> None:
+    data = encode(Message(UUID(int=7), TS, "connect-x", event))
+    assert data.count(written) == 1
+    with pytest.raises(UndecodableError):
+        decode(data.replace(written, damaged))
+
+
+def test_records_that_double_are_read_no_further_than_the_bytes_go() -> None:
+    data = encode(Message(COMMIT, TS, "g", StartCommit(COMMIT)))
+    length = int.from_bytes(data[2:4], "big")
+    schema = json.loads(data[4 : 4 + length])
+    fields = schema["fields"][-1]["type"]["fields"]
+    for n in range(40):
+        inner: object = f"R{n - 1}" if n else "double"
+        both = [{"name": name, "type": inner, "field-id": 9} for name in "ab"]
+        kind = {"type": "record", "name": f"R{n}", "fields": both}
+        fields.append({"name": f"x{n}", "type": ["null", kind], "field-id": 10 + n})
+    text = json.dumps(schema).encode()
+    framed = data[:2] + len(text).to_bytes(2, "big") + text
+    assert decode(framed + data[4 + length :] + b"\0" * 40).event == StartCommit(COMMIT)
+    with pytest.raises(UndecodableError):
+        decode(framed + data[4 + length :] + b"\0" * 39 + b"\2" + b"\0" * 1_000)
+
+
 @pytest.mark.parametrize("place", ["head", "payload"])
 @pytest.mark.parametrize("leaf", ["null", {"type": "fixed", "name": "nothing", "size": 0}], ids=["null", "fixed"])
 def test_records_without_bytes_that_double_are_refused_at_once(place: str, leaf: object) -> None:

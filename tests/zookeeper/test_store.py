@@ -120,7 +120,7 @@ def test_a_publication_larger_than_a_request_leaves_no_blobs_behind_once_it_is_t
 
 
 def test_blobs_of_a_writer_that_died_are_swept(backend: Made, client: KazooClient) -> None:
-    from calving_zookeeper.store import Store
+    from calving_zookeeper.store import ZooKeeperStore
 
     session = backend().open("m")
     root = f"{backend.root}/control/group"
@@ -128,7 +128,7 @@ def test_blobs_of_a_writer_that_died_are_swept(backend: Made, client: KazooClien
     kept = client.get_children(f"{root}/blobs")
     client.create(f"{root}/blobs/orphan", b"x")
     time.sleep(0.1)
-    Store(connection.Connection(client, 5), root).sweep(0.05)
+    ZooKeeperStore(connection.Connection(client, 5), root).sweep(0.05)
     assert sorted(client.get_children(f"{root}/blobs")) == sorted(kept)
     session.close()
 
@@ -204,7 +204,7 @@ def test_an_expired_session_is_not_taken_for_a_lost_connection(backend: Made, cl
     thief.start()
     thief.stop()
     thief.close()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 120
     with pytest.raises(UnavailableError, match="expired"):
         while True:
             session.lead([TP], [TP])
@@ -217,7 +217,7 @@ def test_a_worker_without_a_connection_says_so_before_its_session_expires(proxy:
     session = behind(proxy, session_ms=4_000).open("m")
     assert session.lead([TP], [TP])
     proxy.hush()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     with pytest.raises(SilentError, match="no connection for"):
         while time.monotonic() < deadline:
             session.lead([TP], [TP])

@@ -3,15 +3,16 @@
 #![forbid(unsafe_code)]
 
 use crate::columns::{Column, Null, Values};
-use crate::decoder::{Read, Refused};
+use crate::outcome::{Cells, Read, Refused};
 use crate::{numbers, texts};
 
 struct Cursor<'a> {
     rest: &'a [u8],
+    cells: &'a Cells,
 }
 
-pub fn record(body: &[u8], columns: &mut [Column]) -> Read<()> {
-    let mut cursor = Cursor { rest: body };
+pub fn record(body: &[u8], columns: &mut [Column], cells: &Cells) -> Read<()> {
+    let mut cursor = Cursor { rest: body, cells };
     fields(&mut cursor, columns)?;
     if cursor.rest.is_empty() { Ok(()) } else { Err(Refused) }
 }
@@ -69,13 +70,13 @@ fn value(cursor: &mut Cursor, column: &mut Column) -> Read<()> {
         }
         Values::Struct(columns) => fields(cursor, columns)?,
         Values::List { ends, items } => {
-            blocks(cursor, |cursor| value(cursor, items))?;
+            blocks(cursor, items.cells, |cursor| value(cursor, items))?;
             ends.push(i32::try_from(items.len()).map_err(|_| Refused)?);
         }
         Values::Map { ends, entries } => {
             let [keys, values] = &mut **entries;
             let start = keys.len();
-            blocks(cursor, |cursor| {
+            blocks(cursor, keys.cells + values.cells, |cursor| {
                 value(cursor, keys)?;
                 value(cursor, values)
             })?;
@@ -101,8 +102,8 @@ fn append(ends: &mut Vec<i32>, bytes: &mut Vec<u8>, text: &[u8]) -> Read<()> {
     Ok(())
 }
 
-/// Items in blocks, each with its count; of a negative one the block's size stands behind it.
-fn blocks(cursor: &mut Cursor, mut item: impl FnMut(&mut Cursor) -> Read<()>) -> Read<()> {
+/// Items of so many cells in blocks, each with its count; of a negative one the block's size stands behind it.
+fn blocks(cursor: &mut Cursor, cells: usize, mut item: impl FnMut(&mut Cursor) -> Read<()>) -> Read<()> {
     loop {
         let mut count = cursor.long()?;
         if count == 0 {
@@ -114,6 +115,7 @@ fn blocks(cursor: &mut Cursor, mut item: impl FnMut(&mut Cursor) -> Read<()>) ->
         }
         for _ in 0..count {
             let before = cursor.rest.len();
+            cursor.cells.take(cells)?;
             item(cursor)?;
             if cursor.rest.len() == before {
                 return Err(Refused); // a damaged count of what takes no bytes could fill the memory

@@ -108,6 +108,8 @@ pub enum Values {
 }
 
 const UUID_BYTES: usize = 16;
+/// A cell is a place of so many bytes.
+const CELL: usize = 8;
 
 impl Values {
     fn new(kind: &Kind) -> Values {
@@ -135,6 +137,16 @@ impl Values {
             Kind::Struct(fields) => Values::Struct(columns(&fields)),
             Kind::List(item) => Values::List { ends: vec![0], items: Box::new(Column::new(&item)) },
             Kind::Map(entry) => Values::Map { ends: vec![0], entries: Box::new(entry.each_ref().map(Column::new)) },
+        }
+    }
+
+    /// Cells of one value, without those of what its lists and maps hold.
+    fn cells(&self) -> usize {
+        match self {
+            Values::Decimal { .. } | Values::Unscaled { .. } | Values::Uuid(_) => UUID_BYTES / CELL,
+            Values::Fixed { size, .. } => size.div_ceil(CELL).max(1),
+            Values::Struct(columns) => columns.iter().fold(0, |sum: usize, each| sum.saturating_add(each.cells)).max(1),
+            _ => 1,
         }
     }
 
@@ -304,6 +316,8 @@ pub struct Column {
     pub aliases: Vec<Box<[u8]>>,
     pub null: Null,
     pub values: Values,
+    /// Cells of each of its values, without those of what lists and maps hold.
+    pub cells: usize,
     /// The object that this column has had a value of last, by number.
     pub seen_in: u64,
     len: usize,
@@ -356,11 +370,13 @@ type Parts = (DataType, Vec<Buffer>, Vec<ArrayData>);
 impl Column {
     pub fn new(wanted: &Wanted) -> Column {
         let (name, others) = wanted.names.split_first().map_or(("", &[][..]), |(name, others)| (name, others));
+        let values = Values::new(&wanted.kind);
         Column {
             key: Key::new(name),
             aliases: others.iter().map(|name| name.as_bytes().into()).collect(),
             null: wanted.null,
-            values: Values::new(&wanted.kind),
+            cells: values.cells(),
+            values,
             seen_in: 0,
             len: 0,
             valid: vec![],
@@ -371,9 +387,9 @@ impl Column {
         self.len
     }
 
-    /// Whether a name of the column is as `equal` says.
-    pub fn is_called(&self, equal: impl Fn(&[u8]) -> bool) -> bool {
-        equal(self.key.name()) || self.aliases.iter().any(|name| equal(name))
+    /// What the column may be called; its own name comes first.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self.key.name()).chain(self.aliases.iter().map(|name| name.as_ref()))
     }
 
     /// Room for as many values.

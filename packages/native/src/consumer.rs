@@ -59,12 +59,15 @@ struct Headers {
     api: Arc<Functions>,
 }
 
-// They belong to nobody else, and reading changes nothing.
+// SAFETY: the pointer belongs to this object alone, since it was detached from its message. librdkafka keeps nothing about
+// a thread in it.
 unsafe impl Send for Headers {}
+// SAFETY: a shared reference only reads, and reading changes nothing in librdkafka's list.
 unsafe impl Sync for Headers {}
 
 impl Drop for Headers {
     fn drop(&mut self) {
+        // SAFETY: the headers belong to this object, which is dropped once.
         unsafe { (self.api.rd_kafka_headers_destroy)(self.pointer) }
     }
 }
@@ -73,7 +76,8 @@ impl Headers {
     fn read(&self) -> Vec<Header> {
         let mut found = Vec::new();
         let (mut name, mut value, mut size) = (null::<c_char>(), null::<u8>(), 0usize);
-        // Names and values live as long as the headers.
+        // SAFETY: the headers live as long as this object, and with them the names, which end with a NUL, and the values, which
+        // have `size` bytes. They are copied before the next call.
         unsafe {
             while (self.api.rd_kafka_header_get_all)(self.pointer, found.len(), &mut name, &mut value, &mut size) == 0 {
                 found.push((CStr::from_ptr(name).to_bytes().to_vec(), bytes(value, size).map(<[u8]>::to_vec)));
@@ -100,12 +104,15 @@ pub struct Consumer {
     api: Arc<Functions>,
 }
 
-// librdkafka's clients may be used by any thread.
+// SAFETY: librdkafka's clients and queues may be used by any thread, and are locked inside.
 unsafe impl Send for Consumer {}
+// SAFETY: as above; all methods take a shared reference, and change nothing of Rust's.
 unsafe impl Sync for Consumer {}
 
 impl Drop for Consumer {
     fn drop(&mut self) {
+        // SAFETY: client and queue are live until here, this object is dropped once, and nobody else has the pointers: what a
+        // call has brought borrows this object.
         unsafe {
             (self.api.rd_kafka_consumer_close)(self.client);
             (self.api.rd_kafka_queue_destroy)(self.queue);
@@ -117,6 +124,8 @@ impl Drop for Consumer {
 impl Consumer {
     pub fn new(api: Functions, properties: &[(String, String)]) -> Result<Consumer, String> {
         let mut said = [0 as c_char; 512];
+        // SAFETY: all texts end with a NUL and outlive the calls, which copy them; `said` has the size that is given. The
+        // configuration is destroyed here, or belongs to the client, if there is one.
         unsafe {
             let conf = (api.rd_kafka_conf_new)();
             (api.rd_kafka_conf_set_log_cb)(conf, keep);
@@ -145,6 +154,7 @@ impl Consumer {
     /// Ask the cluster for a topic, whose partitions' leaders the client knows then.
     pub fn learn(&self, topic: &str, timeout_ms: i32) -> Result<(), Fault> {
         let name = CString::new(topic).unwrap_or_default();
+        // SAFETY: the client is live, the name ends with a NUL and is copied, and handle and metadata are given back once.
         unsafe {
             let handle = (self.api.rd_kafka_topic_new)(self.client, name.as_ptr(), null_mut());
             if handle.is_null() {
@@ -175,6 +185,8 @@ impl Consumer {
         partitions: &[(String, i32, i64)],
         change: unsafe extern "C" fn(Pointer, Pointer) -> Pointer,
     ) -> Result<(), Fault> {
+        // SAFETY: the client is live, the list is made and destroyed here, and an element that is added stays where it is until
+        // the next one is. `change` is a function of librdkafka that takes a client and a list, and returns an error or null.
         unsafe {
             let list = (self.api.rd_kafka_topic_partition_list_new)(c_int::try_from(partitions.len()).unwrap_or(0));
             for (topic, partition, offset) in partitions {
@@ -217,16 +229,24 @@ impl Consumer {
     fn consume(&self, most: usize, timeout: Duration) -> Result<Messages<'_>, ArrowError> {
         let mut messages: Vec<*mut Message> = vec![null_mut(); most];
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: the queue is live, and `messages` has room for as many pointers as is said.
         let count = unsafe {
             (self.api.rd_kafka_consume_batch_queue)(self.queue, timeout_ms, messages.as_mut_ptr(), messages.len())
         };
-        let count = usize::try_from(count)
-            .map_err(|_| ArrowError::ExternalError(self.fault(unsafe { (self.api.rd_kafka_last_error)() }).1.into()))?;
+        let count =
+            usize::try_from(count).map_err(|_| ArrowError::ExternalError(self.fault(self.last_error()).1.into()))?;
         messages.truncate(count);
         Ok(Messages { found: messages, api: &self.api })
     }
 
+    /// Of the last call in this thread.
+    fn last_error(&self) -> c_int {
+        // SAFETY: it takes nothing, and reads a value of the thread.
+        unsafe { (self.api.rd_kafka_last_error)() }
+    }
+
     fn sort_in(&self, pointer: *mut Message, found: &mut Found, with_headers: bool) -> Result<(), ArrowError> {
+        // SAFETY: librdkafka gave the pointer, and the message is destroyed only when `Messages` is dropped.
         let message = unsafe { &*pointer };
         if message.err != 0 {
             found.arrived.push(self.failed(message));
@@ -234,6 +254,8 @@ impl Consumer {
         }
         found.bytes += message.len + message.key_len;
         let columns = found.columns(message, || self.topic(message))?;
+        // SAFETY: the message is live; key and payload have the sizes that it says, or are null. Detached headers belong to
+        // whoever detached them.
         unsafe {
             let mut kind = NO_TIMESTAMP;
             let timestamp = (self.api.rd_kafka_message_timestamp)(message, &mut kind);
@@ -255,7 +277,8 @@ impl Consumer {
     }
 
     fn failed(&self, message: &Message) -> Arrived {
-        let said = text(unsafe { (self.api.rd_kafka_message_errstr)(message) });
+        // SAFETY: the message is live; the text is its own or a constant, and is copied at once.
+        let said = unsafe { text((self.api.rd_kafka_message_errstr)(message)) };
         Arrived {
             topic: self.topic(message),
             partition: message.partition,
@@ -265,11 +288,13 @@ impl Consumer {
     }
 
     fn topic(&self, message: &Message) -> Option<String> {
-        (!message.topic.is_null()).then(|| text(unsafe { (self.api.rd_kafka_topic_name)(message.topic) }))
+        // SAFETY: the message keeps its topic alive, whose name ends with a NUL and is copied at once.
+        (!message.topic.is_null()).then(|| unsafe { text((self.api.rd_kafka_topic_name)(message.topic)) })
     }
 
     fn fault(&self, code: c_int) -> Fault {
-        (code, text(unsafe { (self.api.rd_kafka_err2str)(code) }))
+        // SAFETY: it takes any code, and the text is a constant.
+        (code, unsafe { text((self.api.rd_kafka_err2str)(code)) })
     }
 }
 
@@ -282,6 +307,7 @@ struct Messages<'a> {
 impl Drop for Messages<'_> {
     fn drop(&mut self) {
         for &message in &self.found {
+            // SAFETY: each pointer is of one message, which nobody else destroys.
             unsafe { (self.api.rd_kafka_message_destroy)(message) }
         }
     }
@@ -433,19 +459,33 @@ fn validity(valid: Vec<bool>) -> Option<NullBuffer> {
 }
 
 /// None where there is no pointer: an empty value has one.
+///
+/// # Safety
+/// `start` is null, or there are `size` bytes, which do not change as long as the slice lives.
 unsafe fn bytes<'a>(start: *const u8, size: usize) -> Option<&'a [u8]> {
+    // SAFETY: the caller promises it.
     (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start, size) })
 }
 
-fn text(said: *const c_char) -> String {
+/// A copy of a text; empty where there is no pointer.
+///
+/// # Safety
+/// `said` is null, or a text that ends with a NUL.
+unsafe fn text(said: *const c_char) -> String {
+    // SAFETY: the caller promises it.
     if said.is_null() { String::new() } else { unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned() }
 }
 
 /// Called by librdkafka, by any of its threads.
+///
+/// # Safety
+/// Both texts are null, or end with a NUL.
 unsafe extern "C" fn keep(_client: Pointer, level: c_int, facility: *const c_char, line: *const c_char) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if log.len() < LINES_KEPT {
-        log.push_back((level, format!("{} {}", text(facility), text(line))));
+        // SAFETY: the caller promises it.
+        let said = unsafe { format!("{} {}", text(facility), text(line)) };
+        log.push_back((level, said));
     }
 }
 

@@ -6,13 +6,9 @@ use arrow_data::ArrayData;
 use arrow_schema::ArrowError;
 
 use crate::columns::{self, Column, Wanted};
+use crate::outcome::{Cells, Refused};
 use crate::shapes::Shape;
 use crate::{avro, json, protobuf};
-
-/// The record goes the reference's way.
-#[derive(Debug)]
-pub struct Refused;
-pub type Read<T> = Result<T, Refused>;
 
 pub enum Form {
     Json(json::Rules),
@@ -24,6 +20,9 @@ pub enum Form {
 pub struct Decoder {
     pub form: Form,
     pub fields: Vec<Wanted>,
+    /// The most cells of a record. The records of one call may have `TOGETHER` times as many; with more of them the call
+    /// fails.
+    pub cells: usize,
 }
 
 /// Rows of the records that were taken, in order, and the places of the others: the refused ones, and those that are
@@ -37,6 +36,7 @@ pub struct Decoded {
 
 /// The first records of a block, which tell how long its texts are.
 const SAMPLE: usize = 256;
+pub const TOGETHER: usize = 4;
 
 impl Decoder {
     pub fn decode<'a>(
@@ -46,7 +46,10 @@ impl Decoder {
         tail: &[u8],
     ) -> Result<Decoded, ArrowError> {
         let mut columns: Vec<Column> = self.fields.iter().map(Column::new).collect();
-        columns.iter_mut().for_each(|column| column.reserve(records.len()));
+        let own = columns.iter().fold(0, |sum: usize, column| sum.saturating_add(column.cells));
+        let together = self.cells.saturating_mul(TOGETHER);
+        let expected = records.len().min(together / own.max(1));
+        columns.iter_mut().for_each(|column| column.reserve(expected));
         let mut json = match &self.form {
             Form::Json(rules) => Some(json::Reader::new(rules)),
             _ => None,
@@ -55,6 +58,7 @@ impl Decoder {
         // Most records stand alone, and even a comparison with nothing is a call for each record.
         let is_bare = head.is_empty() && tail.is_empty();
         let (mut rows, mut refused, mut others) = (0, vec![], vec![]);
+        let (left, mut filled) = (Cells::default(), 0_usize);
         for (place, record) in records.enumerate() {
             if place == SAMPLE && rows > 0 {
                 columns.iter_mut().for_each(|column| column.expect(rows, count - place));
@@ -64,12 +68,19 @@ impl Decoder {
                 others.push(place);
                 continue;
             };
+            let most = self.cells.saturating_sub(own);
+            left.start(most);
             let read = match (&mut json, &self.form) {
-                (Some(reader), _) => reader.record(body, &mut columns, rows),
-                (None, Form::Protobuf(message)) => protobuf::record(body, message, &mut columns),
-                (None, _) => avro::record(body, &mut columns),
+                _ if own > self.cells => Err(Refused),
+                (Some(reader), _) => reader.record(body, &mut columns, rows, &left),
+                (None, Form::Protobuf(message)) => protobuf::record(body, message, &mut columns, &left),
+                (None, _) => avro::record(body, &mut columns, &left),
             };
             if read.is_ok() {
+                filled += own + most - left.left();
+                if filled > together {
+                    return Err(ArrowError::MemoryError("too many cells".into()));
+                }
                 rows += 1;
             } else {
                 columns.iter_mut().for_each(|column| column.truncate(rows));

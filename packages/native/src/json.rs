@@ -5,171 +5,19 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
+
 use crate::columns::{Column, Null, Values};
-use crate::decoder::{Read, Refused};
-use crate::lanes::{self, LANE};
+use crate::cursor::Cursor;
+use crate::lanes;
+use crate::outcome::{Cells, Read, Refused};
 use crate::shapes::{END, NOTHING, Shape, Shapes};
 use crate::{numbers, texts, times};
 
 /// Objects and arrays in each other, whatever the sink allows: the stack has an end.
 const DEEPEST: usize = 64;
-
-/// A place in a record. Beyond its end stand zeros, which no JSON has outside of text.
-pub struct Cursor<'a> {
-    text: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Cursor<'a> {
-    #[inline]
-    pub fn peek(&self) -> u8 {
-        self.text.get(self.at).copied().unwrap_or(0)
-    }
-
-    #[inline]
-    pub fn skip(&mut self, bytes: usize) {
-        self.at += bytes;
-    }
-
-    #[inline]
-    pub fn at(&self) -> usize {
-        self.at
-    }
-
-    /// Whether this byte comes next; the place is behind it then.
-    ///
-    /// It is a branch, because the processor predicts branches. If the place were computed from the byte, whatever is read
-    /// after it would have to wait for that byte, and reading would take a sixth longer.
-    #[inline]
-    pub fn take(&mut self, byte: u8) -> bool {
-        if self.peek() != byte {
-            return false;
-        }
-        self.at += 1;
-        true
-    }
-
-    #[inline]
-    fn expect(&mut self, byte: u8) -> Read<()> {
-        if self.take(byte) { Ok(()) } else { Err(Refused) }
-    }
-
-    #[inline]
-    fn blanks(&mut self) {
-        while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
-            self.at += 1;
-        }
-    }
-
-    #[inline]
-    pub fn rest(&self) -> &'a [u8] {
-        self.text.get(self.at..).unwrap_or(&[])
-    }
-
-    fn word(&mut self, word: &[u8]) -> Read<()> {
-        if !self.rest().starts_with(word) {
-            return Err(Refused);
-        }
-        self.at += word.len();
-        Ok(())
-    }
-
-    #[inline]
-    pub fn since(&self, start: usize) -> &'a [u8] {
-        self.text.get(start..self.at).unwrap_or(&[])
-    }
-
-    pub fn text_since(&self, start: usize) -> Read<&'a str> {
-        std::str::from_utf8(self.since(start)).map_err(|_| Refused)
-    }
-
-    /// A comma, or the bracket that ends what has begun; whether it goes on.
-    #[inline]
-    fn goes_on(&mut self, close: u8) -> Read<bool> {
-        self.blanks();
-        if self.take(b',') {
-            self.blanks();
-            return Ok(true);
-        }
-        self.expect(close).map(|()| false)
-    }
-
-    /// Text up to a quote, a backslash or a control character.
-    #[inline]
-    fn plain(&mut self) -> &'a [u8] {
-        let start = self.at;
-        while let Some(lane) = self.rest().first_chunk() {
-            match lanes::special(lane) {
-                Some(place) => {
-                    self.at += place;
-                    return self.since(start);
-                }
-                None => self.at += LANE,
-            }
-        }
-        while self.text.get(self.at).is_some_and(|&byte| !lanes::is_special(byte)) {
-            self.at += 1;
-        }
-        self.since(start)
-    }
-
-    /// Text without escapes, behind its opening quote.
-    #[inline]
-    fn simple(&mut self) -> Read<&'a [u8]> {
-        let text = self.plain();
-        self.expect(b'"').map(|()| text)
-    }
-
-    /// Any text, behind its opening quote.
-    #[inline]
-    fn quoted(&mut self, mut push: impl FnMut(&[u8])) -> Read<()> {
-        loop {
-            push(self.plain());
-            if self.take(b'"') {
-                return Ok(());
-            }
-            self.expect(b'\\')?;
-            push(self.escape()?.encode_utf8(&mut [0; 4]).as_bytes());
-        }
-    }
-
-    fn escape(&mut self) -> Read<char> {
-        let letter = self.peek();
-        self.skip(1);
-        Ok(match letter {
-            b'"' | b'\\' | b'/' => letter as char,
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => return self.code(),
-            _ => return Err(Refused),
-        })
-    }
-
-    /// A code point, of which two escapes may be halves.
-    fn code(&mut self) -> Read<char> {
-        let high = self.hex()?;
-        if !(0xd800..0xdc00).contains(&high) {
-            return char::from_u32(high).ok_or(Refused);
-        }
-        self.word(b"\\u")?;
-        let low = self.hex()?;
-        if !(0xdc00..0xe000).contains(&low) {
-            return Err(Refused);
-        }
-        char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)).ok_or(Refused)
-    }
-
-    fn hex(&mut self) -> Read<u32> {
-        (0..4).try_fold(0, |code, _| {
-            let digit = char::from(self.peek()).to_digit(16).ok_or(Refused)?;
-            self.skip(1);
-            Ok(code * 16 + digit)
-        })
-    }
-}
+/// The names of an object with more columns are in a table: to go through them takes long if a record has many fields.
+const FEW: usize = 32;
 
 /// How objects are read. `unknown`: what fields may be that are no columns. `fold`: a name is what it is in lower case,
 /// as those of the columns are. `nesting`: levels of objects and arrays.
@@ -195,25 +43,54 @@ pub struct Reader {
     /// Objects so far, refused ones among them.
     objects: u64,
     shapes: Shapes,
+    /// By where the columns of an object are.
+    tables: HashMap<usize, Table>,
+}
+
+/// The places of columns by their names, as they are and in lower case.
+#[derive(Default)]
+struct Table {
+    exact: HashMap<Vec<u8>, usize>,
+    folded: HashMap<Vec<u8>, usize>,
+}
+
+impl Table {
+    fn new(columns: &[Column]) -> Table {
+        let mut table = Table::default();
+        for (place, column) in columns.iter().enumerate() {
+            for name in column.names() {
+                table.exact.entry(name.to_vec()).or_insert(place);
+                table.folded.entry(name.to_ascii_lowercase()).or_insert(place);
+            }
+        }
+        table
+    }
 }
 
 impl Reader {
     pub fn new(rules: &Rules) -> Reader {
         let deepest = rules.nesting.min(DEEPEST);
-        Reader { unknown: rules.unknown, fold: rules.fold, deepest, objects: 0, shapes: Shapes::new() }
+        Reader {
+            unknown: rules.unknown,
+            fold: rules.fold,
+            deepest,
+            objects: 0,
+            shapes: Shapes::new(),
+            tables: HashMap::new(),
+        }
     }
 
     /// The record is this row.
-    pub fn record(&mut self, text: &[u8], columns: &mut [Column], row: usize) -> Read<()> {
+    pub fn record(&mut self, text: &[u8], columns: &mut [Column], row: usize, cells: &Cells) -> Read<()> {
         if !lanes::is_long_ascii(text) && std::str::from_utf8(text).is_err() {
             return Err(Refused);
         }
-        let cursor = &mut Cursor { text, at: 0 };
+        let cursor = &mut Cursor::new(text, cells);
         cursor.blanks();
         self.shapes.begin();
         self.object(cursor, columns, 1)?;
         cursor.blanks();
-        if cursor.at < text.len() {
+        if cursor.at() < text.len() {
             return Err(Refused);
         }
         if self.is_whole() { self.shapes.end(row) } else { Ok(()) }
@@ -280,8 +157,11 @@ impl Reader {
     }
 
     /// The column of a field.
-    fn place(&self, columns: &[Column], name: &[u8]) -> Read<Option<usize>> {
-        let found = columns.iter().position(|column| column.is_called(|own| own == name));
+    fn place(&mut self, columns: &[Column], name: &[u8]) -> Read<Option<usize>> {
+        if columns.len() > FEW {
+            return self.place_in_table(columns, name);
+        }
+        let found = columns.iter().position(|column| column.names().any(|own| own == name));
         if found.is_some() || !self.fold {
             return Ok(found);
         }
@@ -289,7 +169,16 @@ impl Reader {
         if !name.is_ascii() {
             return Err(Refused);
         }
-        Ok(columns.iter().position(|column| column.is_called(|own| own.eq_ignore_ascii_case(name))))
+        Ok(columns.iter().position(|column| column.names().any(|own| own.eq_ignore_ascii_case(name))))
+    }
+
+    fn place_in_table(&mut self, columns: &[Column], name: &[u8]) -> Read<Option<usize>> {
+        let table = self.tables.entry(columns.as_ptr() as usize).or_insert_with(|| Table::new(columns));
+        let place = table.exact.get(name).copied();
+        if place.is_some() || !self.fold {
+            return Ok(place);
+        }
+        if name.is_ascii() { Ok(table.folded.get(&name.to_ascii_lowercase()).copied()) } else { Err(Refused) }
     }
 
     // As a call, it would hand the cursor over in memory for each field.
@@ -396,10 +285,12 @@ impl Reader {
             return Ok(());
         }
         let start = self.shapes.here();
+        cursor.cells.take(items.cells)?;
         self.value(cursor, items, depth)?;
         let end = self.shapes.here();
         while cursor.goes_on(b']')? {
             self.shapes.back(start);
+            cursor.cells.take(items.cells)?;
             self.value(cursor, items, depth)?;
             if self.shapes.here() != end {
                 return Err(Refused); // items of several shapes are no list of one type
@@ -422,6 +313,7 @@ impl Reader {
             if cursor.peek() != b'"' {
                 return Err(Refused);
             }
+            cursor.cells.take(keys.cells + values.cells)?;
             self.value(cursor, keys, depth)?;
             cursor.blanks();
             cursor.expect(b':')?;

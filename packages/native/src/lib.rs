@@ -4,6 +4,7 @@
 mod avro;
 mod columns;
 mod consumer;
+mod cursor;
 mod decoder;
 mod guard;
 mod json;
@@ -11,6 +12,7 @@ mod kinds;
 mod lanes;
 mod librdkafka;
 mod numbers;
+mod outcome;
 mod protobuf;
 mod python;
 mod shapes;

@@ -39,6 +39,7 @@ macro_rules! functions {
                 let library = loaded(path)?;
                 // The types are those of librdkafka's header, which never change: others get other names.
                 Some(Functions {
+                    // SAFETY: the symbol is this function, with the types of librdkafka's header.
                     $($name: unsafe { std::mem::transmute::<Pointer, unsafe extern "C" fn($($argument),*) $(-> $result)?>(
                         symbol(library, concat!(stringify!($name), "\0"))?
                     ) },)*
@@ -94,6 +95,7 @@ mod system {
     #[cfg(not(target_os = "linux"))]
     const LOADED_ONLY: c_int = 16;
 
+    // SAFETY: the types are those of POSIX.
     unsafe extern "C" {
         fn dlopen(path: *const c_char, flags: c_int) -> Pointer;
         fn dlsym(library: Pointer, name: *const c_char) -> Pointer;
@@ -101,12 +103,14 @@ mod system {
 
     pub fn loaded(path: &str) -> Option<Pointer> {
         let path = CString::new(path).ok()?;
+        // SAFETY: the path ends with a NUL. A library that is loaded already is only found, so nothing of it runs.
         let library = unsafe { dlopen(path.as_ptr(), NOW | LOADED_ONLY) };
         (!library.is_null()).then_some(library)
     }
 
     /// `name` ends with a NUL.
     pub fn symbol(library: Pointer, name: &'static str) -> Option<Pointer> {
+        // SAFETY: the library stays loaded, because it is never closed, and the name ends with a NUL.
         let found = unsafe { dlsym(library, name.as_ptr().cast()) };
         (!found.is_null()).then_some(found)
     }

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::decoder::{Read, Refused};
-use crate::json::Cursor;
+use crate::cursor::Cursor;
+use crate::outcome::{Read, Refused};
 
 /// Digits that are counted, not read: longer numbers are rare, and the reference has limits of its own.
 const MOST_DIGITS: usize = 300;

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::columns::{Column, Values};
-use crate::decoder::{Read, Refused};
+use crate::outcome::{Cells, Read, Refused};
 use crate::times;
 
 /// A message: its fields, each with a column at the same place.
@@ -58,8 +58,26 @@ pub enum Scalar {
     Float,
     Double,
     Bytes,
-    /// Numbers with their names; the first one stands for nothing.
-    Enum(Vec<(i32, String)>),
+    Enum(Symbols),
+}
+
+/// The names of an enum's numbers.
+pub struct Symbols {
+    /// The one that stands for nothing.
+    first: Option<String>,
+    by_number: Vec<(i32, String)>,
+}
+
+impl Symbols {
+    fn new(mut symbols: Vec<(i32, String)>) -> Symbols {
+        let first = symbols.first().map(|symbol| symbol.1.clone());
+        symbols.sort_unstable();
+        Symbols { first, by_number: symbols }
+    }
+
+    fn name(&self, number: i32) -> Option<&str> {
+        self.by_number.binary_search_by_key(&number, |symbol| symbol.0).ok().map(|at| self.by_number[at].1.as_str())
+    }
 }
 
 const VARINT: u32 = 0;
@@ -85,10 +103,11 @@ impl Message {
 
 struct Cursor<'a> {
     rest: &'a [u8],
+    cells: &'a Cells,
 }
 
-pub fn record(body: &[u8], message: &Message, columns: &mut [Column]) -> Read<()> {
-    read(&mut Cursor { rest: body }, message, columns)
+pub fn record(body: &[u8], message: &Message, columns: &mut [Column], cells: &Cells) -> Read<()> {
+    read(&mut Cursor { rest: body, cells }, message, columns)
 }
 
 fn read(cursor: &mut Cursor, message: &Message, columns: &mut [Column]) -> Read<()> {
@@ -117,11 +136,11 @@ fn read(cursor: &mut Cursor, message: &Message, columns: &mut [Column]) -> Read<
         }
         next = place + usize::from(field.how != How::Repeated && field.how != How::Map);
     }
-    message.fields.iter().zip(columns).try_for_each(|(field, column)| finish(field, column, rows))
+    message.fields.iter().zip(columns).try_for_each(|(field, column)| finish(field, column, rows, cursor.cells))
 }
 
 /// What a field is at the end of its message.
-fn finish(field: &Field, column: &mut Column, rows: usize) -> Read<()> {
+fn finish(field: &Field, column: &mut Column, rows: usize, cells: &Cells) -> Read<()> {
     let len = column.len();
     match &mut column.values {
         Values::List { ends, items } => ends.push(end(items)?),
@@ -137,7 +156,7 @@ fn finish(field: &Field, column: &mut Column, rows: usize) -> Read<()> {
             column.null();
             return Ok(());
         }
-        _ => return absent(&field.form, column),
+        _ => return absent(&field.form, column, cells),
     }
     column.present();
     Ok(())
@@ -148,10 +167,10 @@ fn end(items: &Column) -> Read<i32> {
 }
 
 /// A value that is not there, where it is no null.
-fn absent(form: &Form, column: &mut Column) -> Read<()> {
+fn absent(form: &Form, column: &mut Column, cells: &Cells) -> Read<()> {
     match form {
         Form::Scalar(scalar) => nothing(scalar, &mut column.values)?,
-        form => inside(&mut Cursor { rest: &[] }, form, &mut column.values)?,
+        form => inside(&mut Cursor { rest: &[], cells }, form, &mut column.values)?,
     }
     column.present();
     Ok(())
@@ -173,18 +192,25 @@ fn repeated(cursor: &mut Cursor, wire: u32, form: &Form, items: &mut Column) -> 
         Form::Scalar(scalar) if wire == COUNTED && scalar.wire() != COUNTED => {
             let mut packed = cursor.message(wire)?;
             while !packed.rest.is_empty() {
+                cursor.cells.take(items.cells)?;
                 value(&mut packed, scalar, &mut items.values)?;
                 items.present();
             }
             Ok(())
         }
-        form => single(cursor, wire, form, items),
+        form => {
+            cursor.cells.take(items.cells)?;
+            single(cursor, wire, form, items)
+        }
     }
 }
 
 fn entry(cursor: &mut Cursor, wire: u32, form: &Form, entries: &mut [Column; 2]) -> Read<()> {
     match form {
-        Form::Message(entry) => read(&mut cursor.message(wire)?, entry, entries),
+        Form::Message(entry) => {
+            cursor.cells.take(entries[0].cells + entries[1].cells)?;
+            read(&mut cursor.message(wire)?, entry, entries)
+        }
         _ => Err(Refused),
     }
 }
@@ -268,7 +294,7 @@ impl Form {
             "duration" => Form::Duration,
             "date" => Form::Date,
             "time_of_day" => Form::TimeOfDay,
-            "enum" => Form::Scalar(Scalar::Enum(symbols)),
+            "enum" => Form::Scalar(Scalar::Enum(Symbols::new(symbols))),
             _ => match name.strip_prefix("wrapped ") {
                 Some(name) => Form::Wrapped(Scalar::named(name)?),
                 None => Form::Scalar(Scalar::named(name)?),
@@ -313,10 +339,9 @@ fn value(cursor: &mut Cursor, scalar: &Scalar, values: &mut Values) -> Read<()> 
             append(ends, bytes, text)
         }
         (Scalar::Bytes, Values::Binary { ends, bytes, .. }) => append(ends, bytes, cursor.counted()?),
-        (Scalar::Enum(names), Values::Text { ends, bytes }) => {
-            let number = narrow(cursor.varint()? as i64).ok_or(Refused)?;
-            let (_, name) = names.iter().find(|name| i64::from(name.0) == number).ok_or(Refused)?;
-            append(ends, bytes, name.as_bytes())
+        (Scalar::Enum(symbols), Values::Text { ends, bytes }) => {
+            let number = i32::try_from(cursor.varint()? as i64).map_err(|_| Refused)?;
+            append(ends, bytes, symbols.name(number).ok_or(Refused)?.as_bytes())
         }
         (Scalar::Bool, Values::Boolean(flags)) => {
             flags.push(match cursor.varint()? {
@@ -365,8 +390,8 @@ fn whole(cursor: &mut Cursor, scalar: &Scalar) -> Read<i64> {
 /// Zero, or an empty text.
 fn nothing(scalar: &Scalar, values: &mut Values) -> Read<()> {
     match (scalar, values) {
-        (Scalar::Enum(names), Values::Text { ends, bytes }) => {
-            append(ends, bytes, names.first().ok_or(Refused)?.1.as_bytes())
+        (Scalar::Enum(symbols), Values::Text { ends, bytes }) => {
+            append(ends, bytes, symbols.first.as_ref().ok_or(Refused)?.as_bytes())
         }
         (_, Values::Text { ends, bytes } | Values::Binary { ends, bytes, .. }) => append(ends, bytes, b""),
         (_, Values::Boolean(flags)) => {
@@ -452,7 +477,11 @@ impl<'a> Cursor<'a> {
     }
 
     fn message(&mut self, wire: u32) -> Read<Cursor<'a>> {
-        if wire == COUNTED { Ok(Cursor { rest: self.counted()? }) } else { Err(Refused) }
+        if wire != COUNTED {
+            return Err(Refused);
+        }
+        let cells = self.cells;
+        Ok(Cursor { rest: self.counted()?, cells })
     }
 
     /// Over a field that is not known.

@@ -7,7 +7,7 @@ use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Field};
-use pyo3::exceptions::{PyLookupError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyLookupError, PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList};
 
@@ -47,32 +47,38 @@ struct Decoder(decoder::Decoder);
 impl Decoder {
     /// Of objects of JSON.
     #[staticmethod]
-    fn of_json(fields: Vec<Bound<'_, PyAny>>, closed: bool, fold: bool, nesting: usize) -> PyResult<Decoder> {
+    fn of_json(
+        fields: Vec<Bound<'_, PyAny>>,
+        closed: bool,
+        fold: bool,
+        nesting: usize,
+        cells: usize,
+    ) -> PyResult<Decoder> {
         let unknown = if closed { Unknown::Anything } else { Unknown::Null };
-        Decoder::new(decoder::Form::Json(json::Rules { unknown, fold, nesting }), &fields)
+        Decoder::new(decoder::Form::Json(json::Rules { unknown, fold, nesting }), &fields, cells)
     }
 
     /// Of objects of JSON without other fields.
     #[staticmethod]
-    fn of_whole_json(fields: Vec<Bound<'_, PyAny>>, nesting: usize) -> PyResult<Decoder> {
+    fn of_whole_json(fields: Vec<Bound<'_, PyAny>>, nesting: usize, cells: usize) -> PyResult<Decoder> {
         let rules = json::Rules { unknown: Unknown::Refused, fold: false, nesting };
-        Decoder::new(decoder::Form::Json(rules), &fields)
+        Decoder::new(decoder::Form::Json(rules), &fields, cells)
     }
 
     /// Of records in Avro's binary form.
     #[staticmethod]
-    fn of_avro(fields: Vec<Bound<'_, PyAny>>) -> PyResult<Decoder> {
-        Decoder::new(decoder::Form::Avro, &fields)
+    fn of_avro(fields: Vec<Bound<'_, PyAny>>, cells: usize) -> PyResult<Decoder> {
+        Decoder::new(decoder::Form::Avro, &fields, cells)
     }
 
     /// Of messages of Protobuf.
     #[staticmethod]
-    fn of_protobuf(fields: Vec<Bound<'_, PyAny>>, message: Vec<Bound<'_, PyAny>>) -> PyResult<Decoder> {
+    fn of_protobuf(fields: Vec<Bound<'_, PyAny>>, message: Vec<Bound<'_, PyAny>>, cells: usize) -> PyResult<Decoder> {
         let parts = message.iter().map(part).collect::<PyResult<Vec<_>>>()?;
         if parts.len() != fields.len() {
             return Err(PyValueError::new_err("a message has as many columns as fields"));
         }
-        Decoder::new(decoder::Form::Protobuf(protobuf::Message::new(parts)), &fields)
+        Decoder::new(decoder::Form::Protobuf(protobuf::Message::new(parts)), &fields, cells)
     }
 
     /// Of a list of bytes, or a column of bytes without nulls.
@@ -108,14 +114,18 @@ impl Decoder {
             values.call_method0("__arrow_c_array__")?.extract()?;
         let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
         let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-        // What the capsules point to lives as long as they do, and the buffers as long as the array.
+        // SAFETY: the capsules are named as Arrow's interface names them, so they point to its two structs. These live as long
+        // as the capsules, and the buffers as long as the array.
         let (schema, array) = unsafe { (schema.as_ref(), array.as_ref()) };
+        // SAFETY: the array has buffers, as its format says, and the first one has a bit for each row, or is null.
         if schema.format() != "z" || array.num_buffers() != 3 || unsafe { has_nulls(array) } {
             return Err(PyValueError::new_err("a column of bytes without nulls is wanted"));
         }
         if array.is_empty() {
             return self.decoded(std::iter::empty(), head, tail);
         }
+        // SAFETY: of an array of bytes that is not empty, the second buffer has an end more than there are rows, from its offset
+        // on, and the third one as many bytes as the last end says.
         let (ends, bytes) = unsafe {
             let ends = slice::from_raw_parts(array.buffer(1).cast::<i32>().add(array.offset()), array.len() + 1);
             (ends, slice::from_raw_parts(array.buffer(2), usize::try_from(ends[array.len()])?))
@@ -124,8 +134,8 @@ impl Decoder {
         self.decoded(places.windows(2).map(|at| bytes.get(at[0]..at[1]).unwrap_or_default()), head, tail)
     }
 
-    fn new(form: decoder::Form, fields: &[Bound<'_, PyAny>]) -> PyResult<Decoder> {
-        Ok(Decoder(decoder::Decoder { form, fields: fields.iter().map(described).collect::<PyResult<_>>()? }))
+    fn new(form: decoder::Form, fields: &[Bound<'_, PyAny>], cells: usize) -> PyResult<Decoder> {
+        Ok(Decoder(decoder::Decoder { form, fields: fields.iter().map(described).collect::<PyResult<_>>()?, cells }))
     }
 
     fn decoded<'a>(
@@ -139,8 +149,12 @@ impl Decoder {
 }
 
 /// The number of nulls may be unknown, where the buffers were made by somebody else.
+///
+/// # Safety
+/// The first buffer of the array is null, or has a bit for each row.
 unsafe fn has_nulls(array: &FFI_ArrowArray) -> bool {
     let valid = array.buffer(0);
+    // SAFETY: the caller promises it.
     let is_null = |row: usize| unsafe { *valid.add(row / 8) } >> (row % 8) & 1 == 0;
     match array.null_count_opt() {
         _ if valid.is_null() => false,
@@ -196,6 +210,7 @@ impl Consumer {
     #[new]
     fn new(library: &str, version: i32, properties: Vec<(String, String)>) -> PyResult<Consumer> {
         let api = Functions::of(library).ok_or_else(|| PyLookupError::new_err(format!("{library} is not loaded")))?;
+        // SAFETY: it takes nothing, and returns a number.
         if unsafe { (api.rd_kafka_version)() } != version {
             return Err(PyLookupError::new_err(format!("{library} is of another version")));
         }
@@ -246,8 +261,12 @@ fn logged() -> Vec<(i32, String)> {
     consumer::logged()
 }
 
+/// With too many cells together it is an OverflowError: with fewer records at once it may go.
 fn broken(error: ArrowError) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
+    match error {
+        ArrowError::MemoryError(_) => PyOverflowError::new_err(error.to_string()),
+        _ => PyRuntimeError::new_err(error.to_string()),
+    }
 }
 
 /// What panics is an error.
@@ -284,7 +303,7 @@ fn unknown(kind: &str) -> PyErr {
 }
 
 /// Changes with every change of a signature, so that calving never calls another build than its own.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 
 #[pymodule]
 fn calving_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::decoder::{Read, Refused};
+use crate::outcome::{Read, Refused};
 
 /// An object ends.
 pub const END: i32 = -1;

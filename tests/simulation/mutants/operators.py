@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from uuid import UUID
 
 from calving.backend.interface import Cursor
@@ -54,8 +55,9 @@ class ReleasesAll(World):
         uuid_of: Callable[[TableId], UUID | None],
         write_down: Callable[[Stale], object],
         outside: Callable[[TableId, Collection[str]], Collection[str]] = lambda _, paths: (),
+        attempted: Stale = MappingProxyType({}),
     ) -> Stale:
-        return discard(cursor, parking, tables, commit_id, lambda _: None, write_down, outside)
+        return discard(cursor, parking, tables, commit_id, lambda _: None, write_down, outside, attempted)
 
 
 @mutant("C4 coordinators do not hear what an operator has released", "table recreated")

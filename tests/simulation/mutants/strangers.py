@@ -9,6 +9,7 @@ from calving.backend.interface import Session
 from calving.model.coverage import Coverage
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.protocol.ledger import Ledger
+from calving.protocol.moved import Unread
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
 from calving.runtime.worker import WorkerLoop
@@ -26,13 +27,29 @@ class BelievesStrangers(World):
             pass
 
 
+@mutant("W7 a position that a stranger moves after a recovery is taken for the sink's own", _THEME)
+class BelievesStrangersAfterRecovery(World):
+    class worker_loop(WorkerLoop):
+        def _look_for_moves(self, stored: SourceOffsets) -> None:
+            self._resumed = lambda log: {}
+            super()._look_for_moves(stored)
+
+
+@mutant("W7 the first publication after a recovery does not say what was read before", _THEME)
+class TellsNothingOfBefore(World):
+    class worker_loop(WorkerLoop):
+        def _look_for_moves(self, stored: SourceOffsets) -> None:
+            super()._look_for_moves(stored)
+            self._unread = {tp: each._replace(in_log=True) for tp, each in self._unread.items()}
+
+
 @mutant("W7 a moved position is accepted as soon as it is logged", _THEME)
 class AcceptsAtOnce(World):
     class worker_loop(WorkerLoop):
         def assigned(self, partitions: Collection[TopicPartition]) -> None:
             super().assigned(partitions)
             for tp, unread in self._unread.items():
-                self.passed_over[tp] = self.passed_over.get(tp, 0) + unread.end - unread.start
+                self.passed_over[tp] = self.passed_over.get(tp, 0) + unread.span.end - unread.span.start
             self._unread.clear()
 
 
@@ -40,8 +57,8 @@ class AcceptsAtOnce(World):
 class DeafToAcceptance(World):
     class strangers_of(Strangers):
         @staticmethod
-        def accepted(session: Session, unread: Coverage) -> Coverage:
-            return unread
+        def accepted(session: Session, unread: Mapping[TopicPartition, Unread]) -> Coverage:
+            return {tp: (each.span,) for tp, each in unread.items()}
 
 
 @mutant("W7 a recovery resumes behind the offsets that somebody has passed over", _THEME)

@@ -9,7 +9,7 @@ from calving.model.offsets import Advance, SourceOffsets, TopicPartition
 from calving.protocol.effects import Publish, WorkerEffect
 from calving.protocol.phases import Batch, Turn
 from calving.protocol.positions import Position
-from calving.protocol.worker import BatchOutcome, Worker
+from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.worker import WorkerLoop
 from calving.source.interface import Bounds
 from tests.simulation.mutants.registry import mutant
@@ -34,7 +34,7 @@ class StartsAtEnd(World):
 
 @mutant("W1 a position found by reset is not stored until something is read")
 class ResetNotStored(World):
-    class worker(Worker):
+    class worker(WorkerMachine):
         def _publish(self) -> list[WorkerEffect]:
             (effect,) = super()._publish()
             assert isinstance(effect, Publish)
@@ -44,7 +44,7 @@ class ResetNotStored(World):
 
 @mutant("W3 a worker with nothing to report does not answer")
 class SilentWhenIdle(World):
-    class worker(Worker):
+    class worker(WorkerMachine):
         def tick(self, ends: SourceOffsets) -> list[WorkerEffect]:
             effects = super().tick(ends)
             return [e for e in effects if not (hasattr(e, "publication") and not e.publication.spans)]
@@ -52,7 +52,7 @@ class SilentWhenIdle(World):
 
 @mutant("W5 results are kept although their partition was lost and came back")
 class KeepsLostResults(World):
-    class worker(Worker):
+    class worker(WorkerMachine):
         def released(self, gone: Iterable[TopicPartition]) -> None:
             for tp in set(gone) & self._next.keys():
                 del self._stored[tp], self._next[tp]
@@ -73,7 +73,7 @@ class KeepsLostResults(World):
 
 @mutant("W6 a graceful handover drops finished batches")
 class DropsOnHandover(World):
-    class worker(Worker):
+    class worker(WorkerMachine):
         def handover(self, leaving: Iterable[TopicPartition]) -> list[WorkerEffect]:
             return []
 
@@ -95,7 +95,7 @@ class IgnoresTopicIds(World):
 
 @mutant("W7 a partition that starts over and comes just as far again does not say so", "topic recreated")
 class ComesBackUnseen(World):
-    class worker(Worker):
+    class worker(WorkerMachine):
         def _publish(self) -> list[WorkerEffect]:
             self._restarted = {tp for tp in self._restarted if self._next[tp] < (self._stored[tp] or 0)}
             return super()._publish()
@@ -103,6 +103,6 @@ class ComesBackUnseen(World):
 
 @mutant("VTTS timestamps are dropped")
 class DropsTimestamps(World):
-    class worker(Worker):
+    class worker(WorkerMachine):
         def finished(self, number: int, outcome: BatchOutcome) -> None:
             super().finished(number, replace(outcome, timestamps_us={}))

@@ -99,5 +99,5 @@ class KafkaBackend(Backend):
         topic = self._sink.control_topic
         with reaching(f"control topic '{topic}'"):
             admin = admin_client(self._sink.kafka)
-            found = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)[topic].result()
-        return str(found.topic_id), len(found.partitions)
+            description = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)[topic].result()
+        return str(description.topic_id), len(description.partitions)

@@ -86,14 +86,14 @@ class KafkaCursor(EntryCursor):
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         self._mind_new_partitions()
-        found: list[Envelope] = []
+        envelopes: list[Envelope] = []
         first = self._consumer.poll(timeout)
         # `consume` waits for the full number of messages: wait for one, then take those that are ready.
         for message in [first, *self._consumer.consume(500, 0)] if first is not None else ():
             envelope = self._envelope(message)
             if envelope is not None:
-                found.append(envelope)
-        return found
+                envelopes.append(envelope)
+        return envelopes
 
     def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
         records = records_of(self._sink.control_topic, encoded, self.sender, _COORDINATORS)
@@ -164,8 +164,8 @@ class KafkaCursor(EntryCursor):
     @patiently
     def _saved(self, partitions: Sequence[int]) -> dict[int, KafkaPartition]:
         with reaching(f"saved position of group '{self._sink.group}-coord'"):
-            found = self._consumer.committed([self._at(p) for p in partitions], TIMEOUT)
-        return {p.partition: p for p in found if p.offset >= 0}
+            stored = self._consumer.committed([self._at(p) for p in partitions], TIMEOUT)
+        return {p.partition: p for p in stored if p.offset >= 0}
 
     @patiently
     def _partitions(self) -> list[int]:

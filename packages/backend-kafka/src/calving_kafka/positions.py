@@ -35,11 +35,11 @@ class StoredPositions:
         if not partitions:
             return []
         with reaching(f"stored positions of group '{self._group}'"):
-            found = self._consumer.committed([KafkaPartition(tp.topic, tp.partition) for tp in partitions], seconds)
-            for p in found:
+            stored = self._consumer.committed([KafkaPartition(tp.topic, tp.partition) for tp in partitions], seconds)
+            for p in stored:
                 if p.error is not None:
                     raise UnavailableError(f"stored position of {p.topic}-{p.partition}: {p.error.str()}")
-        return [p for p in found if p.offset >= 0]
+        return [p for p in stored if p.offset >= 0]
 
     def close(self) -> None:
         self._consumer.close()

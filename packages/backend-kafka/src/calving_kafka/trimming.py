@@ -50,11 +50,11 @@ class Trimming:
     def trim(self, partitions: Collection[int], others: Collection[str]) -> None:
         topic, admin = self._sink.control_topic, admin_client(self._sink.kafka)
         listed = admin.list_consumer_groups(request_timeout=_REQUEST_SECONDS).result().valid
-        groups = [found.group_id for found in listed if found.group_id.endswith(_COORDINATORS)]
+        groups = [listing.group_id for listing in listed if listing.group_id.endswith(_COORDINATORS)]
         wanted = [TopicPartition(topic, p) for p in partitions]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = zip(groups, pool.map(lambda group: self._saved(group, wanted), groups), strict=True)
-            saved = {group: offsets for group, offsets in found if offsets}
+            offsets_of_groups = zip(groups, pool.map(lambda group: self._saved(group, wanted), groups), strict=True)
+            saved = {group: offsets for group, offsets in offsets_of_groups if offsets}
         if any(f"{other}{_COORDINATORS}" not in saved for other in others):
             return  # a sink's coordinator has not read anything yet
         below = lowest(saved.values(), partitions, self._kept)
@@ -72,5 +72,5 @@ def lowest(saved: Collection[ControlOffsets], partitions: Collection[int], kept:
     """The offset below which no sink needs entries, by partition. A partition is absent unless every sink has a
     position in it.
     """
-    found = {p: min((offsets.get(p, 0) for offsets in saved), default=0) - kept for p in partitions}
-    return {p: offset for p, offset in found.items() if offset > 0}
+    offset_of = {p: min((offsets.get(p, 0) for offsets in saved), default=0) - kept for p in partitions}
+    return {p: offset for p, offset in offset_of.items() if offset > 0}

@@ -12,11 +12,11 @@ from uuid import uuid4
 from pydantic import BaseModel
 
 from calving.backend import Backend, Session, SinkIdentity, closing_on_error
-from calving_redis.connection import Client, connect, reaching, writing
+from calving_redis.connection import RedisClient, connect, reaching, writing
 from calving_redis.durability import inspect
 from calving_redis.options import RedisOptions
 from calving_redis.session import RedisSession
-from calving_redis.store import Keys, Store
+from calving_redis.store import RedisKeys, RedisStore
 
 
 class RedisBackend(Backend):
@@ -27,7 +27,7 @@ class RedisBackend(Backend):
     def __init__(self, sink: SinkIdentity, settings: BaseModel) -> None:
         self._sink = sink
         self._options = RedisOptions.model_validate(settings.model_dump(by_alias=True))
-        self._keys = Keys.of(self._options, sink)
+        self._keys = RedisKeys.of(self._options, sink)
 
     def provision(self) -> None:
         with closing(connect(self._options)) as client:
@@ -36,10 +36,10 @@ class RedisBackend(Backend):
 
     def open(self, member_id: str) -> Session:
         with closing_on_error(connect(self._options)) as client:
-            store = Store(self._options, self._keys, inspect(client, self._options))
+            store = RedisStore(self._options, self._keys, inspect(client, self._options))
             return RedisSession(self._sink, store, client, member_id, self._identity(client))
 
-    def _identity(self, client: Client) -> str:
+    def _identity(self, client: RedisClient) -> str:
         """The identity of the log. After the store has lost its data, the log has a new identity."""
         with writing(self._options):
             client.hsetnx(self._keys.state, "id", str(uuid4()))

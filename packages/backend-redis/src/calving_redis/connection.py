@@ -18,7 +18,7 @@ from calving.errors import ConfigError, OutcomeUnknownError, SilentError, Unavai
 from calving_redis.options import RedisOptions
 
 
-class Client(Protocol):
+class RedisClient(Protocol):
     """The used part of ``Redis`` and ``RedisCluster``, which share no base. Their types leave open whether answers are
     bytes.
     """
@@ -57,7 +57,7 @@ _CODES = re.compile(
 """Answers of a server that cannot serve the request now. The client has no class for some, and scripts wrap them."""
 
 
-def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> Client:
+def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> RedisClient:
     """A client that never sends a command twice. Only a cluster's client connects at once.
 
     :raises ConfigError: the settings are wrong. :raises UnavailableError: a cluster does not answer.
@@ -77,15 +77,15 @@ def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> Client:
     with reaching(options):
         try:
             if options.cluster:
-                return cast("Client", RedisCluster.from_url(options.url, **settings))
+                return cast("RedisClient", RedisCluster.from_url(options.url, **settings))
             if options.sentinels:
                 return _by_sentinel(options, settings)
-            return cast("Client", redis.Redis.from_url(options.url, **settings))
+            return cast("RedisClient", redis.Redis.from_url(options.url, **settings))
         except (ValueError, TypeError) as error:
             raise ConfigError(f"iceberg.control.redis.url: {error}") from error
 
 
-def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
+def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> RedisClient:
     addresses = []
     for text in options.sentinels.split(","):
         host, _, port = text.strip().rpartition(":")
@@ -106,8 +106,8 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
     if options.sentinel_password is not None:
         guards["password"] = options.sentinel_password.get_secret_value()
     sentinel = Sentinel(addresses, sentinel_kwargs=guards)
-    found: Client = sentinel.master_for(options.sentinel_service, **{**url, **settings})
-    return found
+    client: RedisClient = sentinel.master_for(options.sentinel_service, **{**url, **settings})
+    return client
 
 
 @contextlib.contextmanager

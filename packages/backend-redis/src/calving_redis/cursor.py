@@ -25,7 +25,7 @@ from calving.backend import (
 from calving.errors import CalvingError, ProtocolError
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, connect, reaching, refused, where, writing
-from calving_redis.store import Store
+from calving_redis.store import RedisStore
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class RedisCursor(EntryCursor):
 
     BLOCK_SECONDS = 5.0
 
-    def __init__(self, sink: SinkIdentity, store: Store, *, replay: bool, watch: bool = False) -> None:
+    def __init__(self, sink: SinkIdentity, store: RedisStore, *, replay: bool, watch: bool = False) -> None:
         options, keys = store.options, store.keys
         super().__init__(sink, options, where(options), replay=replay, watch=watch)
         self._store, self._options, self._keys = store, options, keys
@@ -67,8 +67,8 @@ class RedisCursor(EntryCursor):
             with reaching(self._options):
                 return self._reader.hmget(self._keys.state, ["id", "epoch", "saved", "last"])
         with writing(self._options):
-            found: Sequence[Any] = self._writer.register_script(scripts.REPLAY)([self._keys.state], [])
-        return found
+            state: Sequence[Any] = self._writer.register_script(scripts.REPLAY)([self._keys.state], [])
+        return state
 
     @property
     def has_ended(self) -> bool:
@@ -76,12 +76,12 @@ class RedisCursor(EntryCursor):
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         try:
-            found = self._found.get(timeout=timeout) if timeout > 0 else self._found.get_nowait()
+            batch = self._found.get(timeout=timeout) if timeout > 0 else self._found.get_nowait()
         except queue.Empty:
             return []
-        if isinstance(found, CalvingError):
-            raise found
-        entries, reached = found
+        if isinstance(batch, CalvingError):
+            raise batch
+        entries, reached = batch
         self._ended = self._ended or reached is None or reached >= self.log.end[0]
         return entries
 
@@ -117,14 +117,14 @@ class RedisCursor(EntryCursor):
         try:
             self._waiting = None if self._options.cluster else self._reader.client_id()
             while not self._stopping.is_set():
-                found = self._reader.xread({self._keys.log: at}, count=_AT_ONCE, block=block)
-                if not found:
+                answer = self._reader.xread({self._keys.log: at}, count=_AT_ONCE, block=block)
+                if not answer:
                     if not self._ended:
                         self._put(([], None))
                     continue
                 if self._writer is not None:
                     self._wait_until_safe()
-                ((_, entries),) = found
+                ((_, entries),) = answer
                 at = entries[-1][0].decode()
                 reached = int(entries[-1][0].partition(b"-")[0]) + 1
                 self._put(([e for e in map(self._envelope, entries) if e is not None], reached))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import redis
 
 from calving.errors import ConfigError, OutcomeUnknownError
-from calving_redis.connection import Client, reaching, where, writing
+from calving_redis.connection import RedisClient, reaching, where, writing
 from calving_redis.options import RedisOptions
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Durability:
     fsync: bool
     replicas: int
 
-    def wait(self, client: Client, options: RedisOptions) -> None:
+    def wait(self, client: RedisClient, options: RedisOptions) -> None:
         """Wait until this connection's writes are durable.
 
         :raises OutcomeUnknownError: they are not durable in time.
@@ -42,7 +42,7 @@ class Durability:
             )
 
 
-def inspect(client: Client, options: RedisOptions) -> Durability:
+def inspect(client: RedisClient, options: RedisOptions) -> Durability:
     """Inspect the store.
 
     :raises ConfigError: the store may lose acknowledged writes, and the settings do not accept that.
@@ -88,15 +88,15 @@ def _complain(options: RedisOptions, problem: str) -> None:
     log.warning("%s; continuing, because iceberg.control.redis.accept-loss = true", text)
 
 
-def _config(client: Client) -> Mapping[str, str]:
+def _config(client: RedisClient) -> Mapping[str, str]:
     """The store's configuration; empty if CONFIG is not allowed, as in managed services."""
     try:
-        found: dict[object, object] = {}
+        settings: dict[object, object] = {}
         for name in ("appendfsync", "maxmemory-policy"):
-            found.update(client.config_get(name))
+            settings.update(client.config_get(name))
     except redis.ResponseError:
         return {}
-    return {_text(name): _text(value) for name, value in found.items()}
+    return {_text(name): _text(value) for name, value in settings.items()}
 
 
 def _version(server: Mapping[str, object]) -> tuple[int, ...]:

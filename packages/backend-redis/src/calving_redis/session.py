@@ -18,13 +18,15 @@ from calving.backend import (
     partition_key,
 )
 from calving_redis import scripts
-from calving_redis.connection import ERRORS, Client, reaching
+from calving_redis.connection import ERRORS, RedisClient, reaching
 from calving_redis.cursor import RedisCursor
-from calving_redis.store import Store
+from calving_redis.store import RedisStore
 
 
 class RedisSession(GroupSession):
-    def __init__(self, sink: SinkIdentity, store: Store, client: Client, member_id: str, identity: str) -> None:
+    def __init__(
+        self, sink: SinkIdentity, store: RedisStore, client: RedisClient, member_id: str, identity: str
+    ) -> None:
         super().__init__(sink, store.options)
         self._sink, self._store, self._options, self._keys = sink, store, store.options, store.keys
         self._client, self._member_id, self._identity = client, member_id, identity
@@ -62,8 +64,8 @@ class RedisSession(GroupSession):
         if not wanted:
             return {}
         with reaching(self._options):
-            found = self._client.hmget(key, [partition_key(tp) for tp in wanted])
-        return {tp: value for tp, value in zip(wanted, found, strict=True) if value is not None}
+            stored = self._client.hmget(key, [partition_key(tp) for tp in wanted])
+        return {tp: value for tp, value in zip(wanted, stored, strict=True) if value is not None}
 
     def follow(self, *, replay: bool) -> Cursor:
         return RedisCursor(self._sink, self._store, replay=replay)

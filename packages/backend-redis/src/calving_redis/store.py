@@ -9,7 +9,7 @@ import redis
 
 from calving.backend import SinkIdentity, stale
 from calving.errors import ConfigError, FencedError, ProtocolError
-from calving_redis.connection import Client, reaching, where, writing
+from calving_redis.connection import RedisClient, reaching, where, writing
 from calving_redis.durability import Durability
 from calving_redis.options import RedisOptions
 
@@ -18,7 +18,7 @@ _BELOW = re.compile("equal or smaller than the target stream top item|exhausted 
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class RedisKeys:
     """The keys, all in one hash slot."""
 
     state: str
@@ -28,20 +28,20 @@ class Keys:
     lease: str
 
     @staticmethod
-    def of(options: RedisOptions, sink: SinkIdentity) -> Keys:
+    def of(options: RedisOptions, sink: SinkIdentity) -> RedisKeys:
         base = f"{options.prefix}{{{sink.control_topic}:{sink.group}}}:"
-        return Keys(f"{base}state", f"{base}positions", f"{base}topic-ids", f"{base}log", f"{base}lease")
+        return RedisKeys(f"{base}state", f"{base}positions", f"{base}topic-ids", f"{base}log", f"{base}lease")
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class RedisStore:
     """The store of one sink, as it was inspected."""
 
     options: RedisOptions
-    keys: Keys
+    keys: RedisKeys
     durability: Durability
 
-    def write(self, client: Client, script: str, *arguments: object) -> None:
+    def write(self, client: RedisClient, script: str, *arguments: object) -> None:
         """Run one of the scripts that answer with a verdict, and wait until its writes are durable.
 
         :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
@@ -68,7 +68,7 @@ class Store:
             raise ProtocolError(f"the store's script answers {verdict!r}")
         self.durability.wait(client, self.options)
 
-    def _refused_by_stranger(self, client: Client) -> ConfigError:
+    def _refused_by_stranger(self, client: RedisClient) -> ConfigError:
         """The error about an entry of somebody else, below which the stream takes no entries."""
         ((last, _), *_) = client.xrevrange(self.keys.log, max="+", count=1) or [(b"?", {})]
         return ConfigError(

@@ -13,7 +13,7 @@ from calving.backend import Backend, Session, SinkIdentity, closing_on_error
 from calving_zookeeper.connection import connect
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.session import ZooKeeperSession
-from calving_zookeeper.store import Store
+from calving_zookeeper.store import ZooKeeperStore
 
 
 class ZooKeeperBackend(Backend):
@@ -29,10 +29,10 @@ class ZooKeeperBackend(Backend):
 
     def provision(self) -> None:
         with closing(connect(self._options)) as connection:
-            Store(connection, self._root).create()
+            ZooKeeperStore(connection, self._root).create()
 
     def open(self, member_id: str) -> Session:
         with closing_on_error(connect(self._options)) as connection:
-            store = Store(connection, self._root)
+            store = ZooKeeperStore(connection, self._root)
             store.create()
             return ZooKeeperSession(self._sink, self._options, store, member_id)

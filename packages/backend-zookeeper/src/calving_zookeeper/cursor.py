@@ -26,7 +26,7 @@ from calving.backend import (
 from calving.errors import ProtocolError, UnavailableError
 from calving_zookeeper.connection import reaching
 from calving_zookeeper.options import ZooKeeperOptions
-from calving_zookeeper.store import State, Store
+from calving_zookeeper.store import StoredState, ZooKeeperStore
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _ORPHAN_SECONDS = 3_600.0
 
 class ZooKeeperCursor(EntryCursor):
     def __init__(
-        self, sink: SinkIdentity, options: ZooKeeperOptions, store: Store, *, replay: bool, watch: bool = False
+        self, sink: SinkIdentity, options: ZooKeeperOptions, store: ZooKeeperStore, *, replay: bool, watch: bool = False
     ) -> None:
         super().__init__(sink, options, f"ZooKeeper {store.root}", replay=replay, watch=watch)
         self._store, self._connection = store, store.connection
@@ -63,14 +63,14 @@ class ZooKeeperCursor(EntryCursor):
     def read(self, timeout: float) -> Sequence[Envelope]:
         deadline = time.monotonic() + timeout
         while True:
-            found = self._take()
+            envelopes = self._take()
             left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found
+            if envelopes or left <= 0:
+                return envelopes
             self._connection.changed.wait(left)
 
     def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
-        def saved(state: State) -> State:
+        def saved(state: StoredState) -> StoredState:
             place = state.saved if 0 not in position else max(state.saved or 0, position[0])
             return replace(state, saved=place).without(departed)
 
@@ -82,12 +82,12 @@ class ZooKeeperCursor(EntryCursor):
         stored = {partition_key(tp): offset for tp, offset in positions.items()}
         identity = str(uuid4())
 
-        def back(state: State) -> State:
+        def back(state: StoredState) -> StoredState:
             return replace(state, id=identity, saved=state.next, positions=stored, topic_ids={})
 
         self._writable().write(back, self.sender)
 
-    def _writable(self) -> Store:
+    def _writable(self) -> ZooKeeperStore:
         if not self._replays:
             raise ProtocolError("only a cursor that replays can write")
         return self._store
@@ -101,8 +101,8 @@ class ZooKeeperCursor(EntryCursor):
             return []
         if not self._names and self._connection.stale.is_set():
             self._look()
-        found: list[Envelope] = []
-        while self._names and len(found) < 500:
+        envelopes: list[Envelope] = []
+        while self._names and len(envelopes) < 500:
             with reaching():
                 publication = self._store.publication(self._names[0])
             name = self._names.popleft()
@@ -112,12 +112,12 @@ class ZooKeeperCursor(EntryCursor):
             for offset, event in enumerate(publication.events, publication.offset):
                 if offset >= self._next:
                     envelope = self.entries.envelope(0, offset, sender, event, publication.spans, publication.beside)
-                    found += [envelope] if envelope is not None else []
+                    envelopes += [envelope] if envelope is not None else []
             if publication.odd:  # its number says nothing about the publications that come
                 self._odd.add(name)
             else:
                 self._next = max(self._next, publication.offset + len(publication.events))
-        return found
+        return envelopes
 
     def _look(self) -> None:
         """List the present publications."""
@@ -144,5 +144,5 @@ class ZooKeeperCursor(EntryCursor):
             log.info("the log was not trimmed: %s", error)
 
 
-def _next_epoch(state: State) -> State:
+def _next_epoch(state: StoredState) -> StoredState:
     return replace(state, epoch=state.epoch + 1)

@@ -27,13 +27,13 @@ from calving.errors import SilentError, UnavailableError
 from calving_zookeeper.connection import connect, reaching
 from calving_zookeeper.cursor import ZooKeeperCursor
 from calving_zookeeper.options import ZooKeeperOptions
-from calving_zookeeper.store import State, Store
+from calving_zookeeper.store import StoredState, ZooKeeperStore
 
 V = TypeVar("V")
 
 
 class ZooKeeperSession(GroupSession):
-    def __init__(self, sink: SinkIdentity, options: ZooKeeperOptions, store: Store, member_id: str) -> None:
+    def __init__(self, sink: SinkIdentity, options: ZooKeeperOptions, store: ZooKeeperStore, member_id: str) -> None:
         super().__init__(sink, options)
         self._sink, self._options, self._member_id = sink, options, member_id
         self._store, self._connection = store, store.connection
@@ -73,7 +73,7 @@ class ZooKeeperSession(GroupSession):
         moved = {partition_key(tp): advance.end for tp, advance in publication.advances.items()}
         within = {partition_key(tp): identity for tp, identity in publication.identities.items()}
 
-        def advance(state: State) -> State:
+        def advance(state: StoredState) -> StoredState:
             check_starts(publication, _stored(state.positions, publication.advances))
             return replace(state, positions={**state.positions, **moved}, topic_ids={**state.topic_ids, **within})
 
@@ -87,7 +87,7 @@ class ZooKeeperSession(GroupSession):
 
     def _cursor(self, *, replay: bool, watch: bool = False) -> Cursor:
         with closing_on_error(connect(self._options)) as connection:
-            store = Store(connection, self._store.root)
+            store = ZooKeeperStore(connection, self._store.root)
             return ZooKeeperCursor(self._sink, self._options, store, replay=replay, watch=watch)
 
     def release(self) -> None:

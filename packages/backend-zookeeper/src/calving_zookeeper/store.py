@@ -48,7 +48,7 @@ _NOTHING = Encoded([], b"", b"")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StoredState:
     """All values that change together. ``positions`` and ``topic_ids`` are by ``topic:partition``."""
 
     id: str
@@ -58,7 +58,7 @@ class State:
     positions: dict[str, int] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
 
-    def without(self, departed: Collection[Topic]) -> State:
+    def without(self, departed: Collection[Topic]) -> StoredState:
         """The state without positions in these topics. Each topic is named ``within`` its identity."""
         away = {
             key
@@ -75,12 +75,12 @@ class State:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @staticmethod
-    def of(raw: bytes) -> State:
-        return State(**json.loads(raw))
+    def of(raw: bytes) -> StoredState:
+        return StoredState(**json.loads(raw))
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
+class LogNode:
     """The events of one node of the log, the first at ``offset``."""
 
     offset: int
@@ -104,7 +104,7 @@ class _Header(BaseModel):
     blobs: list[Annotated[str, Field(pattern=r"^[\w-]+$")]]
 
 
-class Store:
+class ZooKeeperStore:
     """Reads and writes the nodes of one sink."""
 
     def __init__(self, connection: Connection, root: str) -> None:
@@ -120,7 +120,7 @@ class Store:
             for path in (self.log_path, self.blobs_path, self.election_path):
                 self.connection.ensure(path)
             try:
-                self.connection.create(self.state_path, State(str(uuid.uuid4())).to_bytes())
+                self.connection.create(self.state_path, StoredState(str(uuid.uuid4())).to_bytes())
             except NodeExistsError:
                 return
 
@@ -128,7 +128,7 @@ class Store:
         """From now on, refuse a state with another identity, and for a coordinator also one with another epoch."""
         self._identity, self._epoch = identity, epoch
 
-    def state(self) -> tuple[State, int]:
+    def state(self) -> tuple[StoredState, int]:
         """The state and its version, not older than any earlier answer to any client.
 
         :raises UnavailableError: no answer. :raises FencedError: the store was emptied or recreated, or a newer
@@ -139,14 +139,16 @@ class Store:
                 raw, stat = self.connection.latest(self.state_path)
             except NoNodeError as error:
                 raise FencedError(f"ZooKeeper has no {self.state_path}: the store was emptied") from error
-        state = State.of(raw)
+        state = StoredState.of(raw)
         if self._identity not in (None, state.id):
             raise FencedError(f"ZooKeeper: {self.root} was recreated")
         if self._epoch not in (None, state.epoch):
             raise FencedError(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
         return state, stat.version
 
-    def write(self, change: Callable[[State], State], sender: str, encoded: Encoded = _NOTHING) -> State:
+    def write(
+        self, change: Callable[[StoredState], StoredState], sender: str, encoded: Encoded = _NOTHING
+    ) -> StoredState:
         """Append events as one publication and ``change`` the state, both or neither.
 
         ``change`` raises an error if the state does not allow the write. If another write came first, ``change`` is
@@ -189,7 +191,7 @@ class Store:
         names = self.connection.children(self.log_path, on_change)
         return [name for name in names if _NAME.fullmatch(name)]  # others may create nodes with other names
 
-    def publication(self, name: str) -> Publication | None:
+    def publication(self, name: str) -> LogNode | None:
         """A publication of the log; None if it was trimmed meanwhile. A node of another form is one event, which cannot
         be decoded.
         """
@@ -198,7 +200,7 @@ class Store:
         except NoNodeError:
             return None
         if header is None:
-            return Publication(int(name), "", b"", b"", (body,), odd=True)
+            return LogNode(int(name), "", b"", b"", (body,), odd=True)
         try:
             body += b"".join(self.connection.get(f"{self.blobs_path}/{blob}")[0] for blob in header.blobs)
         except NoNodeError:
@@ -209,7 +211,7 @@ class Store:
         for length in header.sizes:
             events.append(body[at : at + length])
             at += length
-        return Publication(int(name), header.sender, header.spans.encode(), header.beside.encode(), tuple(events))
+        return LogNode(int(name), header.sender, header.spans.encode(), header.beside.encode(), tuple(events))
 
     def trim(self, names: Sequence[str]) -> None:
         """Delete publications and their blobs. The next call repeats failed deletions."""

@@ -38,8 +38,8 @@ class ClassArchive:
         :raises ConfigError: Java is not installed.
         """
         binary = Path(java()).resolve()
-        found = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in jars)
-        made_of = _digest(binary, binary.stat().st_mtime_ns, found, *java_options)
+        stamps = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in jars)
+        made_of = _digest(binary, binary.stat().st_mtime_ns, stamps, *java_options)
         self._path = cache_folder() / f"{name}-{_digest(home.resolve())}" / f"{made_of}.jsa"
         self._partial = self._path.with_suffix(f".{os.getpid()}")
         self.options: list[str] = []

@@ -159,12 +159,12 @@ def _rows(sink: Sink) -> int:
 
 def prove(sink: Sink, expected: int, seconds: float, console: Console, folder: Path) -> bool:
     """Read the table back with DuckDB, which had no part in writing it, and compare."""
-    found = read_back(sink, expected)
-    missing, doubled, foreign = expected - found.known, found.rows - found.distinct, found.distinct - found.known
+    counts = read_back(sink, expected)
+    missing, doubled, foreign = expected - counts.known, counts.rows - counts.distinct, counts.distinct - counts.known
     figures = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
     for name, value in (
         ("records produced, ever", expected),
-        (f"rows read back by {found.reader}", found.rows),
+        (f"rows read back by {counts.reader}", counts.rows),
         ("missing", missing),
         ("doubled", doubled),
         ("never produced", foreign),
@@ -184,7 +184,7 @@ def prove(sink: Sink, expected: int, seconds: float, console: Console, folder: P
     return proven
 
 
-class Found(NamedTuple):
+class RowCounts(NamedTuple):
     """The number of rows, of distinct ids, and of distinct ids that were produced."""
 
     reader: str
@@ -193,17 +193,17 @@ class Found(NamedTuple):
     known: int
 
 
-def read_back(sink: Sink, expected: int) -> Found:
+def read_back(sink: Sink, expected: int) -> RowCounts:
     """Read the table with DuckDB if it is installed with its extension for Iceberg, otherwise with pyiceberg."""
     table = find_table(components.catalog(sink), table_id(TABLE))
     if table is None:
-        return Found("nobody", 0, 0, 0)
+        return RowCounts("nobody", 0, 0, 0)
     try:
-        return Found("DuckDB", *_counted_by_duckdb(table.metadata_location, expected))
+        return RowCounts("DuckDB", *_counted_by_duckdb(table.metadata_location, expected))
     except ImportError:
         ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
         distinct = ids.unique()
-        return Found("pyiceberg", len(ids), len(distinct), sum(0 <= i < expected for i in distinct.to_pylist()))
+        return RowCounts("pyiceberg", len(ids), len(distinct), sum(0 <= i < expected for i in distinct.to_pylist()))
 
 
 def _counted_by_duckdb(metadata: str, expected: int) -> tuple[int, int, int]:
@@ -215,8 +215,8 @@ def _counted_by_duckdb(metadata: str, expected: int) -> tuple[int, int, int]:
         connection.load_extension(str(path))
     counts = "count(*), count(DISTINCT id), count(DISTINCT id) FILTER (WHERE id >= 0 AND id < $expected)"
     query = f"SELECT {counts} FROM iceberg_scan($metadata)"  # noqa: S608 - no part of it is given
-    (found,) = connection.execute(query, {"expected": expected, "metadata": metadata}).fetchall()
-    rows, distinct, known = found
+    (row,) = connection.execute(query, {"expected": expected, "metadata": metadata}).fetchall()
+    rows, distinct, known = row
     return rows, distinct, known
 
 

@@ -1,9 +1,12 @@
-"""Facts about this machine: its Java, and its cache folder."""
+"""This machine: its Java, its cache folder, and the memory of this process."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from calving.errors import NotInstalledError
@@ -15,16 +18,49 @@ def java() -> str:
     :raises NotInstalledError: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
-    found = found or shutil.which("java")
-    if found is None:
+    program = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    program = program or shutil.which("java")
+    if program is None:
         raise NotInstalledError(
             "Java was not found: install a JDK or JRE 17 or 21 and put it on PATH, or set JAVA_HOME"
         )
-    return found
+    return program
 
 
 def cache_folder() -> Path:
     """calving's own cache folder of this user. It may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "calving"
+
+
+_LIMITED = threading.Lock()
+
+
+@contextmanager
+def memory_limit(extra: int) -> Iterator[None]:
+    """While this is open, the process cannot take more than ``extra`` bytes beyond what it has: what asks for more gets
+    an error of its allocator, and so does a thread that starts. Only on Linux, and only once at a time, because the
+    limit is of the whole process: elsewhere, and in other threads meanwhile, this does nothing.
+    """
+    taken = _data_bytes()
+    if taken is None or not _LIMITED.acquire(blocking=False):
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    bounds = [taken + extra, *(bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY)]
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        _LIMITED.release()
+
+
+def _data_bytes() -> int | None:
+    """The private memory of this process that can be written; None if the system does not tell it."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None

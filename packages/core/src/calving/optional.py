@@ -39,10 +39,10 @@ def reason(error: BaseException, extra: str | None = None) -> str:
 
 def _missing(error: BaseException) -> tuple[str, str] | None:
     """The missing package that this error or one of its causes names, and the distribution that installs it."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, ModuleNotFoundError):
-        found = found.__cause__
-    full = (found.name if found is not None else None) or ""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ModuleNotFoundError):
+        cause = cause.__cause__
+    full = (cause.name if cause is not None else None) or ""
     name = full.partition(".")[0]
     command = _INSTALLED_BY.get(full, _INSTALLED_BY.get(name))
     return None if command is None else (name, command)

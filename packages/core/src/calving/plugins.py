@@ -42,14 +42,14 @@ class Registry:
         if name in self.own:
             return _load(self.own[name])
         try:
-            found = _load(name) if self._is_direct(name) else self._loaded(self._entry(name))
+            part = _load(name) if self._is_direct(name) else self._loaded(self._entry(name))
         except ConfigError:
             raise
         except Exception as error:  # whatever modules of other packages raise
             raise ConfigError(f"the {self.what} '{name}' cannot be loaded: {error}") from error
-        if base is not object and not (isinstance(found, type) and issubclass(found, base)):
+        if base is not object and not (isinstance(part, type) and issubclass(part, base)):
             raise ConfigError(f"the {self.what} '{name}' is not a subclass of {base.__module__}.{base.__qualname__}")
-        return found
+        return part
 
     def check(self, name: str) -> None:
         """Check a name without importing anything.
@@ -70,13 +70,13 @@ class Registry:
         return self.direct and ":" in name
 
     def _entry(self, name: str) -> EntryPoint:
-        found = {entry.value: entry for entry in self._entries().select(name=name)}
-        if not found:
+        by_target = {entry.value: entry for entry in self._entries().select(name=name)}
+        if not by_target:
             raise self.unknown(name)
-        if len(found) > 1:
-            claims = ", ".join(sorted(found))
+        if len(by_target) > 1:
+            claims = ", ".join(sorted(by_target))
             raise ConfigError(f"several installed packages provide the {self.what} '{name}': {claims}")
-        return next(iter(found.values()))
+        return next(iter(by_target.values()))
 
     def _entries(self) -> EntryPoints:
         # Imported here, because a sink that uses only calving's own parts does not need it.
@@ -85,8 +85,8 @@ class Registry:
         return entry_points(group=f"calving.{self.what}s")
 
     def _loaded(self, entry: EntryPoint) -> Any:
-        found = entry.load()
-        return self._hooked(found) if isinstance(found, ModuleType) else found
+        loaded = entry.load()
+        return self._hooked(loaded) if isinstance(loaded, ModuleType) else loaded
 
     def _hooked(self, module: ModuleType) -> Any:
         import pluggy

@@ -57,11 +57,11 @@ def know(sink: str, settings: Collection[tuple[str, str]], provided: Mapping[str
     earlier settings. ``provided``: values that came from outside of the configuration, such as ``${env:...}``, by the
     key that they are a part of. They are secrets unless the key is harmless and does not mask them.
     """
-    found: set[str] = set()
+    secrets: set[str] = set()
     for key, text in settings:
-        found.update(_secrets_of(key, text))
+        secrets.update(_secrets_of(key, text))
         text_shown = shown_text(key, text)
-        found.update(value for value in provided.get(key, ()) if value not in text_shown)
+        secrets.update(value for value in provided.get(key, ()) if value not in text_shown)
     harmless = {
         part
         for key, text in settings
@@ -69,7 +69,7 @@ def know(sink: str, settings: Collection[tuple[str, str]], provided: Mapping[str
         for part in (text, *re.split(r"[,\s]+", text))
         if _MASK not in shown_text(key, text)
     }
-    _KNOWN.put(sink, (form for secret in found - harmless for form in _forms(secret)))
+    _KNOWN.put(sink, (form for secret in secrets - harmless for form in _forms(secret)))
 
 
 def masked(text: str) -> str:
@@ -93,13 +93,13 @@ def without_secrets(text: str, settings: Mapping[str, str]) -> str:
     """A text from another service, with ``***`` in place of the secrets in these settings, whose keys have no prefix:
     the service may repeat the secrets that it was sent.
     """
-    found = {
+    secrets = {
         form
         for key, value in settings.items()
         for secret in _secrets_of(f"iceberg.catalog.{key}", value)
         for form in _forms(secret)
     }
-    pattern = _pattern(found)
+    pattern = _pattern(secrets)
     return masked(text if pattern is None else pattern.sub(_MASK, text))
 
 

@@ -84,17 +84,17 @@ def store_error(error: BaseException) -> UnavailableError | None:
     ``AccessDeniedError`` names the file, the permission and the remedy. ``CredentialsExpiredError`` names the file.
     """
     # fsspec's file systems raise errors of their own from those of the stores' libraries.
-    found = (known(each) for known in (_of_s3, _of_another, _of_permissions, _of_space) for each in _causes(error))
-    return next(filter(None, found), None)
+    translated = (known(each) for known in (_of_s3, _of_another, _of_permissions, _of_space) for each in _causes(error))
+    return next(filter(None, translated), None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: list[BaseException] = []
-    found: BaseException | None = error
-    while found is not None and found not in seen:
-        yield found
-        seen.append(found)
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        yield cause
+        seen.append(cause)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def _of_another(error: BaseException) -> UnavailableError | None:
@@ -176,8 +176,8 @@ def _of_s3(error: BaseException) -> UnavailableError | None:
 
 def _s3_answer(error: BaseException) -> tuple[str, int, str] | None:
     """The code, the HTTP status (0 if it is not known) and the operation, from an error of pyarrow or of botocore."""
-    if isinstance(error, OSError) and (found := _S3.search(str(error))) is not None:
-        return found["code"], int(found["status"] or 0), found["operation"]
+    if isinstance(error, OSError) and (match := _S3.search(str(error))) is not None:
+        return match["code"], int(match["status"] or 0), match["operation"]
     if "botocore.exceptions.ClientError" not in _names(error):
         return None
     response = getattr(error, "response", {})

@@ -8,6 +8,8 @@ mod avro;
 #[path = "../../src/columns.rs"]
 #[allow(dead_code)]
 mod columns;
+#[path = "../../src/cursor.rs"]
+mod cursor;
 #[path = "../../src/decoder.rs"]
 mod decoder;
 #[path = "../../src/guard.rs"]
@@ -20,6 +22,8 @@ mod kinds;
 mod lanes;
 #[path = "../../src/numbers.rs"]
 mod numbers;
+#[path = "../../src/outcome.rs"]
+mod outcome;
 #[path = "../../src/protobuf.rs"]
 #[allow(dead_code)]
 mod protobuf;
@@ -37,6 +41,9 @@ use std::time::{Duration, Instant};
 use decoder::{Decoded, Decoder, Form};
 use json::Unknown;
 use records::Random;
+
+/// No record here has more.
+const CELLS: usize = 1_000_000;
 
 /// Miri, which interprets every instruction, needs seconds for a record.
 const BATCH: usize = if cfg!(miri) { 2 } else { 16 };
@@ -63,13 +70,13 @@ fn main() {
 fn decoders() -> Vec<Decoder> {
     let rules = |unknown, fold| Form::Json(json::Rules { unknown, fold, nesting: 20 });
     vec![
-        Decoder { form: rules(Unknown::Anything, false), fields: records::table() },
-        Decoder { form: rules(Unknown::Null, false), fields: records::table() },
-        Decoder { form: rules(Unknown::Anything, true), fields: records::table() },
-        Decoder { form: rules(Unknown::Anything, false), fields: records::declared(false) },
-        Decoder { form: rules(Unknown::Refused, false), fields: records::whole() },
-        Decoder { form: Form::Protobuf(records::message(2)), fields: records::messages(2) },
-        Decoder { form: Form::Avro, fields: records::declared(true) },
+        Decoder { form: rules(Unknown::Anything, false), fields: records::table(), cells: CELLS },
+        Decoder { form: rules(Unknown::Null, false), fields: records::table(), cells: CELLS },
+        Decoder { form: rules(Unknown::Anything, true), fields: records::table(), cells: CELLS },
+        Decoder { form: rules(Unknown::Anything, false), fields: records::declared(false), cells: CELLS },
+        Decoder { form: rules(Unknown::Refused, false), fields: records::whole(), cells: CELLS },
+        Decoder { form: Form::Protobuf(records::message(2)), fields: records::messages(2), cells: CELLS },
+        Decoder { form: Form::Avro, fields: records::declared(true), cells: CELLS },
     ]
 }
 

@@ -152,12 +152,12 @@ def beside_text(
     """The text of the second header of the events in ``values``: the sender, its version, the number of parts, the
     attachment, and ``more``.
     """
-    found: dict[str, object] = {"group": group, **more}
+    header: dict[str, object] = {"group": group, **more}
     if any(isinstance(event, DataWritten) for event in events):
-        found["version"] = __version__
+        header["version"] = __version__
     if any(isinstance(event, DataComplete) for event in events):
-        found["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
-    return json.dumps(found | _attached(attached), separators=(",", ":")).encode()
+        header["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
+    return json.dumps(header | _attached(attached), separators=(",", ":")).encode()
 
 
 def _attached(attached: Attachment) -> dict[str, object]:
@@ -279,7 +279,7 @@ class Entries:
                 return None
             if self._may_have_files(headers, head):
                 self._refuse(place, reason)
-            self._skip(self._where(place), sender, f"cannot be decoded: {_short(str(reason))}")
+            self._skip(self._where(place), sender, f"cannot be decoded: {printable(str(reason), _LONGEST)}")
             return None
 
     def _is_signed(self, signer: Signer, place: Place, sender: bytes, value: bytes, headers: Headers) -> bool:
@@ -320,8 +320,9 @@ class Entries:
 
     def _refuse(self, place: Place, reason: UndecodableError) -> None:
         sentence = (
-            f"{self._where(place)}: an entry of this sink cannot be decoded ({_short(str(reason))}); its files would be"
-            " missing from the tables: run the version of calving that wrote it, or stop all workers and run"
+            f"{self._where(place)}: an entry of this sink cannot be decoded"
+            f" ({printable(str(reason), _LONGEST)}); its files would be missing from the tables:"
+            " run the version of calving that wrote it, or stop all workers and run"
             " `calving recover FILE`"
         )
         if self._strict:
@@ -341,8 +342,4 @@ class Entries:
 
 
 def _name(sender: bytes) -> str:
-    return _short(sender.decode(errors="replace"))
-
-
-def _short(text: str) -> str:
-    return printable(text, _LONGEST)
+    return printable(sender.decode(errors="replace"), _LONGEST)

@@ -111,7 +111,16 @@ def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
     restarts = decode_places(_text(said.get("restarts", "{}")))
     released = frozenset((_number(p), _number(o)) for p, o in said.get("released", ()))
     read = {_number(p): _number(o) for p, o in said.get("read", ())}
-    return Attachment(settled, marks, parked, released, _leader(said.get("leader")), restarted, restarts, read)
+    return Attachment(
+        settled=settled,
+        marks=marks,
+        parked=parked,
+        released=released,
+        leader=_leader(said.get("leader")),
+        restarted=restarted,
+        restarts=restarts,
+        read=read,
+    )
 
 
 def _text(value: object) -> str:

@@ -114,12 +114,12 @@ class MemoryCursor(Cursor):
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         deadline = time.monotonic() + timeout
-        while not (found := self._take()) and time.monotonic() < deadline:
+        while not (envelopes := self._take()) and time.monotonic() < deadline:
             time.sleep(0.01)
-        return found
+        return envelopes
 
     def _take(self) -> list[Envelope]:
-        found: list[Envelope] = []
+        envelopes: list[Envelope] = []
         with self._store.lock:
             for p, entries in enumerate(self._store.log):
                 start = self._at.get(p, 0)
@@ -127,9 +127,9 @@ class MemoryCursor(Cursor):
                     continue
                 for offset, entry in enumerate(entries[start:], start):
                     if entry is not None:
-                        found.append(Envelope(p, offset, *entry))
+                        envelopes.append(Envelope(p, offset, *entry))
                 self._at[p] = len(entries)
-        return found
+        return envelopes
 
     def acknowledge(
         self,

@@ -14,5 +14,5 @@ def find(name: str) -> type[Backend]:
     :raises ConfigError: the backend is not installed (the text names the extra to install), or two packages claim the
         name.
     """
-    found: type[Backend] = BACKENDS.find(name, Backend)
-    return found
+    backend: type[Backend] = BACKENDS.find(name, Backend)
+    return backend

@@ -103,10 +103,10 @@ def _struct(column: pa.Array, kind: StructType, target: Target) -> pa.Array:
         source = children.get(wanted.field_id)
         if wanted.required and (source is None or len(source) - source.null_count < present):
             raise ExactPathError("nulls in a required column")
-    found = [children.get(f.field_id, pa.nulls(len(column))) for f in kind.fields]
+    columns = [children.get(f.field_id, pa.nulls(len(column))) for f in kind.fields]
     return struct(
-        found,
-        pa.struct([(f.name, child.type) for f, child in zip(kind.fields, found, strict=True)]),
+        columns,
+        pa.struct([(f.name, child.type) for f, child in zip(kind.fields, columns, strict=True)]),
         column.is_null() if column.null_count else None,
         len(column),
     )
@@ -284,8 +284,8 @@ def _time(column: pa.Array, kind: IcebergType, counting: Counting) -> pa.Array:
 
 def _timestamp(column: pa.Array, kind: IcebergType, counting: Counting) -> pa.Array:
     unit = "ns" if isinstance(kind, TimestampNanoType | TimestamptzNanoType) else "us"
-    found = _instants(column, kind, unit, counting)
-    return found if unit == "ns" else _known(found, counting, FIRST_MICRO, LAST_MICRO)
+    instants = _instants(column, kind, unit, counting)
+    return instants if unit == "ns" else _known(instants, counting, FIRST_MICRO, LAST_MICRO)
 
 
 def _instants(column: pa.Array, kind: IcebergType, unit: str, counting: Counting) -> pa.Array:

@@ -21,11 +21,14 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    StringType,
     StructType,
 )
 
 from calving.casting.growth import Growth, Path, UnfitError
+from calving.casting.made import MadeTexts
 from calving.casting.numbers import short
+from calving.casting.texts import TooMuchTextError
 from calving.casting.values import primitive
 from calving.errors import first_line
 from calving.model.tables import SchemaChange
@@ -40,8 +43,8 @@ class ExactConverter:
     ``typed`` values come with a schema, which alone decides the types of new columns.
     """
 
-    def __init__(self, growth: Growth, target: Target, *, typed: bool = False) -> None:
-        self._growth, self._target, self._typed = growth, target, typed
+    def __init__(self, growth: Growth, target: Target, *, typed: bool = False, texts: MadeTexts | None = None) -> None:
+        self._growth, self._target, self._typed, self._texts = growth, target, typed, texts or MadeTexts()
         self.changes: list[SchemaChange] = []
 
     def value(self, value: Any, column: NestedField, path: Path) -> Any:
@@ -51,7 +54,7 @@ class ExactConverter:
         """
         before = len(self.changes)
         try:
-            found = self._to(value, column.field_type, path, column.field_id)
+            converted = self._to(value, column.field_type, path, column.field_id)
             if value is None and column.required:
                 self.changes.append(self._growth.optional(column, path))
         except Exception as error:
@@ -60,7 +63,7 @@ class ExactConverter:
                 raise
             # An error of a library counts as the value's error, too: another attempt would fail in the same way.
             raise UnfitError(path, f"{type(error).__name__}: {first_line(error)}") from error
-        return found
+        return converted
 
     def _to_struct(self, value: Any, struct: StructType, path: Path) -> dict[str, Any]:
         if isinstance(value, Pairs) and all(isinstance(key, str) for key, _ in value):
@@ -107,7 +110,11 @@ class ExactConverter:
             case MapType():
                 return self._to_map(value, kind, path)
         try:
+            if isinstance(value, dict | list) and isinstance(kind, StringType):
+                return self._texts.of(value)
             return primitive(value, kind, self._target.counting(column_id))
+        except TooMuchTextError as error:
+            raise UnfitError(path, self._texts.too_much) from error
         except OverflowError as error:
             wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
             if wider is not None and self._growth.evolves and _fits_wider(value, wider):
@@ -118,20 +125,20 @@ class ExactConverter:
             raise UnfitError(path, f"{short(value)} is not a {kind}: {first_line(error)}") from error
 
     def _element(self, value: Any, kind: ListType, path: Path) -> Any:
-        found = self._to(value, kind.element_type, path, kind.element_id)
+        converted = self._to(value, kind.element_type, path, kind.element_id)
         if value is None and kind.element_required:
             self.changes.append(self._growth.optional(kind.element_field, path))
-        return found
+        return converted
 
     @cached_property
     def _keys(self) -> ExactConverter:
         """For the keys of maps, whose types Iceberg does not change."""
-        return ExactConverter(self._growth.fixed(), self._target, typed=self._typed)
+        return ExactConverter(self._growth.fixed(), self._target, typed=self._typed, texts=self._texts)
 
     def _to_map(self, value: Any, kind: MapType, path: Path) -> list[tuple[Any, Any]]:
         if not isinstance(value, Mapping | Pairs):
             raise UnfitError(path, f"{short(value)} is not an object")
-        found: list[tuple[Any, Any]] = []
+        pairs: list[tuple[Any, Any]] = []
         keys: set[str] = set()
         missing = False
         for k, v in value.items() if isinstance(value, Mapping) else value:
@@ -142,10 +149,10 @@ class ExactConverter:
             if repr(key) in keys:
                 raise UnfitError((*path, "key"), f"the key {short(key)} comes twice")
             keys.add(repr(key))
-            found.append((key, self._to(v, kind.value_type, (*path, "value"), kind.value_id)))
+            pairs.append((key, self._to(v, kind.value_type, (*path, "value"), kind.value_id)))
         if kind.value_required and missing:
             self.changes.append(self._growth.optional(kind.value_field, (*path, "value")))
-        return found
+        return pairs
 
 
 def _fits_wider(value: Any, wider: str) -> bool:

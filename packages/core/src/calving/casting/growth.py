@@ -41,9 +41,9 @@ class Growth:
 
     def fixed(self) -> Growth:
         """The same table, which allows no change."""
-        found = copy(self)
-        found.evolves = False
-        return found
+        growth = copy(self)
+        growth.evolves = False
+        return growth
 
     def add(self, path: Path, kind: InferredType, count: int | None = None, value: object = None) -> SchemaChange:
         """Add a column for a field. ``count``: the number of schemaless values that need it; ``value``: an example.
@@ -95,13 +95,13 @@ class Growth:
 
 def _with_parents(struct: StructType, wanted: set[int]) -> set[int]:
     """The ids of these fields, and of the structs that contain them."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for field in struct.fields:
         inner = _with_parents(field.field_type, wanted) if isinstance(field.field_type, StructType) else set()
-        found |= inner
+        ids |= inner
         if inner or field.field_id in wanted:
-            found.add(field.field_id)
-    return found
+            ids.add(field.field_id)
+    return ids
 
 
 def check_names(names: Sequence[str], path: Path) -> None:
@@ -164,7 +164,7 @@ def distinct(kind: InferredType, path: Path, taken: set[str], key: Callable[[str
     if isinstance(kind, str):
         return kind
     inner = _inner(kind)
-    found: dict[str, InferredType] = {}
+    types: dict[str, InferredType] = {}
     for name in sorted(inner, key=key):
         full = key(".".join((*path, name)))
         if full in taken:
@@ -174,14 +174,14 @@ def distinct(kind: InferredType, path: Path, taken: set[str], key: Callable[[str
         if part is None:
             taken.discard(full)
         else:
-            found[name] = part
-    if len(found) < (1 if "struct" in kind else len(inner)):
+            types[name] = part
+    if len(types) < (1 if "struct" in kind else len(inner)):
         return None
     if "struct" in kind:
-        fields = {"struct": {name: found[name] for name in inner if name in found}}
-        required = [name for name in kind.get("required", ()) if name in found]
+        fields = {"struct": {name: types[name] for name in inner if name in types}}
+        required = [name for name in kind.get("required", ()) if name in types]
         return fields | ({"required": required} if required else {})
-    parts = [*found.values()]
+    parts = [*types.values()]
     return kind | ({"list": parts[0]} if "list" in kind else {"map": parts})
 
 

@@ -20,6 +20,9 @@ from calving.records.arrays import Digits
 _INT = re.compile(r"[+-]?[0-9]+")
 _F32_MAX = 3.4028235677973366e38
 _SINGLE = struct.Struct("f")
+_SHOWN = 60
+"""Characters of a value in an error text."""
+_ENCODER = json.JSONEncoder(default=str)
 
 
 def is_number(value: Any) -> bool:
@@ -118,6 +121,10 @@ def decimal(value: Any, kind: DecimalType) -> Decimal:
 
 
 def short(value: Any) -> str:
-    """A value as error texts show it."""
-    text = repr(value) if isinstance(value, str | Digits) else json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."
+    """A value as error texts show it. Of a large value only the beginning is written."""
+    text = repr(value) if isinstance(value, str | Digits) else ""
+    for piece in () if text else _ENCODER.iterencode(value):
+        text += piece
+        if len(text) > _SHOWN:
+            break
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -60,11 +60,11 @@ def _by_name(
 
 def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, learned_names: int) -> Given:
     items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in struct.fields}
-    found = Given(items)
+    given = Given(items)
     columns: dict[str, list[object] | None] = {}
     for i, value in enumerate(values):
         if not isinstance(value, dict):
-            found.no_objects.append(i)
+            given.no_objects.append(i)
             continue
         for name, item in value.items():
             try:
@@ -77,8 +77,8 @@ def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, le
             if column is not None:
                 column[i] = item
             elif item is not None:
-                found.new.append((i, name, item))
-    return found
+                given.new.append((i, name, item))
+    return given
 
 
 def simple_column(values: Sequence[Any], kind: IcebergType) -> pa.Array | None:

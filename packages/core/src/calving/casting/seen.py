@@ -103,13 +103,17 @@ def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> Decision:
     """
     families = [_family(seen, names, share, path) for names in _families(seen["kinds"])]
     kept, dropped = _parted(families, share)
-    kind, whole = _merged(found.kind for _, found in kept), _merged(found.all for _, found in families)
-    dropped = [(count, found) for count, found in dropped if merge(kind, found.kind) != kind]
+    kind, whole = _merged(decision.kind for _, decision in kept), _merged(decision.all for _, decision in families)
+    dropped = [(count, decision) for count, decision in dropped if merge(kind, decision.kind) != kind]
     others = sum(seen["kinds"].values()) - sum(count for count, _ in dropped)
-    inner = _all_minorities(found for _, found in kept)
-    for count, found in dropped:
-        needs = _name(found.kind)
-        inner.append(Minority(path, kind, others, needs, count, _examples(seen, needs), whole))
+    inner = _all_minorities(decision for _, decision in kept)
+    for count, decision in dropped:
+        needs = _name(decision.kind)
+        inner.append(
+            Minority(
+                path=path, kind=kind, kept=others, needs=needs, count=count, examples=_examples(seen, needs), all=whole
+            )
+        )
     return Decision(kind, whole, inner)
 
 
@@ -143,10 +147,10 @@ def _family(seen: Seen, names: list[str], share: float, path: tuple[str, ...]) -
 
 
 def _struct(fields: Mapping[str, Seen], share: float, path: tuple[str, ...]) -> Decision:
-    found = {name: decide(inner, share, (*path, name)) for name, inner in fields.items()}
-    kinds = {name: decision.kind for name, decision in found.items()}
-    whole = {name: decision.all for name, decision in found.items()}
-    return Decision({"struct": kinds}, {"struct": whole}, _all_minorities(found.values()))
+    decisions = {name: decide(inner, share, (*path, name)) for name, inner in fields.items()}
+    kinds = {name: decision.kind for name, decision in decisions.items()}
+    whole = {name: decision.all for name, decision in decisions.items()}
+    return Decision({"struct": kinds}, {"struct": whole}, _all_minorities(decisions.values()))
 
 
 def _inside(name: str, seen: Sequence[Seen | None], share: float, path: tuple[str, ...]) -> Decision:
@@ -162,10 +166,10 @@ def _all_minorities(decisions: Iterable[Decision]) -> list[Minority]:
 
 
 def _merged(kinds: Iterable[InferredType | None]) -> InferredType | None:
-    found: InferredType | None = None
+    merged: InferredType | None = None
     for kind in kinds:
-        found = merge(found, kind)
-    return found
+        merged = merge(merged, kind)
+    return merged
 
 
 def _name(kind: InferredType) -> str:

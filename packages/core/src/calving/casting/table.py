@@ -4,7 +4,7 @@ values need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,12 @@ from pyiceberg.types import (
     StructType,
 )
 
+from calving.casting.cells import TableCells
 from calving.casting.columns import cast, missing_rows, unknown_in_keys
 from calving.casting.exact import ExactConverter
+from calving.casting.findings import Findings
 from calving.casting.growth import Growth, Path, UnfitError
+from calving.casting.made import MadeTexts
 from calving.casting.objects import columns_of, simple_column
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
@@ -35,19 +38,22 @@ from calving.records.arrays import (
     as_list,
     children_of,
     chosen,
+    compose,
     conform,
     entries,
     holds,
     items_of,
     without,
 )
+from calving.records.cells import TooManyCellsError
 from calving.records.failures import ExactPathError
 from calving.records.fields import Target, arrow_schema
 from calving.records.inferred import of_array, of_type
 from calving.records.semantics import SemanticType, plain
-from calving.records.values import RecordError, Values, objects
+from calving.records.values import RecordError, Values, objects, objects_in_parts
 
 NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
+NO_COLUMNS = "it has no columns, and the record brings none: add a column to the table"
 
 
 @dataclass(slots=True)
@@ -87,9 +93,24 @@ class TableConverter:
         self._arrow = arrow_schema(schema)
         self.target = Target(self._struct, names, case_insensitive=evolution.case_insensitive, moments=moments)
         self._lookup = self.target.lookup
+        self.cells = TableCells(self.target, self._limits.cells)
 
     def convert(self, values: Values) -> Converted:
-        """Convert all values, and separate the bad ones."""
+        """Convert all values, and separate the bad ones.
+
+        :raises FullBlockError: the texts of nested values take too much memory together: convert fewer values at once.
+            It is never raised for a single value.
+        """
+        over = self.cells.over(values)
+        if not over:
+            return self._convert(values)
+        reason = str(TooManyCellsError(self.cells.most))
+        kept = without(len(values), {*over})
+        part = self._convert(values.choose(kept))
+        bad = [*(error.within(kept) for error in part.bad), *(self._bad(place, reason) for place in over)]
+        return Converted(part.rows, compose(kept, part.index), sorted(bad, key=lambda e: e.index), part.changes)
+
+    def _convert(self, values: Values) -> Converted:
         if isinstance(values.data, list):
             return self._objects(values.data)
         if not isinstance(values.data, pa.StructArray):
@@ -98,29 +119,29 @@ class TableConverter:
 
     def _columns(self, data: pa.StructArray, typed: bool) -> Converted:
         sources: dict[int, pa.Array] = {}
-        found = _Found(typed=typed)
+        findings = Findings(typed=typed, texts=MadeTexts(self._limits.cells, len(data)))
         lookup = self._lookup(self._struct)
         for source, child in zip(data.type, children_of(data), strict=True):
             target = lookup.find(source.name)
             if target is None:
-                self._additions(child, (source.name,), typed, found)
+                self._additions(child, (source.name,), typed, findings)
             else:
                 # Of several fields for one column the last counts, as for records that are read one by one.
                 sources[target.field_id] = child
-                self._inner_changes(child, target.field_type, (target.name,), typed, found)
+                self._inner_changes(child, target.field_type, (target.name,), typed, findings)
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
             values = sources.get(target.field_id)
             if values is None:
                 values = pa.nulls(len(data))
-            columns.append(self._column(values, target, wanted.type, found))
-        if found.reasons and found.changes:
+            columns.append(self._column(values, target, wanted.type, findings))
+        if findings.reasons and findings.changes:
             # A bad record is not written, so it asks the table for no change.
-            good = without(len(data), found.reasons)
-            found.changes = self._columns(chosen(data, good), typed).changes if good else []
-        return self._result(columns, len(data), found)
+            good = without(len(data), findings.reasons)
+            findings.changes = self._columns(chosen(data, good), typed).changes if good else []
+        return self._result(columns, len(data), findings)
 
-    def _column(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
+    def _column(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: Findings) -> pa.Array:
         if source.null_count == len(source):
             column = pa.nulls(len(source), wanted)
         else:
@@ -134,19 +155,21 @@ class TableConverter:
             self._missing(target, missing_rows(column), found)
         return column
 
-    def _missing(self, target: NestedField, rows: Sequence[int], found: _Found) -> None:
+    def _missing(self, target: NestedField, rows: Sequence[int], found: Findings) -> None:
         try:
             found.changes.append(self._growth.optional(target, (target.name,)))
         except UnfitError as error:
             for i in rows:
                 found.reasons.setdefault(i, str(error))
 
-    def _column_exactly(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
+    def _column_exactly(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: Findings) -> pa.Array:
         if holds(source.type, _is_moment):
             return self._temporal(source, target, wanted, found)
-        return self._values_exactly(objects(source), target, wanted, found)
+        values = objects_in_parts(source)
+        parts = [self._values_exactly(part, target, wanted, found, start) for start, part in values]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
-    def _temporal(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
+    def _temporal(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: Findings) -> pa.Array:
         """Arrow casts each value that it can, because Python's dates have a smaller range. The other values go the
         exact path.
         """
@@ -164,35 +187,26 @@ class TableConverter:
                     half = count // 2
                     pending += [(start + half, count - half), (start, half)]
                     continue
-                parts.append(self._temporal_value(piece, start, target, wanted, found))
+                alone = pa.nulls(1, wanted) if piece.null_count else None
+                parts.append(alone or self._values_exactly(objects(piece), target, wanted, found, start))
         column = pa.concat_arrays(parts)
         if target.required and column.null_count:
             missing = [i for i in missing_rows(column) if not source[i].is_valid]
             self._missing(target, missing, found) if missing else None
         return column
 
-    def _temporal_value(
-        self, piece: pa.Array, place: int, target: NestedField, wanted: pa.DataType, found: _Found
-    ) -> pa.Array:
-        if piece.null_count:
-            return pa.nulls(1, wanted)
-        alone = _Found(typed=found.typed)
-        column = self._values_exactly(objects(piece), target, wanted, alone)
-        found.changes += alone.changes
-        if alone.reasons:
-            found.reasons.setdefault(place, alone.reasons[0])
-        return column
-
     def _values_exactly(
-        self, values: Sequence[Any], target: NestedField, wanted: pa.DataType, found: _Found
+        self, values: Sequence[Any], target: NestedField, wanted: pa.DataType, found: Findings, start: int = 0
     ) -> pa.Array:
-        converter = ExactConverter(self._growth, self.target, typed=found.typed)
+        """``start``: the place of the first of these values among all."""
+        converter = ExactConverter(self._growth, self.target, typed=found.typed, texts=found.texts)
         rows: list[Any] = [None] * len(values)
         path = (target.name,)
-        for i, value in enumerate(values):
+        for i, value in enumerate(values, start):
             if i not in found.reasons:
+                found.texts.start(i)
                 try:
-                    rows[i] = converter.value(value, target, path)
+                    rows[i - start] = converter.value(value, target, path)
                 except UnfitError as error:
                     found.reasons[i] = str(error)
         found.changes += converter.changes
@@ -202,7 +216,7 @@ class TableConverter:
         """Convert objects column by column. Arrow casts the columns that hold values of one kind, which are most
         columns.
         """
-        found = _Found()
+        findings = Findings(texts=MadeTexts(self._limits.cells, len(values)))
         given = columns_of(
             values,
             self._struct,
@@ -210,24 +224,24 @@ class TableConverter:
             whole=self._evolution.evolve,
             learned_names=self._limits.learned_names,
         )
-        found.reasons = dict.fromkeys(given.no_objects, NOT_AN_OBJECT)
+        findings.reasons = dict.fromkeys(given.no_objects, NOT_AN_OBJECT)
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
             column = given.items[target.field_id]
             source = None if self._exactly else simple_column(column, target.field_type)
             if source is None:
-                columns.append(self._values_exactly(column, target, wanted.type, found))
+                columns.append(self._values_exactly(column, target, wanted.type, findings))
             else:
-                columns.append(self._column(source, target, wanted.type, found))
+                columns.append(self._column(source, target, wanted.type, findings))
         if self._evolution.evolve:
-            self._new(given.new, found)
-        if found.reasons and found.changes:
+            self._new(given.new, findings)
+        if findings.reasons and findings.changes:
             # A bad record is not written, so it asks the table for no change.
-            good = [value for i, value in enumerate(values) if i not in found.reasons]
-            found.changes = self._objects(good).changes if good else []
-        return self._result(columns, len(values), found)
+            good = [value for i, value in enumerate(values) if i not in findings.reasons]
+            findings.changes = self._objects(good).changes if good else []
+        return self._result(columns, len(values), findings)
 
-    def _new(self, items: Sequence[tuple[int, str, object]], found: _Found) -> None:
+    def _new(self, items: Sequence[tuple[int, str, object]], found: Findings) -> None:
         """Request columns for fields without one."""
         converter = ExactConverter(self._growth, self.target)
         for i, name, item in items:
@@ -238,7 +252,9 @@ class TableConverter:
                     found.reasons[i] = str(error)
         found.changes += converter.changes
 
-    def _result(self, columns: list[pa.Array], size: int, found: _Found) -> Converted:
+    def _result(self, columns: list[pa.Array], size: int, found: Findings) -> Converted:
+        if not columns and not found.changes:
+            found.reasons = dict.fromkeys(range(size), NO_COLUMNS) | found.reasons
         bad = [self._bad(i, reason) for i, reason in sorted(found.reasons.items())]
         if found.changes:
             return Converted(None, [], bad, found.changes)
@@ -251,11 +267,11 @@ class TableConverter:
     def _bad(self, index: int, reason: str) -> RecordError:
         return RecordError(index, Stage.CONVERSION, "UnfitError", f"table {self._table}: {reason}")
 
-    def _additions(self, column: pa.Array, path: Path, typed: bool, found: _Found) -> None:
+    def _additions(self, column: pa.Array, path: Path, typed: bool, found: Findings) -> None:
         """A column is added only if some record has a value for it."""
         if not self._evolution.evolve or column.null_count == len(column):
             return
-        if not typed and (pa.types.is_nested(column.type) or _is_json(column.type)):
+        if not typed and (pa.types.is_nested(column.type) or column.type == JSON):
             self._each_addition(column, path, found)
             return
         kind = of_array(column, typed)
@@ -271,7 +287,7 @@ class TableConverter:
             for i in present.to_pylist():
                 found.reasons.setdefault(i, str(error))
 
-    def _each_addition(self, column: pa.Array, path: Path, found: _Found) -> None:
+    def _each_addition(self, column: pa.Array, path: Path, found: Findings) -> None:
         """Inspect each value of a column, if the column's type does not decide which change a value needs, or whether
         it is bad.
         """
@@ -283,7 +299,7 @@ class TableConverter:
             except UnfitError as error:
                 found.reasons.setdefault(i, str(error))
 
-    def _inner_changes(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
+    def _inner_changes(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: Findings) -> None:
         """Request new fields inside a column, and wider types if a schema declares them."""
         if not self._evolution.evolve or column.null_count == len(column):
             return
@@ -297,7 +313,7 @@ class TableConverter:
                     else:
                         self._inner_changes(child, target.field_type, (*path, target.name), typed, found)
             case ListType() if pa.types.is_list(column.type) and isinstance(column, pa.ListArray):
-                inner = _Found()
+                inner = Findings()
                 self._inner_changes(items_of(column), kind.element_type, (*path, "element"), typed, inner)
                 found.take(inner, lambda: pc.list_parent_indices(column))
             case MapType() if isinstance(column, pa.MapArray):
@@ -308,8 +324,8 @@ class TableConverter:
             case FloatType() if typed and of_type(column.type) == "double":
                 found.changes.append(self._growth.widen(path, "double"))
 
-    def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool) -> _Found:
-        inner = _Found()
+    def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool) -> Findings:
+        inner = Findings()
         keys, items = entries(column)
         self._inner_changes(items, kind.value_type, (*path, "value"), typed, inner)
         for i, where in unknown_in_keys(keys, kind.key_type, self.target, (*path, "key")):
@@ -318,32 +334,8 @@ class TableConverter:
         return inner
 
 
-@dataclass(slots=True)
-class _Found:
-    """The findings of a conversion: the reason for each bad value, by index, and schema changes for the others.
-
-    ``typed``: the values come with a schema.
-    """
-
-    reasons: dict[int, str] = field(default_factory=dict)
-    changes: list[SchemaChange] = field(default_factory=list)
-    typed: bool = False
-
-    def take(self, inner: _Found, parents: Callable[[], pa.Array]) -> None:
-        """Add the findings about elements of lists; ``parents``: the row of each element."""
-        self.changes += inner.changes
-        if inner.reasons:
-            rows = parents().to_pylist()
-            for i, reason in inner.reasons.items():
-                self.reasons.setdefault(rows[i], reason)
-
-
 _REFUSALS = (ExactPathError, ValueError, ArithmeticError, pa.ArrowException)
 
 
 def _is_moment(kind: pa.DataType) -> bool:
     return pa.types.is_temporal(kind) or isinstance(kind, SemanticType)
-
-
-def _is_json(kind: pa.DataType) -> bool:
-    return bool(kind == JSON)

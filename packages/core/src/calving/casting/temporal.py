@@ -152,16 +152,16 @@ def _instant(value: Any, of_text: Callable[[pa.Array], pa.Array], counting: Coun
 def nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array], counting: Counting = MILLIS) -> int:
     """As ``instant``, in nanoseconds."""
     if isinstance(value, Quantity | Moment):
-        found = _nanos_of(value)
+        instant = _nanos_of(value)
     elif is_number(value):
-        found = number(value, 64) * PER_SECOND["ns"] // PER_SECOND[counting.unit]
+        instant = number(value, 64) * PER_SECOND["ns"] // PER_SECOND[counting.unit]
     elif isinstance(value, date):
-        found = _instant(value, lambda text: text, counting) * 1000
+        instant = _instant(value, lambda text: text, counting) * 1000
     else:
         return _stored(of_text(pa.array([text_of(value)]), "ns"))
-    if not -(1 << 63) <= found < 1 << 63:
+    if not -(1 << 63) <= instant < 1 << 63:
         raise OverflowError(f"{short(value)}{_unit_of(value, counting)} does not fit a timestamp in nanoseconds")
-    return found
+    return instant
 
 
 def _nanos_of(value: Quantity | Moment) -> int:

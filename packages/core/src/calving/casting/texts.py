@@ -7,19 +7,27 @@ import json
 import math
 import struct
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from calving.casting.numbers import floating
 from calving.casting.temporal import day, micros_of, time_of_day
-from calving.records.arrays import Digits, Items, Pairs, Single, Typed
+from calving.records.arrays import Digits, Items, Pairs, Scaled, Single, Typed
 from calving.records.semantics import PER_SECOND, Moment
 
 
-def string(value: Any) -> str:
-    """A value as the text of a string column. :raises ValueError: it has no text form."""
+class TooMuchTextError(Exception):
+    """A nested value has a longer text than a record may have."""
+
+
+def string(value: Any, most: float = math.inf) -> str:
+    """A value as the text of a string column.
+
+    :raises ValueError: it has no text form.
+    :raises TooMuchTextError: it is an object or an array whose text has more than ``most`` characters.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -34,27 +42,102 @@ def string(value: Any) -> str:
         return str(value)
     if not isinstance(value, Mapping | list):
         raise ValueError("it has no text of its own")
-    return json_text(value)
+    return json_text(value, most)
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any, most: float = math.inf) -> str:
     """A value as JSON: fractions as doubles, typed decimals with all their digits, a map as an object.
 
+    The text may be much longer than what a record brings: a struct writes its names for each element of a list, and a
+    map whose keys are maps again writes backslashes before backslashes.
+
     :raises ValueError: it has no JSON form.
+    :raises TooMuchTextError: it has more than ``most`` characters.
     """
-    if not isinstance(value, Typed | Items | Pairs):
-        try:
-            return _dumps(value)
-        except ValueError:
-            return _dumps(_named(value))
+    found: list[str] = []
+    for piece in _pieces(value, most):
+        most -= len(piece)
+        if most < 0:
+            raise TooMuchTextError
+        found.append(piece)
+    return "".join(found)
+
+
+def _pieces(value: Any, most: float) -> Iterator[str]:
+    """The JSON in pieces of few objects and arrays each."""
+    levels = [_level(value, most)]
+    while levels:
+        part = next(levels[-1], None)
+        if part is None:
+            levels.pop()
+        elif isinstance(part, str):
+            yield part
+        else:
+            levels.append(_level(part, most))
+
+
+def _level(value: Any, most: float) -> Iterator[Any]:
+    """The JSON of one level: texts, and in their places the objects and arrays inside."""
+    is_typed = isinstance(value, Typed | Items | Pairs)
+    if not is_typed and _is_small(value):
+        yield _simple(value)
+        return
+    is_array = isinstance(value, list) and not isinstance(value, Pairs)
+    before = "[" if is_array else "{"
+    if not value:
+        yield before
+    for name, item in _typed(value, most) if is_typed else _plain(value, is_array=is_array):
+        yield before + name
+        yield item
+        before = ","
+    yield "]" if is_array else "}"
+
+
+def _plain(value: Any, *, is_array: bool) -> Iterator[tuple[str, Any]]:
+    """Texts of the entries of an object or an array, each with what follows it: a nested value, or more text."""
+    if not is_array:
+        yield from (
+            (_simple(name) + ":", item if type(item) in _NESTED else _simple(item)) for name, item in value.items()
+        )
+        return
+    for start in range(0, len(value), _NEIGHBOURS):
+        part = value[start : start + _NEIGHBOURS]
+        if _is_small(part):
+            yield _simple(part)[1:-1], ""
+        else:
+            yield from (("", item if type(item) in _NESTED else _simple(item)) for item in part)
+
+
+def _typed(value: Any, most: float) -> Iterator[tuple[str, Any]]:
+    """As ``_plain``, of a value with a schema."""
     if isinstance(value, Items):
-        return "[" + ",".join(map(_item_text, value)) + "]"
-    items = value.items() if isinstance(value, Typed) else value
-    return "{" + ",".join(f"{json_text(plain_text(k))}:{_item_text(v)}" for k, v in items) + "}"
+        yield from (("", item if type(item) in _NESTED else _item_text(item)) for item in value)
+        return
+    for key, item in value.items() if isinstance(value, Typed) else value:
+        yield _simple(plain_text(key, most)) + ":", item if type(item) in _NESTED else _item_text(item)
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_json_default)
+def _is_small(value: Any) -> bool:
+    """Whether a value holds few objects and arrays."""
+    known = [value] if isinstance(value, dict | list) else []
+    for each in known:
+        inside = each.values() if isinstance(each, dict) else each
+        if not _NESTED.isdisjoint(map(type, inside)):
+            known += [item for item in inside if type(item) in _NESTED]
+            if len(known) > _FEW:
+                return False
+    return True
+
+
+_NESTED = frozenset({dict, list, Typed, Items, Pairs, Scaled})
+_FEW, _NEIGHBOURS = 128, 32
+
+
+def _simple(value: Any) -> str:
+    try:
+        return _ENCODER.encode(value)
+    except ValueError:
+        return _ENCODER.encode(_named(value))
 
 
 def _named(value: Any) -> Any:
@@ -69,7 +152,7 @@ def _named(value: Any) -> Any:
 def _item_text(value: Any) -> str:
     if isinstance(value, Digits):
         return format(value, "f")
-    return json_text(float(_single_text(value)) if isinstance(value, Single) else value)
+    return _simple(float(_single_text(value)) if isinstance(value, Single) else value)
 
 
 def _json_default(value: Any) -> Any:
@@ -94,8 +177,14 @@ def _json_default(value: Any) -> Any:
     raise ValueError(f"{type(value).__name__} has no JSON form")
 
 
-def plain_text(value: Any) -> str:
-    """A value of any kind as text: a decimal in plain digits, dates in ISO form, bytes in base64."""
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_json_default)
+
+
+def plain_text(value: Any, most: float = math.inf) -> str:
+    """A value of any kind as text: a decimal in plain digits, dates in ISO form, bytes in base64.
+
+    :raises ValueError, TooMuchTextError: as ``string``.
+    """
     match value:
         case Decimal():
             return format(value, "f")
@@ -105,7 +194,7 @@ def plain_text(value: Any) -> str:
             return base64.b64encode(value).decode()
         case uuid.UUID():
             return str(value)
-    return string(value)
+    return string(value, most)
 
 
 def java_double(value: float) -> str:

@@ -76,17 +76,17 @@ def _lenient(response: Any) -> Any:
 
 
 def _with_foreign(metadata: Mapping[str, Json]) -> dict[str, Json]:
-    found = dict(metadata)
-    found["schemas"] = [with_foreign(schema) for schema in found.get("schemas", ())]
-    if "schema" in found:
-        found["schema"] = with_foreign(found["schema"])
+    changed = dict(metadata)
+    changed["schemas"] = [with_foreign(schema) for schema in changed.get("schemas", ())]
+    if "schema" in changed:
+        changed["schema"] = with_foreign(changed["schema"])
     for name in ("partition-specs", "sort-orders"):
-        if name in found:
-            found[name] = [{**each, "fields": [*map(_field, each["fields"])]} for each in found[name]]
-    keys = found.get(_KEYS)
+        if name in changed:
+            changed[name] = [{**each, "fields": [*map(_field, each["fields"])]} for each in changed[name]]
+    keys = changed.get(_KEYS)
     if keys:
-        found["properties"] = {ENCRYPTION: str(keys[0].get("key-id")), **found.get("properties", {})}
-    return found
+        changed["properties"] = {ENCRYPTION: str(keys[0].get("key-id")), **changed.get("properties", {})}
+    return changed
 
 
 def _field(field: Mapping[str, Json]) -> dict[str, Json]:

@@ -16,7 +16,7 @@ ANSWER_SECONDS = 60.0
 """The time limit for an answer. Thrift sets no timeout, so a silent metastore would block the coordinator for ever."""
 
 
-class Connections:
+class MetastoreConnections:
     """Replaces the catalog's client: opens a connection for each use, to the first metastore of ``uri`` that answers.
 
     pyiceberg's client has only one connection. Threads would read each other's answers from it, and close it while

@@ -140,19 +140,19 @@ _SERVERS = {
         many_hosts=True,
     ),
     "mysql": _Server(
-        "MySQL",
-        "mysql+pymysql",
-        "3306",
-        {
+        name="MySQL",
+        scheme="mysql+pymysql",
+        port="3306",
+        options={
             "sslMode": _mysql_ssl,
             "useSSL": _mysql_ssl,
             "serverSslCert": _as("ssl_ca"),
             "connectTimeout": _seconds("connect_timeout"),
             "socketTimeout": _seconds("read_timeout"),
         },
-        re.compile(".*(ssl|tls|certificate|keystore).*", re.IGNORECASE),
-        {"useSSL": "sslMode"},
-        {"VERIFY_CA": "serverSslCert", "VERIFY_IDENTITY": "serverSslCert"},
+        is_security=re.compile(".*(ssl|tls|certificate|keystore).*", re.IGNORECASE),
+        outranked={"useSSL": "sslMode"},
+        needs={"VERIFY_CA": "serverSslCert", "VERIFY_IDENTITY": "serverSslCert"},
     ),
 }
 
@@ -191,11 +191,11 @@ def _translated(server: _Server, asked: dict[str, str]) -> dict[str, str]:
     for less, more in server.outranked.items():
         if more in asked:
             asked.pop(less, None)
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name in [name for name in server.options if name in asked]:
         for option, value in server.options[name](asked.pop(name)).items():
             # Only PostgreSQL's command-line options come from two JDBC options.
-            found[option] = f"{found[option]} {value}" if option in found else value
+            parameters[option] = f"{parameters[option]} {value}" if option in parameters else value
     wrong = next(filter(server.is_security.fullmatch, asked), None)
     if wrong is not None:
         names = ", ".join(filter(server.is_security.fullmatch, server.options))
@@ -203,7 +203,7 @@ def _translated(server: _Server, asked: dict[str, str]) -> dict[str, str]:
             f"{_URI}: {wrong} of {server.name}'s JDBC driver has no counterpart here: take it out, or use one of"
             f" {names}"
         )
-    return found
+    return parameters
 
 
 def _leave_out(database: str, options: Mapping[str, str]) -> None:

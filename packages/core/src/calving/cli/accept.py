@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from uuid import uuid4
 
 from calving.backend.interface import Cursor, Session
-from calving.backend.reading import read_to_end
-from calving.errors import CommandFailedError, FencedError
+from calving.cli.replay import replayed
+from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.model.coverage import Coverage, merged
 from calving.model.events import CommitComplete
-from calving.model.offsets import named, within
+from calving.model.offsets import Span, TopicPartition, named, within
 from calving.model.text import counted
-from calving.protocol.buffer import Buffer
-from calving.protocol.marks import Marks
-from calving.protocol.moved import passed_over
+from calving.protocol.moved import Unread, passed_over
 from calving.runtime import components
-from calving.runtime.moved import moved
+from calving.runtime.moved import unread
+from calving.runtime.resuming import resumed
 from calving.settings.load import Sink
 
 _TRIES = 8
@@ -28,54 +28,58 @@ def accept(sink: Sink) -> Iterator[str]:
     down, and starts again later.
 
     :raises CommandFailedError: the sink's coordinator interfered again and again.
-    :raises OutcomeUnknownError: run it again.
     """
-    unread = _unread(sink)
+    at_positions = _at_positions(sink)
     with contextlib.closing(components.backend(sink).open(str(uuid4()))) as session:
-        found = accept_unread(session, unread)
-    for tp, spans in sorted(found.items()):
+        unread_spans = accept_unread(session, at_positions)
+    for tp, spans in sorted(unread_spans.items()):
         for span in spans:
             yield f"{named(tp)}: {counted(span.end - span.start, 'offset')} from {span.start} to {span.end}: accepted"
-    if not found:
+    if not unread_spans:
         yield "there is nothing to accept"
 
 
-def _unread(sink: Sink) -> Coverage:
+def _at_positions(sink: Sink) -> dict[TopicPartition, Unread]:
     """The offsets below moved positions from which the sink has not read on yet."""
     topics = components.source(sink)
     every = topics.partitions()
     identities = topics.identities({tp.topic for tp in every})
     with contextlib.closing(components.backend(sink).open(str(uuid4()))) as session:
-        found = moved(session, session.committed(every), identities)
-    return {within(tp, identities.get(tp.topic, "")): (span,) for tp, span in found.items()}
+        by_tables = partial(resumed, components.catalog(sink), sink, topics)
+        by_topic = unread(session, session.committed(every), identities, by_tables)
+    return {within(tp, identities.get(tp.topic, "")): each for tp, each in by_topic.items()}
 
 
-def accept_unread(session: Session, unread: Coverage) -> Coverage:
+def accept_unread(session: Session, at_positions: Mapping[TopicPartition, Unread]) -> Coverage:
     """Treat these offsets as read, and those that the control log shows as passed over; all of them.
 
     :raises CommandFailedError: the sink's coordinator interfered again and again.
-    :raises OutcomeUnknownError: run it again.
     """
+    accepted: dict[TopicPartition, tuple[Span, ...]] = {}
     for _ in range(_TRIES):  # opening the log fences the sink's coordinator, which then pauses, each time longer
-        with contextlib.closing(session.follow(replay=True)) as cursor, contextlib.suppress(FencedError):
-            return _accept(cursor, unread)
+        cursor = session.follow(replay=True)
+        # An attempt of unknown outcome is repeated, because offsets may be accepted twice.
+        with contextlib.closing(cursor), contextlib.suppress(FencedError, OutcomeUnknownError):
+            _accept(cursor, at_positions, accepted)
+            return accepted
     raise CommandFailedError(
         f"nothing was accepted: the sink's coordinator came in between {_TRIES} times; stop all workers, and run it"
         " again"
     )
 
 
-def _accept(cursor: Cursor, unread: Coverage) -> Coverage:
-    buffer, marks = Buffer(cursor.log.start), Marks()
-    for entry in read_to_end(cursor):
-        buffer.hear(entry)
-        for table, mark in entry.attached.marks.items():
-            marks.note(table, mark)
-    found = dict(passed_over(buffer.progress().covered))
-    for tp, spans in unread.items():
-        found[tp] = merged((*found.get(tp, ()), *spans))
-    if found:
-        buffer.accept(found)
+def _accept(
+    cursor: Cursor, at_positions: Mapping[TopicPartition, Unread], accepted: dict[TopicPartition, tuple[Span, ...]]
+) -> None:
+    """Accept these offsets, those of the log, and ``accepted`` once more. Adds them to ``accepted``."""
+    buffer, marks = replayed(cursor)
+    at_those = {tp: (each.span,) for tp, each in at_positions.items()}
+    for tp, spans in (*passed_over(buffer.progress().covered).items(), *at_those.items()):
+        accepted[tp] = merged((*accepted.get(tp, ()), *spans))
+    if accepted:
+        # The log tells from now on what only the tables tell yet.
+        by_tables = {tp: each.span.start for tp, each in at_positions.items() if not each.in_log}
+        buffer.accept({tp: (Span(0, start),) for tp, start in by_tables.items() if start})
+        buffer.accept(accepted)
         position = buffer.position()
         cursor.acknowledge(position, (CommitComplete(uuid4()),), buffer.attachment(position, marks.known))
-    return found

@@ -19,7 +19,7 @@ from calving.model.events import DataWritten, Envelope
 from calving.protocol.ledger import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.rollback import RolledBack
 from calving.protocol.waiting import DEGRADED
-from calving.runtime.heard import Heard
+from calving.runtime.heard import ControlLogView
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink
 
@@ -53,15 +53,15 @@ class TableHealth:
     """Why the table cannot be loaded, or cannot take the waiting files; empty if the reason is not known here."""
 
 
-def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
+def health(sink: Sink, catalog: Catalog, heard: ControlLogView, topics: Collection[str]) -> list[TableHealth]:
     """The health of every table in the settings, with records of the sink, or with uncommitted files."""
     known, routed = [*own_tables(sink), *heard.tables], routed_tables(catalog, sink, topics)
-    found = [_health(sink, name, table, heard) for name, table in look_for(catalog, [*known, *routed.names]).items()]
+    states = [_health(sink, name, table, heard) for name, table in look_for(catalog, [*known, *routed.names]).items()]
     others = ((name, error) for name, error in routed.unreadable.items() if name not in known)
-    return [*found, *(TableHealth(name, "DEGRADED", why=str(error)) for name, error in others)]
+    return [*states, *(TableHealth(name, "DEGRADED", why=str(error)) for name, error in others)]
 
 
-def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard: Heard) -> TableHealth:
+def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard: ControlLogView) -> TableHealth:
     parked = heard.parked(table_id(name))
     if table is None or isinstance(table, UnavailableError):
         waiting = heard.waiting(table_id(name), {})
@@ -81,21 +81,21 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
     changed = next((summary for summary in loaded.ancestry if mutations_in(summary)), {})
     refused = refusal(table.metadata, rewrites=sink.mutations(name) is not None)
     return TableHealth(
-        name,
-        "DEGRADED"
+        name=name,
+        state="DEGRADED"
         if cycles >= DEGRADED or missing or parked or refused or rolled_back
         else "waiting"
         if waiting
         else "ok",
-        head.get("total-records", "0"),
-        _last_commit(table, key),
-        cycles,
-        _files(waiting),
-        missing,
-        next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-"),
-        parked,
-        mutations_in(changed),
-        changed.get(COMMIT_ID, ""),
+        records=head.get("total-records", "0"),
+        committed_at=_last_commit(table, key),
+        cycles=cycles,
+        files=_files(waiting),
+        missing=missing,
+        valid_through=next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-"),
+        parked=parked,
+        mutations=mutations_in(changed),
+        changed_by=changed.get(COMMIT_ID, ""),
         why="" if refused is None else f"table {name} takes no rows: {refused}",
         rolled_back=rolled_back,
     )

@@ -61,7 +61,7 @@ def validate(sink: Sink) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class PartitionState:
     """The state of a source partition in the broker, the backend and the control log. ``stored``: None before a first
     start. ``end``: the end of the partition, with the records of open transactions. ``committed``: all records below
     this offset are in the tables; None if the control log does not tell.
@@ -94,7 +94,7 @@ class Position:
         return None if self.committed is None else max(self.lag, self.end - self.committed)
 
 
-def positions(sink: Sink) -> list[Position]:
+def positions(sink: Sink) -> list[PartitionState]:
     """The positions of every source partition in the broker and the backend."""
     session = components.backend(sink).open(str(uuid4()))
     try:
@@ -103,7 +103,7 @@ def positions(sink: Sink) -> list[Position]:
         session.close()
 
 
-def positions_of(sink: Sink, session: Session) -> list[Position]:
+def positions_of(sink: Sink, session: Session) -> list[PartitionState]:
     """Like ``positions``, with an open session."""
     topics = components.source(sink)
     every = topics.partitions()
@@ -111,12 +111,12 @@ def positions_of(sink: Sink, session: Session) -> list[Position]:
     stored = session.committed(every)
     ends = {tp: max(end, highs.get(tp, end)) for tp, end in bounds.ends.items()}
     return [
-        Position(tp, stored.get(tp), bounds.begins[tp], ends[tp], hidden=ends[tp] - bounds.ends[tp])
+        PartitionState(tp, stored.get(tp), bounds.begins[tp], ends[tp], hidden=ends[tp] - bounds.ends[tp])
         for tp in sorted(every)
     ]
 
 
-def positions_table(sink: Sink, found: Iterable[Position], *, heard: bool = False) -> RichTable:
+def positions_table(sink: Sink, found: Iterable[PartitionState], *, heard: bool = False) -> RichTable:
     """``heard``: include the state of the control log."""
     found = list(found)
     hides = any(p.hidden for p in found)

@@ -34,8 +34,8 @@ def reasons_of(leader: Leader | None, sink: str, token: str | None = None) -> li
     answer.
     """
     with contextlib.suppress(*_UNREADABLE):
-        found = _fetched(leader, f"connectors/{quote(sink, safe='')}/status", token)
-        return [(str(each["subject"]), str(each["text"])) for each in found["calving"]["reasons"]]
+        connector = _fetched(leader, f"connectors/{quote(sink, safe='')}/status", token)
+        return [(str(each["subject"]), str(each["text"])) for each in connector["calving"]["reasons"]]
     return None
 
 

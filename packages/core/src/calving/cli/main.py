@@ -27,7 +27,7 @@ from calving.settings.load import load
 from calving.version import __version__
 
 if TYPE_CHECKING:
-    from calving.cli.status import Status
+    from calving.cli.status import SinkStatus
     from calving.runtime.app import App
 
 app = typer.Typer(
@@ -74,7 +74,7 @@ def init(
     """Write a first configuration, with comments, from a few answers."""
     from calving.cli.init import answers, text_of
 
-    text = text_of(answers(topic, table, bootstrap_servers, catalog, store, uri, warehouse))
+    text = text_of(answers(topic, table, bootstrap_servers, catalog, store=store, uri=uri, warehouse=warehouse))
     try:
         with file.open("x") as made:
             made.write(text)
@@ -144,12 +144,12 @@ def takeover(file: File, worker: Worker = None) -> None:
     """Say what happens when calving starts in the place of a Java sink; exit code 1: do not start. Writes nothing."""
     from calving.cli.takeover import takeover as look
 
-    found = look(load(file, worker))
-    for line in found.happens:
+    outcome = look(load(file, worker))
+    for line in outcome.happens:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in found.refusals:
+    for line in outcome.refusals:
         out.print("[red]refused:[/red]", escape(line), highlight=False, soft_wrap=True)
-    if found.refusals:
+    if outcome.refusals:
         raise typer.Exit(1)
     out.print("[green]safe:[/green] calving can start here: each record is in its tables once")
 
@@ -165,8 +165,8 @@ def preview(
     from calving.cli.preview import preview as look
 
     sink = load(file, worker)
-    found = look(sink, records)
-    lines = as_text(found, tolerates=sink.keys.errors_tolerance == "all")  # names and values of records are in it
+    rows = look(sink, records)
+    lines = as_text(rows, tolerates=sink.keys.errors_tolerance == "all")  # names and values of records are in it
     out.print(*map(printable, lines), sep="\n", markup=False, highlight=False)
 
 
@@ -184,7 +184,7 @@ def status(
 
     sink = load(file, worker)
 
-    def show(found: Status) -> None:
+    def show(found: SinkStatus) -> None:
         if as_json:
             print(json.dumps(looking.as_json(found, time.time())), flush=True)  # noqa: T201 - for programs
             return

@@ -181,12 +181,12 @@ class _Copies:
         if name in self._before or name in self.unreadable:
             return
         try:
-            found = find_table(self._theirs, table_id(name))
+            original = find_table(self._theirs, table_id(name))
         except UnavailableError as error:
             self.unreadable[name] = error
             return
-        self._before[name] = None if found is None else found.schema()
-        if found is None:
+        self._before[name] = None if original is None else original.schema()
+        if original is None:
             return
         *namespace, _ = table_id(name)
         for depth in range(1, len(namespace) + 1):
@@ -194,7 +194,7 @@ class _Copies:
                 self.catalog.create_namespace(tuple(namespace[:depth]))
         where = f"file://{self._folder}/copies/{len(self._before)}"
         place = f"{where}/metadata/00000-copy.metadata.json"
-        ToOutputFile.table_metadata(_empty(found, where), load_file_io({}, place).new_output(place))
+        ToOutputFile.table_metadata(_empty(original, where), load_file_io({}, place).new_output(place))
         self.catalog.register_table(table_id(name), place)
 
     def shown(self, name: str, written: Sequence[TableFiles]) -> TablePreview:

@@ -18,7 +18,7 @@ from calving.iceberg.catalog import table_id
 from calving.iceberg.picks import mind_picks
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable, mark_of
-from calving.model.coverage import Coverage, decode_coverage, encode_coverage, lowest_uncovered, present, size
+from calving.model.coverage import Coverage, encode_coverage, lowest_uncovered, present, size
 from calving.model.events import Envelope
 from calving.model.offsets import SourceOffsets, TopicPartition, within
 from calving.model.text import counted
@@ -29,7 +29,7 @@ from calving.protocol.notes import brought_back
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, recovery, still_awaited
 from calving.runtime import components
 from calving.runtime.preflight import (
-    Held,
+    TableRecord,
     former_names,
     held,
     ledger_key,
@@ -65,13 +65,14 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     backend.provision()
     with _opened(backend, replay=True) as (session, cursor):  # fences any running coordinator
         identities = topics.identities({tp.topic for tp in begins})
-        start = _Start(sink, catalog, former, begins, identities, session.committed(begins.keys()), cursor.log)
+        stored = session.committed(begins.keys())
+        start = _Start(sink, catalog, former, begins, identities, stored=stored, control=cursor.log)
         said, ledgers = start.look()
         _mind_strangers(sink, rolled_back, ledgers)
         entries = _entries(cursor)
         older = _older(catalog, sink, entries, ledgers)
         again = {*rolled_back, *older}
-        waiting = start.waiting(ledgers, entries).keys() - again
+        waiting = start.waiting(said, ledgers, entries).keys() - again
         start.check(said, ledgers, again, waiting)
         if not dry_run:
             _supersede(catalog, sink, ledgers, cursor.log, again)
@@ -112,29 +113,29 @@ class _Start:
     stored: SourceOffsets
     control: ControlLog
 
-    def look(self) -> tuple[Mapping[str, Held], Mapping[str, Ledger]]:
+    def look(self) -> tuple[Mapping[str, TableRecord], Mapping[str, Ledger]]:
         """What the tables hold of the sink now, and the ledgers that count."""
         topics = {tp.topic for tp in self.begins}
         said = dict(_said(self.catalog, self.sink, self.control.identity, topics))
         return said, _ledgers(self.catalog, self.sink, said, self.former, self.identities)
 
-    def waiting(self, ledgers: Mapping[str, Ledger], entries: Sequence[Envelope]) -> dict[str, Coverage]:
+    def waiting(
+        self, said: Mapping[str, TableRecord], ledgers: Mapping[str, Ledger], entries: Sequence[Envelope]
+    ) -> dict[str, Coverage]:
         """The offsets that an earlier recovery was to read again for a table, and that have not been read yet."""
         buffer = Buffer(self.control.start)
         for entry in entries:
             buffer.hear(entry)
         settled = present(buffer.progress().settled, self.identities)
-        found = {}
+        awaited_of = {}
         for name, ledger in ledgers.items():
-            key = ledger_key(self.sink, "", name)
-            stored = self.catalog.load_table(table_id(name)).properties.get(key.of_table(AWAITED_OFFSETS), "{}")
-            awaited = present(decode_coverage(stored), self.identities)
-            found[name] = still_awaited(awaited, ledger, settled, self.begins)
-        return {name: left for name, left in found.items() if left}
+            awaited = present(said[name].awaited, self.identities)
+            awaited_of[name] = still_awaited(awaited, ledger, settled, self.begins)
+        return {name: left for name, left in awaited_of.items() if left}
 
     def check(
         self,
-        said: Mapping[str, Held],
+        said: Mapping[str, TableRecord],
         ledgers: Mapping[str, Ledger],
         again: Collection[str],
         waiting: Collection[str],
@@ -219,23 +220,23 @@ def _groups(former: str | None) -> list[str]:
     return [".".join(parts[i:]) for i in range(1, len(parts))]
 
 
-def _said(catalog: Catalog, sink: Sink, log_id: str, topics: Collection[str]) -> Iterator[tuple[str, Held]]:
+def _said(catalog: Catalog, sink: Sink, log_id: str, topics: Collection[str]) -> Iterator[tuple[str, TableRecord]]:
     own = own_tables(sink)
-    for name, found in held(catalog, sink, log_id, (*own, *routed_tables(catalog, sink, topics).all())):
-        if found.ledger.source or found.ledger.gone or found.others or name in own:
-            yield name, found
+    for name, record in held(catalog, sink, log_id, (*own, *routed_tables(catalog, sink, topics).all())):
+        if record.ledger.source or record.ledger.gone or record.others or name in own:
+            yield name, record
 
 
 def _ledgers(
-    catalog: Catalog, sink: Sink, said: Mapping[str, Held], former: str | None, identities: Mapping[str, str]
+    catalog: Catalog, sink: Sink, said: Mapping[str, TableRecord], former: str | None, identities: Mapping[str, str]
 ) -> dict[str, Ledger]:
     own = own_tables(sink)
     ledgers = {
-        name: found.ledger for name, found in said.items() if found.ledger.source or found.ledger.gone or name in own
+        name: table.ledger for name, table in said.items() if table.ledger.source or table.ledger.gone or name in own
     }
     if former is not None:
         control_topic, _, group = former.partition(".")
-        written = [name for name, found in said.items() if former in found.others]
+        written = [name for name, record in said.items() if former in record.others]
         if not written:
             raise ConfigError(f"--from {former}: no table holds anything that a sink of this name has written")
         for name in written:
@@ -280,10 +281,10 @@ def _lines(
 
 
 def _entries(cursor: Cursor) -> list[Envelope]:
-    found: list[Envelope] = []
+    entries: list[Envelope] = []
     with contextlib.suppress(DataLossError):  # entries after one that cannot be decoded are lost with the log
-        found.extend(read_to_end(cursor))
-    return found
+        entries.extend(read_to_end(cursor))
+    return entries
 
 
 def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Iterable[str]) -> set[str]:
@@ -292,8 +293,7 @@ def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Ite
     """
     marks = Marks()
     for entry in entries:
-        for table, mark in entry.attached.marks.items():
-            marks.note(table, mark)
+        marks.hear(entry)
     loaded = {name: catalog.load_table(table_id(name)) for name in names}
     older = marks.older({table_id(name): mark_of(table) for name, table in loaded.items()})
     return {

@@ -9,12 +9,13 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from uuid import UUID, uuid4
 
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Cursor, Session
-from calving.backend.reading import read_to_end
+from calving.cli.replay import replayed
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.locations import FileRules
@@ -22,7 +23,6 @@ from calving.iceberg.parking import CatalogStorage, Parking
 from calving.model.events import CommitComplete, DataWritten, Envelope, Place, TableId
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
-from calving.protocol.marks import Marks
 from calving.runtime import components
 from calving.runtime.preflight import file_rules
 from calving.settings.load import Sink
@@ -60,29 +60,46 @@ def _while_leading(
     """Run the release while no other process leads, from the first read entry to the entry of the release.
 
     Opening the log fences the sink's coordinator, which then pauses. If it comes back too early, it pauses longer each
-    time.
+    time. If it comes back while the release is written, the outcome may be unknown: the next attempt reads it from the
+    log.
     """
+    attempted: Stale = {}
+    unknown: OutcomeUnknownError | None = None
+
+    def write_down(stale: Stale) -> None:
+        nonlocal attempted
+        attempted = stale
+        record.write_text(json.dumps(_written_down(stale), indent=1))
+
     for _ in range(_TRIES):
         cursor = session.follow(replay=True)
         try:
             return discard(
-                cursor,
-                Parking(CatalogStorage(catalog, rules)),
-                tables,
-                uuid4(),
-                lambda table: _uuid(catalog, table),
-                lambda released: record.write_text(json.dumps(_written_down(released), indent=1)),
-                lambda table, paths: _outside(catalog, rules, table, paths),
+                cursor=cursor,
+                parking=Parking(CatalogStorage(catalog, rules)),
+                tables=tables,
+                commit_id=uuid4(),
+                uuid_of=lambda table: _uuid(catalog, table),
+                write_down=write_down,
+                outside=lambda table, paths: _outside(catalog, rules, table, paths),
+                attempted=attempted if unknown else {},
             )
         except FencedError:
-            record.unlink(missing_ok=True)
+            if unknown is None:
+                record.unlink(missing_ok=True)
         except OutcomeUnknownError as error:
-            raise CommandFailedError(
-                f"it is unknown whether anything was discarded ({error}): run it again with another record; if nothing"
-                f" is buffered then, what {record} lists was discarded"
-            ) from error
+            unknown = error
+        except CommandFailedError:
+            if unknown is not None:  # the first attempt wrote down what it did not discard
+                record.unlink(missing_ok=True)
+            raise
         finally:
             cursor.close()
+    if unknown is not None:
+        raise CommandFailedError(
+            f"it is unknown whether anything was discarded ({unknown}): run it again with another record; if nothing"
+            f" is buffered then, what {record} lists was discarded"
+        ) from unknown
     raise CommandFailedError(
         f"nothing was discarded: the sink's coordinator came in between {_TRIES} times; stop all workers, and run it"
         " again"
@@ -97,9 +114,13 @@ def discard(
     uuid_of: Callable[[TableId], UUID | None],
     write_down: Callable[[Stale], object],
     outside: Callable[[TableId, Collection[str]], Collection[str]] = lambda _, paths: (),
+    attempted: Stale = MappingProxyType({}),
 ) -> Stale:
     """Release the buffered and parked entries for former tables: those written before ``tables`` had the UUIDs
     ``uuid_of``; and those with files ``outside`` a table's location. Returns the entries.
+
+    ``attempted``: what an attempt of unknown outcome wrote down. No commit takes entries for former tables out of the
+    log, so those that are not there any more were released. They are among the returned entries.
 
     The release is in the log before any ledger includes the entries' offsets. A recovery before that reads their
     records again.
@@ -107,21 +128,26 @@ def discard(
     :raises FencedError: another coordinator interfered; nothing was discarded.
     :raises CommandFailedError: there is nothing to discard.
     """
-    buffer, marks = _heard(cursor)
+    buffer, marks = replayed(cursor)
     heard, now = buffer.tables(), {table: uuid_of(table) for table in tables}
-    parked = {table: _stale(table, _parked(buffer, parking, table), uuid, outside) for table, uuid in now.items()}
+    waiting = {table: _parked(buffer, parking, table) for table in tables}
+    parked = {table: _stale(table, waiting[table], uuid, outside) for table, uuid in now.items()}
     buffered = {table: _stale(table, heard.get(table, ()), uuid, outside) for table, uuid in now.items()}
-    released = {table: (*parked[table], *buffered[table]) for table in tables}
+    stale = {table: (*parked[table], *buffered[table]) for table in tables}
+    there = {*_places(itertools.chain(*heard.values())), *_places(itertools.chain(*waiting.values()))}
+    released = {table: (*_without(attempted.get(table, ()), there), *stale[table]) for table in tables}
     if idle := [".".join(table) for table, entries in released.items() if not entries]:
         raise CommandFailedError(
             f"nothing was discarded: table {', '.join(idle)} can take all that is buffered for it; start the"
             " sink to commit it"
         )
+    write_down(released)
+    if not any(stale.values()):
+        return released
     former = {table: buffer.parked[table] for table, entries in parked.items() if entries}
     for table, before in former.items():
         buffer.unpark(table, parking.without(table, before, _places(parked[table])))
     buffer.release(_places(itertools.chain(*buffered.values())))
-    write_down(released)
     position = buffer.position()
     cursor.acknowledge(position, (CommitComplete(commit_id),), buffer.attachment(position, marks.known))
     for table, before in former.items():
@@ -130,18 +156,13 @@ def discard(
     return released
 
 
-def _heard(cursor: Cursor) -> tuple[Buffer, Marks]:
-    buffer, marks = Buffer(cursor.log.start), Marks()
-    for entry in read_to_end(cursor):
-        buffer.hear(entry)
-        for table, mark in entry.attached.marks.items():
-            marks.note(table, mark)
-    return buffer, marks
-
-
 def _parked(buffer: Buffer, parking: Parking, table: TableId) -> list[Envelope]:
-    found = buffer.parked.get(table)
-    return [] if found is None else [entry for commit in parking.commits(table, found) for entry in commit.entries]
+    commits = buffer.parked.get(table)
+    return [] if commits is None else [entry for commit in parking.commits(table, commits) for entry in commit.entries]
+
+
+def _without(entries: Iterable[Envelope], places: Collection[Place]) -> list[Envelope]:
+    return [entry for entry in entries if entry.place not in places]
 
 
 def _places(entries: Iterable[Envelope]) -> set[Place]:
@@ -149,13 +170,13 @@ def _places(entries: Iterable[Envelope]) -> set[Place]:
 
 
 def _uuid(catalog: Catalog, table: TableId) -> UUID | None:
-    found = find_table(catalog, table)
-    return None if found is None else found.metadata.table_uuid
+    loaded = find_table(catalog, table)
+    return None if loaded is None else loaded.metadata.table_uuid
 
 
 def _outside(catalog: Catalog, rules: FileRules, table: TableId, paths: Collection[str]) -> Collection[str]:
-    found = find_table(catalog, table)
-    return () if found is None else rules.outside(found, paths)
+    loaded = find_table(catalog, table)
+    return () if loaded is None else rules.outside(loaded, paths)
 
 
 def _stale(
@@ -179,10 +200,10 @@ def _stale(
 
 
 def _files(entries: Collection[Envelope]) -> tuple[list[str], int]:
-    found = [
+    files = [
         f for e in entries if isinstance(e.event, DataWritten) for f in (*e.event.data_files, *e.event.delete_files)
     ]
-    return [file.file_path for file in found], sum(file.record_count for file in found)
+    return [file.file_path for file in files], sum(file.record_count for file in files)
 
 
 def _written_down(released: Stale) -> dict[str, object]:

@@ -11,12 +11,12 @@ from pyiceberg.table import Table
 
 from calving.errors import TableTroubleError
 from calving.iceberg.deletions import Deletions, KnownPositions
-from calving.iceberg.entries import Live, Manifests
-from calving.iceberg.lookups import Looking, Lookups
+from calving.iceberg.entries import LiveFiles, Manifests
+from calving.iceberg.lookups import KeySearch, Lookups
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
-from calving.mutations.columns import Reading, columns_of
-from calving.mutations.parts import Part, parts
+from calving.mutations.columns import ColumnReader, columns_of
+from calving.mutations.parts import KeyPart, parts
 
 
 class RepeatedKeys:
@@ -29,10 +29,10 @@ class RepeatedKeys:
         self._table = table
         self._columns = columns_of(table.metadata.schema(), list(ids))
         mapping = table.name_mapping()
-        self._reading = Reading(table.io, self._columns, tuple(mapping.root) if mapping is not None else ())
+        self._reading = ColumnReader(table.io, self._columns, tuple(mapping.root) if mapping is not None else ())
         head = table.metadata.snapshot_by_name(branch)
         kept = Manifests([column.field_id for column in self._columns])
-        self._live: Live = kept.live(table.io, head.manifest_list if head is not None else None)
+        self._live: LiveFiles = kept.live(table.io, head.manifest_list if head is not None else None)
         if self._live.equality:
             raise TableTroubleError(
                 f"table {'.'.join(table.name())} has equality deletes, so it is unknown which keys have several rows:"
@@ -52,12 +52,12 @@ class RepeatedKeys:
             for row in self._repeated(part).to_pylist():
                 yield dict(zip(names, row.values(), strict=True))
 
-    def _repeated(self, part: Part) -> pa.RecordBatch:
+    def _repeated(self, part: KeyPart) -> pa.RecordBatch:
         pruning = Pruning(part.keys, self._columns, self._table.metadata.specs())
         candidates = [data.candidate for data in self._live.data.values()]
         wanted = [(file, few) for file in candidates if (few := pruning.keys_of(file)) is not None]
         self._lookups.begin(self._live.data)
-        looking = Looking(self._table, self._reading, len(self._columns), part.files)
+        looking = KeySearch(self._table, self._reading, len(self._columns), part.files)
         matches, _ = self._lookups.look(looking, wanted)
         rows = [
             each.living(self._deletions.before(file.path)).keys for (file, _), each in zip(wanted, matches, strict=True)

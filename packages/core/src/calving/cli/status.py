@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -15,18 +16,19 @@ from rich.text import Text
 
 from calving.backend.interface import Session
 from calving.cli.health import TableHealth, health
-from calving.cli.inspect import Position, positions_of, positions_table
+from calving.cli.inspect import PartitionState, positions_of, positions_table
 from calving.cli.leader import commit_seconds_of, read_token, reasons_of
 from calving.model.coverage import text_of
 from calving.model.events import Leader, WorkerEnd
 from calving.model.membership import strangers
-from calving.model.offsets import TopicPartition, named
+from calving.model.offsets import SourceOffsets, TopicPartition, named
 from calving.model.text import counted, listed, printable
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.rollback import RolledBack
 from calving.runtime import components
-from calving.runtime.heard import Heard, hear
-from calving.runtime.moved import moved
+from calving.runtime.heard import ControlLogView, hear
+from calving.runtime.moved import Resumed, unread
+from calving.runtime.resuming import resumed
 from calving.settings.load import Sink
 from calving.status.health import end_text, hanging_text, longest_cycle, paused_text
 from calving.terminal.texts import ago
@@ -36,13 +38,13 @@ _FRAMES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class SinkStatus:
     """A sink as seen from outside. ``told``: the subject and the sentence of each reason from the leader; None if no
     leader answers.
     """
 
     sink: Sink
-    positions: tuple[Position, ...]
+    positions: tuple[PartitionState, ...]
     tables: tuple[TableHealth, ...]
     workers: int
     leader: Leader | None
@@ -123,51 +125,49 @@ class Status:
         return [f"no worker runs, and {waits} wait{others}"]
 
 
-def status(sink: Sink) -> Status:
+def status(sink: Sink) -> SinkStatus:
     """The status of a sink, whether the sink runs or not."""
     catalog, source = components.catalog(sink), components.source(sink)
     session = components.backend(sink).open(str(uuid4()))
     try:
         heard = hear(session)
-        found = positions_of(sink, session)
-        topics = {p.partition.topic for p in found}
+        partitions = positions_of(sink, session)
+        topics = {p.partition.topic for p in partitions}
         tables = health(sink, catalog, heard, topics)
-        sentences = tuple(_moved(session, heard, found, source.identities(topics)))
+        by_tables = partial(resumed, catalog, sink, source)
+        stored = {p.partition: p.stored for p in partitions if p.stored is not None}
+        sentences = tuple(_moved(session, heard, stored, source.identities(topics), by_tables))
     finally:
         session.close()
     positions = [
-        replace(p, committed=heard.committed.get(p.partition), answered=heard.answered(p.partition)) for p in found
+        replace(p, committed=heard.committed.get(p.partition), answered=heard.answered(p.partition)) for p in partitions
     ]
     members = source.members(sink.group)
     others = tuple(strangers(members))
     workers = len(members) - len(others)
     leader = heard.leader if workers else None
     token = read_token(leader, sink.keys)
-    reasons = reasons_of(leader, sink.keys.name, token)
-    told = None if reasons is None else tuple(reasons)
-    answers = told is not None and any(t.mutations for t in tables)
-    seconds = commit_seconds_of(leader, token) if answers else None
+    told = None if (reasons := reasons_of(leader, sink.keys.name, token)) is None else tuple(reasons)
+    seconds = commit_seconds_of(leader, token) if told is not None and any(t.mutations for t in tables) else None
     times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
-    oldest = min(times.values(), default=None)
-    at = None if oldest is None else oldest / 1000
+    at = min((ms / 1000 for ms in times.values()), default=None)
     silent = 0.0 if heard.cycle_at is None else time.time() - heard.cycle_at
+    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others
     log = heard.end, heard.unsigned, silent, heard.paused
-    facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others, *log
-    return Status(sink, tuple(positions), tuple(tables), *facts)
+    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log)
 
 
 def _moved(
-    session: Session, heard: Heard, positions: Iterable[Position], topic_ids: Mapping[str, str]
+    session: Session, heard: ControlLogView, stored: SourceOffsets, topic_ids: Mapping[str, str], by_tables: Resumed
 ) -> Iterator[str]:
     """Sentences on records that nobody has read, with those at positions from which the sink has not read on yet."""
-    stored = {p.partition: p.stored for p in positions if p.stored is not None}
     for tp, spans in sorted(heard.unread.items()):
         yield from (moved_text(named(tp), span) for span in spans)
-    for tp, span in moved(session, stored, topic_ids).items():
-        yield moved_text(tp, span)
+    for tp, each in unread(session, stored, topic_ids, by_tables).items():
+        yield moved_text(tp, each.span)
 
 
-def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:
+def as_text(status: SinkStatus, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:
     """The status for people. ``lines``: the height of the screen. Partitions furthest behind and tables in trouble come
     first, and the rest is cut.
     """
@@ -188,14 +188,14 @@ def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[Ri
     yield Text(_workers(status))
 
 
-def _freshness(status: Status, now: float) -> str:
+def _freshness(status: SinkStatus, now: float) -> str:
     if not status.not_visible:
         return "all records are visible"
     oldest = "" if status.oldest_at is None else f"; the oldest was produced {ago(status.oldest_at, now)}"
     return f"{counted(status.not_visible, 'record is', 'records are')} not visible yet{oldest}"
 
 
-def _behind(position: Position) -> tuple[bool, int, TopicPartition]:
+def _behind(position: PartitionState) -> tuple[bool, int, TopicPartition]:
     return position.answered is not False, position.visible - position.end, position.partition
 
 
@@ -203,7 +203,7 @@ def _in_trouble(table: TableHealth) -> tuple[bool, bool, str]:
     return table.state != "DEGRADED", table.state == "ok", table.name
 
 
-def as_json(status: Status, now: float) -> dict[str, Any]:
+def as_json(status: SinkStatus, now: float) -> dict[str, Any]:
     """The status for scripts. Times are seconds since the epoch."""
     return {
         "sink": status.sink.keys.name,
@@ -219,7 +219,7 @@ def as_json(status: Status, now: float) -> dict[str, Any]:
     }
 
 
-def _position_json(p: Position) -> dict[str, Any]:
+def _position_json(p: PartitionState) -> dict[str, Any]:
     return {
         "topic": p.partition.topic,
         "partition": p.partition.partition,
@@ -262,7 +262,7 @@ def _valid_through(table: TableHealth) -> float | None:
         return None
 
 
-def _workers(status: Status) -> str:
+def _workers(status: SinkStatus) -> str:
     if not status.workers:
         return "no worker runs"
     run = f"{counted(status.workers, 'worker')} {'runs' if status.workers == 1 else 'run'}"
@@ -299,26 +299,26 @@ _SHOWN = {
 """For each table to show, by its title: the counts by column heading."""
 
 
-def _mutations(status: Status) -> Iterator[RichTable | Text]:
+def _mutations(status: SinkStatus) -> Iterator[RichTable | Text]:
     for title, names in _SHOWN.items():
         shown = RichTable("table", *names, title=title)
         for t in status.tables:
             if changes := _changes(status, t):
-                found = [(key, changes.get(key)) for key in names.values()]
-                values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in found)
+                counts = [(key, changes.get(key)) for key in names.values()]
+                values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in counts)
                 shown.add_row(Text(t.name), *values)
         yield shown
     if untimed := _untimed(status):
         yield Text(untimed, "dim")
 
 
-def _changes(status: Status, table: TableHealth) -> dict[str, int | None]:
+def _changes(status: SinkStatus, table: TableHealth) -> dict[str, int | None]:
     """The row mutations of the table's last commit, and the time that the catalog took: None if no leader tells it."""
     seconds = (status.commit_seconds or {}).get((table.name, table.changed_by))
     return {**table.mutations, _COMMIT: None if seconds is None else round(seconds * 1000)} if table.mutations else {}
 
 
-def _untimed(status: Status) -> str:
+def _untimed(status: SinkStatus) -> str:
     """A text on why the time of commit is not known; empty if it is known."""
     changed = ((t.name, _changes(status, t)) for t in status.tables)
     names = [name for name, changes in changed if changes and changes[_COMMIT] is None]

@@ -22,7 +22,7 @@ from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
 from calving.model.text import listed
 from calving.protocol.ledger import OFFSETS, SOURCE_OFFSETS
-from calving.protocol.takeover import Place, TablePlace, Verdict, verdict
+from calving.protocol.takeover import Place, TablePlace, TakeoverVerdict, verdict
 from calving.runtime import components
 from calving.runtime.parts import check_record_path
 from calving.runtime.preflight import (
@@ -47,7 +47,7 @@ _OPEN_SECONDS = 5.0
 """The time within which running workers end their transactions."""
 
 
-def takeover(sink: Sink) -> Verdict:
+def takeover(sink: Sink) -> TakeoverVerdict:
     """Find out what a start of the sink would do and refuse, without writing anything or joining the group.
 
     :raises ConfigError: the sink's backend is not Kafka, or a topic or the catalog cannot be read.
@@ -62,7 +62,7 @@ def takeover(sink: Sink) -> Verdict:
 
 
 @dataclass(slots=True)
-class _Found:
+class _ControlTopic:
     """The present control topic, and the refusals of a start. ``control``: None if the topic cannot be read."""
 
     has_log: bool
@@ -105,32 +105,32 @@ def _look(sink: Sink, source: Source) -> Place:
     routed = routed_tables(catalog, sink, {tp.topic for tp in every})
     unreadable = {**_unreadable(catalog, [*own_tables(sink), *routed.names]), **routed.unreadable}
     names = [name for name in (*own_tables(sink), *routed.names) if name not in unreadable]
-    found = _hear(sink, source, catalog, names)
-    found.check(lambda: list(refuse_missing_tables(catalog, sink, unreadable)))
-    announced = sorted({str(e.event.table) for e in found.entries if isinstance(e.event, DataWritten)} - {*names})
+    topic = _hear(sink, source, catalog, names)
+    topic.check(lambda: list(refuse_missing_tables(catalog, sink, unreadable)))
+    announced = sorted({str(e.event.table) for e in topic.entries if isinstance(e.event, DataWritten)} - {*names})
     unreadable |= _unreadable(catalog, [name for name in announced if name not in unreadable])
     names += [name for name in announced if name not in unreadable]
-    found.troubles += map(str, unreadable.values())
+    topic.troubles += map(str, unreadable.values())
     return Place(
-        keys.name,
-        sink.group,
-        keys.control_topic,
-        sink.connector_group,
-        source.members(sink.group),
-        source.members(sink.connector_group) if sink.connector_group is not None else {},
-        found.stored,
-        found.announced,
-        bounds.begins,
-        bounds.ends,
-        {name: _table(sink, catalog, name, found) for name in dict.fromkeys(names)},
-        found.has_log,
-        found.undecodable,
-        tuple(found.troubles),
-        {key: TAKEN_OVER[key] for key in TAKEN_OVER.keys() & sink.given.keys()},
-        keys.other_sinks,
-        keys.reset == "latest",
-        keys.on_data_loss == "skip",
-        sink.changes_rows,
+        name=keys.name,
+        group=sink.group,
+        control_topic=keys.control_topic,
+        connector_group=sink.connector_group,
+        members=source.members(sink.group),
+        connector_members=source.members(sink.connector_group) if sink.connector_group is not None else {},
+        stored=topic.stored,
+        announced=topic.announced,
+        begins=bounds.begins,
+        ends=bounds.ends,
+        tables={name: _table(sink, catalog, name, topic) for name in dict.fromkeys(names)},
+        has_log=topic.has_log,
+        undecodable=topic.undecodable,
+        troubles=tuple(topic.troubles),
+        ignored={key: TAKEN_OVER[key] for key in TAKEN_OVER.keys() & sink.given.keys()},
+        known_sinks=keys.other_sinks,
+        from_end=keys.reset == "latest",
+        skips=keys.on_data_loss == "skip",
+        changes_rows=sink.changes_rows,
     )
 
 
@@ -139,26 +139,26 @@ def _unreadable(catalog: Catalog, names: Iterable[str]) -> dict[str, Unavailable
     return {name: each for name, each in look_for(catalog, names).items() if isinstance(each, UnavailableError)}
 
 
-def _hear(sink: Sink, source: Source, catalog: Catalog, names: Sequence[str]) -> _Found:
-    topic = sink.keys.control_topic
-    log = open_source(sink.control_kafka, (topic,), None)
-    if log.unknown((Topic(topic),)):
-        return _Found(has_log=False, troubles=list(_without_log(sink, catalog, names)))
+def _hear(sink: Sink, source: Source, catalog: Catalog, names: Sequence[str]) -> _ControlTopic:
+    name = sink.keys.control_topic
+    log = open_source(sink.control_kafka, (name,), None)
+    if log.unknown((Topic(name),)):
+        return _ControlTopic(has_log=False, troubles=list(_without_log(sink, catalog, names)))
     _wait_for_transactions(log)
-    found = _Found(has_log=True)
+    topic = _ControlTopic(has_log=True)
     backend = components.backend(sink)
-    found.check(backend.provision)  # checks how the topic is configured
+    topic.check(backend.provision)  # checks how the topic is configured
     session = backend.open(str(uuid4()))
     try:
-        found.stored = session.committed(source.partitions())
-        found.check(lambda: _read(session, found))
-        if (control := found.control) is not None:
-            found.check(lambda: refuse_a_loss(catalog, sink, source, session, control, names))
+        topic.stored = session.committed(source.partitions())
+        topic.check(lambda: _read(session, topic))
+        if (control := topic.control) is not None:
+            topic.check(lambda: refuse_a_loss(catalog, sink, source, session, control, names))
             tables = dict(held(catalog, sink, control.identity, names))
-            found.check(lambda: refuse_reused_offsets(sink, control, tables))
+            topic.check(lambda: refuse_reused_offsets(sink, control, tables))
     finally:
         session.close()
-    return found
+    return topic
 
 
 def _wait_for_transactions(log: Source) -> None:
@@ -176,7 +176,7 @@ def _wait_for_transactions(log: Source) -> None:
         time.sleep(0.2)
 
 
-def _read(session: Session, found: _Found) -> None:
+def _read(session: Session, found: _ControlTopic) -> None:
     """Read the control topic.
 
     :raises DataLossError: the control topic no longer has the saved position.
@@ -202,7 +202,7 @@ def _without_log(sink: Sink, catalog: Catalog, names: Iterable[str]) -> Iterable
             return
 
 
-def _table(sink: Sink, catalog: Catalog, name: str, found: _Found) -> TablePlace:
+def _table(sink: Sink, catalog: Catalog, name: str, found: _ControlTopic) -> TablePlace:
     table = find_table(catalog, table_id(name))
     if table is None:
         return TablePlace(exists=False, files=_count(found.files_of(table_id(name), {})))
@@ -228,8 +228,8 @@ def _version(summaries: Iterable[Mapping[str, str]], offsets: str) -> str | None
     last = next((summary for summary in summaries if offsets in summary), {})
     if SOURCE_OFFSETS in last:
         return None
-    found = _VERSION.search(last.get("iceberg-version", ""))
-    return found[1] if found else None
+    match = _VERSION.search(last.get("iceberg-version", ""))
+    return match[1] if match else None
 
 
 def _other_names(sink: Sink, table: Table, summaries: Iterable[Mapping[str, str]]) -> Iterable[str]:

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 import fastavro
 from fastavro.schema import SchemaParseException
 
-from calving.converters.avro_schema import Columns, Named, Naming, Schema, branch_unions, branched, plain, record
+from calving.avro_binary import checker
+from calving.converters.avro_schema import AvroColumns, Named, Naming, Schema, branch_unions, branched, plain, record
 from calving.converters.building import collect
 from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import record_decoder
 from calving.converters.options import flag, full
-from calving.converters.schemas import BODY, BySchema, Reader, References, Registry, by_schema, framed, schema_id
+from calving.converters.schemas import (
+    BODY,
+    BySchema,
+    References,
+    SchemaReader,
+    SchemaRegistry,
+    by_schema,
+    framed,
+    schema_id,
+)
 from calving.errors import ConfigError, UnavailableError
 from calving.model.record_path import Limits
+from calving.records.cells import Cells, Together, cells_of
 from calving.records.fields import Projection
 
 
@@ -34,19 +46,19 @@ class AvroConverter(Converter):
             flag(options, "generalized.sum.type.support", False, is_key=is_key),
         )
         self._readers = BySchema(self._reader)
-        self._fixed: Reader | None = None
-        self._registry: Registry | None = None
+        self._fixed: SchemaReader | None = None
+        self._registry: SchemaRegistry | None = None
         if "schema" in options:
             try:
-                self._fixed = _reader(json.loads(options["schema"]), {}, self._naming, self._limits)
+                self._fixed = _reader(options["schema"], {}, self._naming, self._limits)
             except (ValueError, SchemaParseException, KeyError, TypeError) as error:
                 raise ConfigError(f"{full('schema', is_key)} is not an Avro schema for a table: {error}") from error
         else:
-            self._registry = Registry(options, is_key=is_key)
+            self._registry = SchemaRegistry(options, is_key=is_key)
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         frames: dict[bytes, Frame | None] = {}
-        return decode_framed(values, lambda value: self._frame(value, frames), self._decode)
+        return decode_framed(values, lambda value: self._frame(value, frames), self._decode, self._limits.cells)
 
     def _frame(self, value: bytes, known: dict[bytes, Frame | None]) -> Frame | None:
         """The frame of a value, and of other values of its schema; None if they are read one by one, or if the value is
@@ -65,20 +77,29 @@ class AvroConverter(Converter):
                 known[head] = Frame(reader.decoder, reader.type, head)
         return known[head]
 
-    def _decode(self, values: Sequence[bytes]) -> Decoded:
+    def _decode(self, values: Sequence[bytes], together: Together) -> Decoded:
         """Decode values one by one."""
         if self._fixed is None:
-            return by_schema(values, self._stage, framed, self._readers.of, "Avro schema {}".format)
+            return by_schema(values, self._stage, framed, self._readers.of, "Avro schema {}".format, together)
         decoded = Decoded()
-        collect(decoded, self._fixed.type, values, range(len(values)), self._stage, self._fixed.load)
+        fixed = self._fixed
+        collect(
+            decoded=decoded,
+            kind=fixed.type,
+            values=values,
+            places=range(len(values)),
+            stage=self._stage,
+            load=fixed.load,
+            cells=fixed.cells,
+        )
         return decoded
 
-    def _reader(self, number: int) -> Reader:
+    def _reader(self, number: int) -> SchemaReader:
         assert self._registry is not None  # noqa: S101 - without a registry there is a fixed schema
         schema = self._registry.schema(number)
         named: Named = {}
         self._name(schema.references or (), named, References(self._registry), set())
-        return _reader(json.loads(schema.schema_str), named, self._naming, self._limits)
+        return _reader(schema.schema_str, named, self._naming, self._limits)
 
     def _name(self, references: Sequence[Any], named: Named, followed: References, done: set[tuple[str, int]]) -> None:
         for reference in references:
@@ -90,11 +111,14 @@ class AvroConverter(Converter):
                 fastavro.parse_schema(plain(json.loads(schema.schema_str)), named_schemas=named, _force=True)
 
 
-def _reader(schema: Schema, named: Named, naming: Naming, limits: Limits) -> Reader:
+def _reader(text: str, named: Named, naming: Naming, limits: Limits) -> SchemaReader:
     """The reader of a schema's bodies."""
-    parsed = fastavro.parse_schema(plain(schema), named_schemas=named, _force=True)
-    reading = Columns(named, naming, Extent(limits)).reading(parsed)
-    decoder = record_decoder(parsed, named)
+    parsed = fastavro.parse_schema(plain(json.loads(text)), named_schemas=named, _force=True)
+    extent = Extent(limits)
+    columns = AvroColumns(named, naming, extent)
+    reading, cells = columns.reading(parsed), Cells(limits.cells)
+    counters = {schema: partial(cells.elements, cells=each) for schema, each in columns.elements.items()}
+    decoder, check = record_decoder(parsed, named, limits.cells), checker(parsed, named, counters)
     for one in (*named.values(), parsed):
         branch_unions(one, naming)
     read: Callable[[BytesIO, Schema, None], Any] = fastavro.schemaless_reader
@@ -107,8 +131,12 @@ def _reader(schema: Schema, named: Named, naming: Naming, limits: Limits) -> Rea
         root = record("value", branched(parsed, naming)) | {"__fastavro_parsed": True, "__named_schemas": named}
         raw = lambda body: read(BytesIO(body), root, None)["value"]  # noqa: E731
 
-    def converted(body: bytes) -> Any:
-        found = raw(body)
-        return None if found is None or convert is None else convert(found)
+    own = cells_of(reading.type)
 
-    return Reader(reading.type, raw if convert is None else converted, decoder)
+    def load(body: bytes) -> Any:
+        cells.start(own)
+        check(body)  # it counts the elements, too, because fastavro's objects take more memory than their columns
+        value = raw(body)
+        return value if value is None or convert is None else convert(value)
+
+    return SchemaReader(reading.type, load, extent.cells, extent.size(len(text)), decoder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,8 +11,9 @@ from uuid import UUID
 import pyarrow as pa
 
 from calving.converters import building
-from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, time_of_day
-from calving.converters.extent import Extent
+from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, decimal_type, time_of_day
+from calving.converters.extent import Extent, check_symbols
+from calving.records.cells import cells_of
 from calving.records.semantics import semantic, unscaled_decimal
 
 Schema = Any
@@ -63,15 +65,15 @@ def branched(kind: Schema, naming: Naming) -> Schema:
     real = _real(kind)
     for branch in real:
         branch_unions(branch, naming)
-    if len(real) < 2 or _BRANCHED in real[0]:
+    if len(real) < 2 or (isinstance(real[0], dict) and real[0].get(_BRANCHED) is _MARK):
         return kind
     names = iter(_names(real, naming))
-    return [branch if _is_null(branch) else record(next(names), branch) | {_BRANCHED: True} for branch in kind]
+    return [branch if _is_null(branch) else record(next(names), branch) | {_BRANCHED: _MARK} for branch in kind]
 
 
-_BRANCHED = "calving.branch"
-"""Marks a branch that is already wrapped in a record. A schema to which several others refer is visited more than
-once.
+_BRANCHED, _MARK = "calving.branch", object()
+"""Mark a branch that is already wrapped in a record, as no schema's author can. A schema to which several others refer
+is visited more than once.
 """
 
 
@@ -107,14 +109,14 @@ def plain(schema: Schema) -> Schema:
         return [plain(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: plain(item) if name in ("type", "items", "values") else item for name, item in schema.items()}
-    if "fields" in found:
-        found["fields"] = [{**field, "type": plain(field["type"])} for field in found["fields"]]
-    if "logicalType" not in found and (meant := _CONNECT.get((_hashed(found.get("type")), found.get("connect.name")))):
-        found |= {"logicalType": meant, **_digits(found, meant)}
-    if "logicalType" in found and (found["type"], found["logicalType"]) != ("string", "uuid"):
-        found[_LOGICAL] = found.pop("logicalType")
-    return found
+    clean = {name: plain(item) if name in ("type", "items", "values") else item for name, item in schema.items()}
+    if "fields" in clean:
+        clean["fields"] = [{**field, "type": plain(field["type"])} for field in clean["fields"]]
+    if "logicalType" not in clean and (meant := _CONNECT.get((_hashed(clean.get("type")), clean.get("connect.name")))):
+        clean |= {"logicalType": meant, **_digits(clean, meant)}
+    if "logicalType" in clean and (clean["type"], clean["logicalType"]) != ("string", "uuid"):
+        clean[_LOGICAL] = clean.pop("logicalType")
+    return clean
 
 
 _LOGICAL = "calving.logical"
@@ -147,17 +149,21 @@ def logical_type(schema: Mapping[str, Any]) -> str | None:
     return schema.get("logicalType") or schema.get(_LOGICAL)
 
 
+_OBJECT = 20
+"""Cells of an object of Python for a record without bytes."""
 _MOST_EMPTY = 8
 """The most parts without bytes, for each part with bytes, of an element of an array or a map."""
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class AvroColumns:
     """The column type of a parsed schema. ``named`` are the types to which it refers. ``extent`` bounds the column."""
 
     named: Mapping[str, Any]
     naming: Naming
     extent: Extent
+    elements: dict[int, int] = dataclasses.field(default_factory=dict)
+    """The cells of an element of each array and map of more than one, by the ``id`` of its schema."""
 
     def reading(self, schema: Schema, above: tuple[str, ...] = ()) -> Reading:
         """The reading of a schema. ``above``: the names of the records around the schema.
@@ -174,6 +180,7 @@ class Columns:
             return self.reading(self.named[kind], above)
         self.extent.column()
         logical = logical_type(options)
+        _check_lengths(kind, options)
         match kind:
             case "record" | "error" | "array" | "map":
                 with self.extent.level():
@@ -189,13 +196,15 @@ class Columns:
 
     def _nested(self, kind: str, options: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
         if kind == "array":
-            return self._array(options["items"], above)
+            return self._array(options, above)
         if kind == "map":
             key = Reading(pa.string(), nullable=False)
             self._check_bytes(options["values"], 1)
-            return building.mapping(key, self.reading(options["values"], above), nullable=False)
-        found = self._struct(options, above)
-        return replace(found, type=semantic(found.type, options.get("connect.name", options["name"])))
+            value = self.reading(options["values"], above)
+            self._count(options, options["values"], 1 + cells_of(value.type))
+            return building.mapping(key, value, self.extent.cells, nullable=False)
+        record = self._struct(options, above)
+        return replace(record, type=semantic(record.type, options.get("connect.name", options["name"])))
 
     def _struct(self, record: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
         name = record["name"]
@@ -204,20 +213,30 @@ class Columns:
         fields = [(f["name"], self.reading(f["type"], (*above, name))) for f in record["fields"]]
         return building.struct(fields, nullable=False)
 
-    def _array(self, items: Schema, above: tuple[str, ...]) -> Reading:
+    def _array(self, options: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
+        items = options["items"]
         element = self.reading(items, above)
         self._check_bytes(items, 0)
+        self._count(options, items, cells_of(element.type))
         entry = self.named.get(items) if isinstance(items, str) else items
         if isinstance(entry, dict) and entry.get("connect.internal.type") == "MapEntry":
             return self._entries(entry, above)
-        return building.array(element, nullable=False)
+        return building.array(element, self.extent.cells, nullable=False)
 
     def _entries(self, entry: Schema, above: tuple[str, ...]) -> Reading:
         """The reading of a map. Connect writes a map whose keys are not text as an array of records of key and
         value.
         """
         key, value = (self.reading(field["type"], above) for field in entry["fields"])
-        return building.mapping(key, value, nullable=False, pairs=lambda found: [(e["key"], e["value"]) for e in found])
+        return building.mapping(
+            key, value, self.extent.cells, nullable=False, pairs=lambda found: [(e["key"], e["value"]) for e in found]
+        )
+
+    def _count(self, options: Mapping[str, Any], element: Schema, cells: int) -> None:
+        """Cells of an element, and of the objects that fastavro makes for its records without bytes."""
+        cells += _OBJECT * self._empty_records(element)
+        if cells > 1:
+            self.elements[id(options)] = cells
 
     def _check_bytes(self, element: Schema, key: int) -> None:
         """:raises ValueError: a short array or map of these elements, with keys of ``key`` bytes, would be many values:
@@ -235,8 +254,9 @@ class Columns:
         """How many parts of a schema's values take no bytes, and how many others there are at least."""
         if isinstance(schema, str):
             schema = self.named.get(schema, {"type": schema})
-        if isinstance(schema, list):  # a value has the parts of one branch
-            return max((self._parts(branch)[0] for branch in schema), default=0), 1
+        if isinstance(schema, list):  # a value has the parts of one branch, and a byte that says which
+            branches = [(empty, other + 1) for empty, other in map(self._parts, schema)]
+            return max(branches, key=lambda parts: parts[0] - _MOST_EMPTY * parts[1], default=(0, 1))
         if not isinstance(schema["type"], str) or schema["type"] in self.named:
             return self._parts(schema["type"])
         if "fields" in schema:
@@ -244,6 +264,18 @@ class Columns:
             return max(1, sum(empty for empty, _ in parts)), sum(other for _, other in parts)
         is_empty = schema["type"] == "null" or schema.get("size") == 0
         return int(is_empty), int(not is_empty)
+
+    def _empty_records(self, schema: Schema) -> int:
+        """The most records in a value that take no bytes. Rust decodes no schema that has some."""
+        if isinstance(schema, str):
+            schema = self.named.get(schema, {"type": schema})
+        if isinstance(schema, list):
+            return max(map(self._empty_records, schema), default=0)
+        if not isinstance(schema["type"], str) or schema["type"] in self.named:
+            return self._empty_records(schema["type"])
+        if "fields" not in schema:
+            return 0
+        return sum(self._empty_records(field["type"]) for field in schema["fields"]) + (self._parts(schema)[1] == 0)
 
     def _union(self, branches: Sequence[Schema], above: tuple[str, ...]) -> Reading:
         """The reading of a union. Null and one type are this type, nullable. Several types are a struct with a field
@@ -261,6 +293,14 @@ class Columns:
         return building.struct(list(zip(_names(real, self.naming), readings, strict=True)), nullable)
 
 
+def _check_lengths(kind: str, options: Mapping[str, Any]) -> None:
+    """:raises ValueError: values have no length that there is, or symbols are so long that few bytes become many."""
+    if kind == "fixed" and (type(options["size"]) is not int or options["size"] < 0):
+        raise ValueError(f"a fixed type of {options['size']} bytes")
+    if kind == "enum":
+        check_symbols(options["symbols"])
+
+
 def _fixed(size: int, logical: str | None) -> Reading:
     if logical == "uuid" and size == _UUID_SIZE:
         return _of(pa.uuid(), lambda raw: UUID(bytes=raw))
@@ -271,9 +311,8 @@ _UUID_SIZE = 16
 
 
 def _decimal(precision: int, scale: int) -> Reading:
-    precision = min(precision, MOST_DIGITS)
-    kind = pa.decimal128(precision, scale)
-    return _of(kind, lambda raw: unscaled_decimal(raw, precision, scale))
+    kind = decimal_type(precision, scale)
+    return _of(kind, lambda raw: unscaled_decimal(raw, kind.precision, scale))
 
 
 def _of(kind: pa.DataType, convert: building.Convert | None = None) -> Reading:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,7 +11,9 @@ import pyarrow as pa
 
 from calving.converters.interface import Decoded
 from calving.model.dead_letters import Stage
+from calving.model.record_path import Limits
 from calving.records.arrays import arrow, holds
+from calving.records.cells import TOGETHER, Cells, FullBlockError, Together, cells_of
 from calving.records.values import RecordError, Values
 
 Convert = Callable[[Any], Any]
@@ -22,6 +25,16 @@ MOST_DIGITS = 38
 that has at most this many digits fits.
 """
 _ONE_BY_ONE = 32
+
+
+def decimal_type(precision: int, scale: int) -> pa.Decimal128Type:
+    """The type of a schema's decimals. A precision above 38 is 38, as for Iceberg.
+
+    :raises ValueError: no table can have such decimals, as Oracle's NUMBER without a scale (``scale`` 127).
+    """
+    if scale > MOST_DIGITS:
+        raise ValueError(f"a decimal with {scale} digits after the point: a table takes at most {MOST_DIGITS}")
+    return pa.decimal128(min(precision, MOST_DIGITS), scale)
 
 
 class MisfitError(ValueError):
@@ -50,39 +63,50 @@ class Reading:
 
 def struct(fields: Sequence[tuple[str, Reading]], nullable: bool = True) -> Reading:
     """The reading of structs from mappings. Missing fields are null."""
+    check_names(name for name, _ in fields)
     kind = pa.struct([reading.field(name) for name, reading in fields])
     converted = [(name, reading.convert) for name, reading in fields if reading.convert is not None]
     if not converted:
         return Reading(kind, None, nullable)
 
     def convert(value: Any) -> Any:
+        changed, name = {**value}, ""
         try:
-            changed = {n: c(item) for n, c in converted if (item := value.get(n)) is not None}
+            for name, of in converted:
+                if (item := value.get(name)) is not None:
+                    changed[name] = of(item)
         except ValueError as error:
-            raise _misfit(value, converted) or error from error
-        return {**value, **changed}
+            raise misfit(name, error) from error
+        return changed
 
     return Reading(kind, convert, nullable)
 
 
-def _misfit(value: Mapping[str, Any], fields: Sequence[tuple[str, Convert]]) -> MisfitError | None:
-    """The error of the first field that cannot be converted, with its name."""
-    for name, convert in fields:
-        try:
-            convert(item) if (item := value.get(name)) is not None else None
-        except MisfitError as error:
-            return MisfitError((name, *error.path), error.reason)
-        except ValueError as error:
-            return MisfitError((name,), str(error))
-    return None
+def check_names(names: Iterable[str]) -> None:
+    """:raises ValueError: a struct has two fields of one name."""
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"two fields have the name '{twice}'")
 
 
-def array(element: Reading, nullable: bool = True) -> Reading:
-    kind = pa.list_(element.field("element"))
-    inner = element.convert
-    if inner is None:
+def misfit(name: str, error: ValueError | ArithmeticError) -> MisfitError:
+    """The error of a field, with its name in front of those of the fields within it."""
+    if isinstance(error, MisfitError):
+        return MisfitError((name, *error.path), error.reason)
+    return MisfitError((name,), str(error))
+
+
+def array(element: Reading, cells: Cells, nullable: bool = True) -> Reading:
+    """The reading of lists. ``cells`` counts those of their elements."""
+    kind, each, inner = pa.list_(element.field("element")), cells_of(element.type), element.convert
+    if inner is None and each == 1:
         return Reading(kind, None, nullable)
-    return Reading(kind, lambda items: [None if item is None else inner(item) for item in items], nullable)
+
+    def convert(items: Any) -> Any:
+        cells.elements(len(items), each)
+        return items if inner is None else [None if item is None else inner(item) for item in items]
+
+    return Reading(kind, convert, nullable)
 
 
 def map_type(key: pa.DataType, value: pa.Field) -> pa.DataType:
@@ -90,12 +114,20 @@ def map_type(key: pa.DataType, value: pa.Field) -> pa.DataType:
 
 
 def mapping(
-    key: Reading, value: Reading, nullable: bool = True, pairs: Callable[[Any], Iterable[tuple[Any, Any]]] | None = None
+    key: Reading,
+    value: Reading,
+    cells: Cells,
+    nullable: bool = True,
+    pairs: Callable[[Any], Iterable[tuple[Any, Any]]] | None = None,
 ) -> Reading:
-    """The reading of maps from mappings, or from values that ``pairs`` turns into pairs."""
+    """The reading of maps from mappings, or from values that ``pairs`` turns into pairs. ``cells`` counts those of
+    their entries.
+    """
     split = pairs if pairs is not None else dict.items
+    each = cells_of(key.type) + cells_of(value.type)
 
     def convert(items: Any) -> Any:
+        cells.elements(len(items), each)
         return [(_converted(key, k), _converted(value, v)) for k, v in split(items)]
 
     return Reading(map_type(key.type, value.field("value")), convert, nullable)
@@ -123,13 +155,26 @@ def collect(
     places: Sequence[int],
     stage: Stage,
     load: Callable[[T], Any],
+    cells: Cells | None = None,
+    together: Together | None = None,
 ) -> None:
-    """Add the values, loaded by ``load``, as one column of type ``kind``. Values that fail become bad."""
+    """Add the values, loaded by ``load``, as one column of type ``kind``. Values that fail become bad. ``cells`` counts
+    those of each value while it is loaded, and ``together`` the column.
+
+    :raises FullBlockError: the values take too many cells together.
+    """
     loaded: list[Any] = []
     kept: list[int] = []
+    own = cells_of(kind)
+    cells = cells or Cells(Limits().cells)
+    left = cells.most * TOGETHER
     for place, value in zip(places, values, strict=True):
+        if left < 0:
+            raise FullBlockError
         try:
+            cells.start(own)
             loaded.append(load(value))
+            left -= cells.used
         except Exception as error:  # whatever a decoder raises, this value causes it
             decoded.bad.append(bad(place, stage, error))
         else:
@@ -146,6 +191,8 @@ def collect(
         if not kept:
             return
         column = _column([value for i, value in enumerate(loaded) if i not in unfit], kind)
+    if together is not None:
+        together.add(column)
     decoded.values.append(Values(column, True, kept))
 
 

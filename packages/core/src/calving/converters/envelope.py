@@ -6,7 +6,7 @@ only once for each spelling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +17,14 @@ from calving.converters import typed_json
 from calving.converters.building import bad, collect
 from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.json_columns import Reader
-from calving.converters.native import Decoder, Frame, decode_framed
+from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import payload_decoder
 from calving.converters.options import flag
+from calving.converters.schema_cache import MOST, SchemaCache
 from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
+from calving.records.cells import Cells, Together
 from calving.records.fields import Projection
 from calving.records.jsontext import check_start, parse
 from calving.records.values import Values
@@ -37,35 +38,11 @@ class _Schema:
     JSON.
     """
 
-    def __init__(self, declared: Declared | None, parse: Callable[[str], Any] = json_value) -> None:
-        self.declared, self.parse = declared, parse
-        self._reader: Reader | None = None
-        self.decoder: Decoder | None = None
-        if declared is not None:
-            self.decoder = payload_decoder(declared.form)
-            with suppress(ValueError):
-                self._reader = Reader(declared.form)
-        self._resting = 0
-
-    def read_many(self, payloads: Sequence[bytes]) -> Iterator[tuple[range, pa.Array | None]]:
-        """Pieces of the payloads, with their rows; None if the payloads of a piece have to be read one by one."""
-        reader, refused, pieces = self._reader, 0, 0
-        if self._resting:
-            reader, self._resting = None, self._resting - 1
-        for at in range(0, len(payloads), _PIECE):
-            piece = range(at, min(at + _PIECE, len(payloads)))
-            rows = None if reader is None else reader.read(payloads[at : piece.stop])
-            pieces += 1
-            refused += rows is None
-            yield piece, rows
-        if reader is not None and refused * 2 > pieces:
-            self._resting = _REST
-
-
-_PIECE = 1_000
-"""How many payloads are read at once."""
-_REST = 4
-"""If most pieces of a block had to be read one by one, this many later blocks are read so without a try."""
+    def __init__(
+        self, declared: Declared | None, cells: Cells, parse: Callable[[str], Any] = json_value, size: int = 0
+    ) -> None:
+        self.declared, self.cells, self.parse, self.size = declared, cells, parse, size
+        self.decoder = None if declared is None else payload_decoder(declared.form, cells.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +64,13 @@ class EnvelopeConverter(Converter):
     def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
         self._limits = limits or Limits()
-        self._schemaless = _Schema(None, lambda text: parse(text.encode(), self._limits.nesting))
+        nesting = self._limits.nesting
+        self._schemaless = _Schema(None, Cells(self._limits.cells), lambda text: parse(text.encode(), nesting))
         self._defaults = flag(options, "replace.null.with.default", True, is_key=is_key)
-        self._schemas: dict[str, _Schema] = {}
+        self._schemas: SchemaCache[str, _Schema] = SchemaCache()
         self._spellings: list[_Spelling] = []
+        self._spelled = 0
+        """Bytes of memory of the spellings and their schemas."""
         self._last: _Spelling | None = None
         self._fixed: _Schema | None = None
         if content := options.get("schema.content"):
@@ -101,7 +81,7 @@ class EnvelopeConverter(Converter):
                 raise ConfigError(f"{which}.schema.content is not a Connect schema: {error}") from error
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
-        return decode_framed(values, self._frame, self._decode)
+        return decode_framed(values, self._frame, self._decode, self._limits.cells)
 
     def _frame(self, value: bytes) -> Frame | None:
         """The frame of a value, and of other values of its spelling; None if they are read one by one, or if the value
@@ -119,65 +99,36 @@ class EnvelopeConverter(Converter):
             return None
         return Frame(spelling.schema.decoder, spelling.schema.declared.type, spelling.head, spelling.tail)
 
-    def _decode(self, values: Sequence[bytes]) -> Decoded:
+    def _decode(self, values: Sequence[bytes], together: Together) -> Decoded:
         decoded = Decoded()
-        rest = sorted(self._decode_many(values, decoded))
         groups: dict[_Schema, tuple[list[int], list[Any]]] = {}
-        for i in rest:
+        for i, value in enumerate(values):
             try:
-                schema, payload = self._open(values[i])
+                schema, payload = self._open(value)
             except Exception as error:  # whatever the error is, this value causes it
                 decoded.bad.append(bad(i, self._stage, error, "not a Connect envelope: "))
                 continue
-            found = groups.get(schema)
-            if found is None:
-                found = groups[schema] = [], []
-            found[0].append(i)
-            found[1].append(payload)
+            group = groups.get(schema)
+            if group is None:
+                group = groups[schema] = [], []
+            group[0].append(i)
+            group[1].append(payload)
         for schema, (places, payloads) in groups.items():
             if schema.declared is None:
                 decoded.values.append(Values(payloads, False, places))
             else:
-                collect(decoded, schema.declared.type, payloads, places, self._stage, schema.declared.read)
+                declared = schema.declared
+                collect(
+                    decoded=decoded,
+                    kind=declared.type,
+                    values=payloads,
+                    places=places,
+                    stage=self._stage,
+                    load=declared.read,
+                    cells=schema.cells,
+                    together=together,
+                )
         return decoded
-
-    def _decode_many(self, values: Sequence[bytes], decoded: Decoded) -> list[int]:
-        """Decode values that can be read together, and return the indices of the others."""
-        groups, rest = self._by_schema(values)
-        for schema, (places, payloads) in groups.items():
-            read: list[pa.Array] = []
-            kept: list[int] = []
-            for piece, rows in schema.read_many(payloads):
-                here = places[piece.start : piece.stop]
-                if rows is None:
-                    rest += here
-                else:
-                    read.append(rows)
-                    kept += here
-            if read:
-                column = read[0] if len(read) == 1 else pa.concat_arrays(read)
-                decoded.values.append(Values(column, True, kept))
-        return rest
-
-    def _by_schema(
-        self, values: Sequence[bytes]
-    ) -> tuple[Mapping[_Schema, tuple[Sequence[int], Sequence[bytes]]], list[int]]:
-        """Payloads whose surroundings are known, with their places, and the places of the other values."""
-        if self._fixed is not None:
-            return {self._fixed: (range(len(values)), values)}, []
-        groups: dict[_Schema, tuple[list[int], list[bytes]]] = {}
-        rest: list[int] = []
-        for i, value in enumerate(values):
-            spelling = self._spelling(value)
-            if spelling is None:
-                rest.append(i)
-                continue
-            found = groups.get(spelling.schema)
-            if found is None:
-                found = groups[spelling.schema] = [], []
-            found[0].append(i)
-            found[1].append(value[len(spelling.head) : len(value) - len(spelling.tail)])
-        return groups, rest
 
     def _spelling(self, value: bytes) -> _Spelling | None:
         """The bytes around the value's payload, if this spelling is known."""
@@ -194,8 +145,7 @@ class EnvelopeConverter(Converter):
         """
         if self._fixed is not None:
             return self._fixed, self._fixed.parse(value.decode())
-        spelling = self._spelling(value)
-        if spelling is not None:
+        if (spelling := self._spelling(value)) is not None:
             payload = value[len(spelling.head) : len(value) - len(spelling.tail)]
             with suppress(Exception):  # otherwise the payload ends elsewhere, or the value is bad: read it as a whole
                 return spelling.schema, spelling.schema.parse(payload.decode())
@@ -211,22 +161,28 @@ class EnvelopeConverter(Converter):
         schema = self._schema(text[slice(*members["schema"])])
         start, end = members["payload"]
         payload = schema.parse(text[start:end])
-        if len(self._spellings) >= _AT_MOST:
-            self._spellings.clear()
-        self._spellings.append(_Spelling(text[:start].encode(), text[end:].encode(), schema))
+        self._learn(_Spelling(text[:start].encode(), text[end:].encode(), schema))
         return schema, payload
 
+    def _learn(self, spelling: _Spelling) -> None:
+        size = len(spelling.head) + len(spelling.tail) + spelling.schema.size
+        if len(self._spellings) >= _AT_MOST or self._spelled + size > MOST:
+            self._spellings.clear()
+            self._spelled = 0
+        self._spellings.append(spelling)
+        self._spelled += size
+
     def _schema(self, text: str) -> _Schema:
-        found = self._schemas.get(text)
-        if found is None:
-            schema = json_value(text)
-            made = (
-                self._schemaless if schema is None else _Schema(_declared(schema, self._defaults, Extent(self._limits)))
-            )
-            if len(self._schemas) >= _AT_MOST:
-                self._schemas.clear()
-            found = self._schemas[text] = made
-        return found
+        known = self._schemas.get(text)
+        if known is None:
+            schema, extent = json_value(text), Extent(self._limits)
+            made = self._schemaless
+            if schema is not None:
+                declared = _declared(schema, self._defaults, extent)
+                made = _Schema(declared, extent.cells, size=extent.size(len(text)))
+            self._schemas.put(text, made)
+            known = made
+        return known
 
 
 def _members(text: str) -> dict[str, tuple[int, int]]:
@@ -234,7 +190,7 @@ def _members(text: str) -> dict[str, tuple[int, int]]:
 
     :raises ValueError, RecursionError: the text is not a JSON object.
     """
-    found: dict[str, tuple[int, int]] = {}
+    bounds: dict[str, tuple[int, int]] = {}
     at = _after(text, _skip(text, 0), "{")
     while True:
         name, at = STRUCTURE.raw_decode(text, at)
@@ -242,14 +198,14 @@ def _members(text: str) -> dict[str, tuple[int, int]]:
             raise ValueError("it is not a JSON object")
         start = _after(text, _skip(text, at), ":")
         _, end = STRUCTURE.raw_decode(text, start)
-        found[name] = start, end
+        bounds[name] = start, end
         at = _skip(text, end)
         if text[at : at + 1] == "}":
             break
         at = _after(text, at, ",")
     if _skip(text, at + 1) != len(text):
         raise ValueError("there is more behind the object")
-    return found
+    return bounds
 
 
 def _after(text: str, at: int, mark: str) -> int:
@@ -278,7 +234,7 @@ def _declared(schema: Any, defaults: bool, extent: Extent) -> Declared:
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{schema['type']}' is not described as Connect does: {error}") from error
     default = schema.get("default") if defaults else None
-    return typed_json.declare(form, schema.get("optional") is True, default)
+    return typed_json.declare(form, schema.get("optional") is True, extent.cells, default)
 
 
 def _type(schema: Mapping[str, Any], defaults: bool, extent: Extent) -> Form:
@@ -286,25 +242,25 @@ def _type(schema: Mapping[str, Any], defaults: bool, extent: Extent) -> Form:
     match kind:
         case "struct" | "array" | "map":
             with extent.level():
-                return _nested(schema, lambda part: _declared(part, defaults, extent))
+                return _nested(schema, lambda part: _declared(part, defaults, extent), extent.cells)
         case "bytes" if name == typed_json.DECIMAL:
             return typed_json.connect_decimal(schema.get("parameters") or {})
-    found = typed_json.LOGICALS.get((kind, name)) or _PRIMITIVES.get(kind)
-    if found is None:
+    form = typed_json.LOGICALS.get((kind, name)) or _PRIMITIVES.get(kind)
+    if form is None:
         raise ValueError(f"'{kind}' is not a Connect type")
-    return typed_json.named(found, name)
+    return typed_json.named(form, name)
 
 
-def _nested(schema: Mapping[str, Any], declared: Callable[[Any], Declared]) -> Form:
+def _nested(schema: Mapping[str, Any], declared: Callable[[Any], Declared], cells: Cells) -> Form:
     if schema["type"] == "struct":
         form = typed_json.struct([(field["field"], declared(field)) for field in schema["fields"]])
         return typed_json.named(form, str(schema.get("name")))
     if schema["type"] == "array":
-        return typed_json.array(declared(schema["items"]))
+        return typed_json.array(declared(schema["items"]), cells)
     key, value = declared(schema["keys"]), declared(schema["values"])
     if schema["keys"]["type"] == "string":
-        return typed_json.mapping(value)
-    return typed_json.pairs(key, value, _pair)
+        return typed_json.mapping(value, cells)
+    return typed_json.pairs(key, value, _pair, cells)
 
 
 def _pair(entry: Any) -> tuple[Any, Any]:

@@ -4,10 +4,25 @@ definitions may use the one before it twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from calving.model.record_path import Limits
+from calving.records.cells import Cells
+
+_LONGEST_SYMBOL = 255
+_MOST_NAMES = 500_000
+_COLUMN = 1_000
+"""Bytes of memory of a column of a reader, with its types in Python, Arrow and Rust."""
+_TEXT = 30
+"""Bytes of memory of a byte of a schema, where it is parsed: that is what many small messages of Protobuf take."""
+
+
+def check_symbols(symbols: Iterable[str]) -> None:
+    """:raises ValueError: a symbol of an enum is too long: each record names it in one byte."""
+    longest = max(map(len, symbols), default=0)
+    if longest > _LONGEST_SYMBOL:
+        raise ValueError(f"a symbol of an enum has {longest} characters, more than {_LONGEST_SYMBOL}")
 
 
 class Extent:
@@ -15,7 +30,9 @@ class Extent:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._columns = self._levels = 0
+        self.cells = Cells(limits.cells)
+        """Counts the cells of each record of the schema."""
+        self._columns = self._levels = self._names = 0
 
     def column(self) -> None:
         """Count a column: a field, an element, a key or a value. What is used several times counts each time.
@@ -25,6 +42,19 @@ class Extent:
         self._columns += 1
         if self._columns > self._limits.columns:
             raise ValueError(f"its columns are more than iceberg.limits.columns = {self._limits.columns}")
+
+    def names(self, count: int) -> None:
+        """Count names of a part that is merged with others. A part may be merged several times.
+
+        :raises ValueError: they are too many.
+        """
+        self._names += count
+        if self._names > _MOST_NAMES:
+            raise ValueError(f"the parts of its allOf have more than {_MOST_NAMES} names together")
+
+    def size(self, text: int) -> int:
+        """Bytes of memory that a reader of the columns so far takes, about, if the schema's text has so many."""
+        return _COLUMN * self._columns + _TEXT * text
 
     @contextmanager
     def level(self) -> Iterator[None]:

@@ -35,6 +35,8 @@ class Converter(ABC):
         :raises UnavailableError: a service of the format (a schema registry) does not answer. The values are not the
             cause.
         :raises ConfigError: the service refuses the request.
+        :raises FullBlockError: the values take too much memory together: decode fewer of them at once. It is never
+            raised for a single value.
         """
 
 

@@ -14,9 +14,10 @@ from calving.converters import typed_json
 from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import flag
-from calving.converters.schemas import BySchema, Reader, References, Registry, by_schema, framed
+from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
 from calving.model.record_path import Limits
+from calving.records.cells import Together
 from calving.records.fields import Projection
 from calving.records.inferred import JSON
 from calving.records.semantics import plain_type
@@ -38,19 +39,23 @@ class JsonSchemaConverter(Converter):
         self._limits = limits or Limits()
         numbered = flag(options, "generalized.sum.type.support", False, is_key=is_key)
         self._union = _NUMBERED_UNION if numbered else _UNION
-        self._registry = Registry(options, is_key=is_key)
+        self._registry = SchemaRegistry(options, is_key=is_key)
         self._readers = BySchema(self._reader)
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
-        return by_schema(values, self._stage, framed, self._readers.of, "JSON Schema {}".format)
+        together = Together(self._limits.cells, len(values))
+        return by_schema(values, self._stage, framed, self._readers.of, "JSON Schema {}".format, together)
 
-    def _reader(self, number: int) -> Reader:
+    def _reader(self, number: int) -> SchemaReader:
         schema = self._registry.schema(number)
         others: dict[str, Any] = {}
         self._refer(schema.references or (), others, References(self._registry))
         root = json.loads(schema.schema_str)
-        declared = _Shapes(others, self._union, Extent(self._limits)).declared(root, root)
-        return Reader(declared.type, partial(_load, declared.read))
+        extent = Extent(self._limits)
+        declared = _Shapes(others, self._union, extent).declared(root, root)
+        return SchemaReader(
+            declared.type, partial(_load, declared.read), extent.cells, extent.size(len(schema.schema_str))
+        )
 
     def _refer(self, references: Iterable[Any], found: dict[str, Any], followed: References) -> None:
         for reference in references:
@@ -80,7 +85,7 @@ class _Shapes:
         """
         if schema is True or schema == {}:
             self._extent.column()
-            return declare(Form(JSON, typed_json.json_text), True)
+            return declare(Form(JSON, typed_json.json_text), True, self._extent.cells)
         if not isinstance(schema, dict):
             raise ValueError(f"{typed_json.shown(schema)} is not a schema that a value can have")
         if "$ref" in schema:
@@ -101,9 +106,9 @@ class _Shapes:
             return self.declared(inner, root, above, nullable)
         self._extent.column()
         if not real:
-            return declare(Form(pa.null(), _nothing), True)
+            return declare(Form(pa.null(), _nothing), True, self._extent.cells)
         form = self._union(real, root, above) if len(real) > 1 else self._type(schema, root, above)
-        return declare(form, nullable, schema.get("default"))
+        return declare(form, nullable, self._extent.cells, schema.get("default"))
 
     def _referred(self, reference: str, root: Any) -> tuple[Any, Any, tuple[int, str]]:
         """The schema to which a reference leads, the document that contains it, and a key that identifies it."""
@@ -112,38 +117,42 @@ class _Shapes:
             if name not in self._others:
                 raise ValueError(f"$ref '{reference}': the schema has no reference of the name '{name}'")
             root = self._others[name]
-        found = root
+        node = root
         for part in filter(None, unquote(pointer).split("/")):
             step = part.replace("~1", "/").replace("~0", "~")
             try:
-                found = found[int(step)] if isinstance(found, list) else found[step]
+                node = node[int(step)] if isinstance(node, list) else node[step]
             except (KeyError, IndexError, ValueError, TypeError) as error:
                 raise ValueError(f"$ref '{reference}' refers to nothing") from error
-        return found, root, (id(root), pointer)
+        return node, root, (id(root), pointer)
 
     def _merged(self, schema: Mapping[str, Any], root: Any, above: Above) -> tuple[Any, Any, Above]:
         """One schema that combines all parts of ``allOf``."""
         merged: dict[str, Any] = {name: item for name, item in schema.items() if name != "allOf"}
         properties, required = dict(schema.get("properties", {})), list(schema.get("required", ()))
+        below: dict[tuple[int, str], None] = {}
         for part in schema["allOf"]:
-            home = root
+            self._extent.column()
+            home, way = root, above
             while isinstance(part, dict) and "$ref" in part:
                 part, home, key = self._referred(part["$ref"], home)
-                if key in above:
+                if key in way:
                     raise ValueError("the schema contains itself: a table cannot")
-                above = (*above, key)
+                way = (*way, key)
             if not isinstance(part, dict):
                 continue
             if "allOf" in part:
-                part, home, above = self._merged(part, home, above)
+                part, home, way = self._merged(part, home, way)
+            below |= dict.fromkeys(way)
             if home is not root:
                 raise ValueError("allOf with parts of other documents is not supported")
+            self._extent.names(len(part) + len(part.get("properties", ())) + len(part.get("required", ())))
             properties |= part.get("properties", {})
             required += part.get("required", ())
             merged |= part
         if properties:
             merged |= {"properties": properties, "required": required}
-        return merged, root, above
+        return merged, root, (*{**dict.fromkeys(above), **below},)
 
     def _type(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
         kind, meant, title = _kind(schema), schema.get("connect.type"), str(schema.get("title"))
@@ -156,14 +165,16 @@ class _Shapes:
                     return self._array_form(schema, root, above)
             case "number" | "integer" | "string" if meant == "bytes" and title == typed_json.DECIMAL:
                 return typed_json.connect_decimal(schema.get("connect.parameters") or {})
-        found = typed_json.LOGICALS.get((str(meant), title)) or _TYPES.get((kind, meant)) or _TYPES.get((kind, None))
-        if found is None:
+        form = typed_json.LOGICALS.get((str(meant), title)) or _TYPES.get((kind, meant)) or _TYPES.get((kind, None))
+        if form is None:
             raise ValueError(f"'{kind}' is not a type of JSON Schema")
-        return typed_json.named(found, title)
+        return typed_json.named(form, title)
 
     def _object_form(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
         if schema.get("connect.type") == "map":
-            return typed_json.mapping(self.declared(schema.get("additionalProperties", True), root, above))
+            return typed_json.mapping(
+                self.declared(schema.get("additionalProperties", True), root, above), self._extent.cells
+            )
         properties = schema["properties"]
         required = {name for name in schema.get("required", ()) if isinstance(name, str)}
         fields = [
@@ -176,10 +187,10 @@ class _Shapes:
         if schema.get("connect.type") == "map":
             entry = schema["items"]["properties"]
             key, value = (self.declared(entry[name], root, above) for name in ("key", "value"))
-            return typed_json.pairs(key, value, _entry)
+            return typed_json.pairs(key, value, _entry, self._extent.cells)
         if not isinstance(schema.get("items"), dict):
             raise ValueError("an array whose items have no schema of their own")
-        return typed_json.array(self.declared(schema["items"], root, above))
+        return typed_json.array(self.declared(schema["items"], root, above), self._extent.cells)
 
     def _union(self, branches: Sequence[Any], root: Any, above: Above) -> Form:
         """A struct with a field for each branch. A value sets the field of the branch that it fits, by Connect's

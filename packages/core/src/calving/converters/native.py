@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from calving.converters.interface import Decoded
 from calving.records.arrays import Indices, compose, conform, without
+from calving.records.cells import FullBlockError, Together
 from calving.records.payloads import Payloads
 from calving.records.values import Values
 from calving.version import __version__
@@ -26,6 +28,10 @@ _ROUNDS = 8
 
 NULL_VALUE, NO_NULL = -2, -1
 """How a null is written: as a value, or never. Any other number is the branch of a union that means null."""
+
+
+Pieces = list[tuple[pa.Array, Indices]]
+"""Columns of values, each with the places of its values in the block."""
 
 
 class NoWayError(Exception):
@@ -63,7 +69,7 @@ def _installed() -> Any:
 
 
 _NATIVE = _installed()
-_INTERFACE = 3
+_INTERFACE = 4
 """The interface of calving-native that calving uses. It changes with every change of a signature."""
 
 
@@ -81,7 +87,10 @@ def absence() -> str | None:
 
 
 class Decoder:
-    """Reads values of one form."""
+    """Reads values of one form.
+
+    :raises FullBlockError: from its methods, if the values take too many cells together.
+    """
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
@@ -92,41 +101,46 @@ class Decoder:
         """The rows, the places of refused values, and the places of values that are not between ``head`` and
         ``tail``.
         """
-        rows, refused, others = self._decoder.decode(_given(values), head, tail)
+        with _divided():
+            rows, refused, others = self._decoder.decode(Payloads.of(values).column, head, tail)
         return cast("pa.StructArray", pa.array(rows)), refused, others
 
     def read_whole(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int], list[tuple[list[int], pa.Array]]]:
         """The rows, the places of refused values, and the shapes of the rows: the steps of each shape, with its
         rows.
         """
-        rows, refused, shapes = self._decoder.decode_whole(_given(values))
-        found = [(steps, pa.array(places)) for steps, places in shapes]
-        return cast("pa.StructArray", pa.array(rows)), refused, found
+        with _divided():
+            rows, refused, shapes = self._decoder.decode_whole(Payloads.of(values).column)
+        places_of = [(steps, pa.array(places)) for steps, places in shapes]
+        return cast("pa.StructArray", pa.array(rows)), refused, places_of
 
 
-def _given(values: Sequence[bytes]) -> Any:
-    payloads = Payloads.of(values)
-    return payloads.column if payloads.are_columns else payloads.items
+@contextmanager
+def _divided() -> Iterator[None]:
+    try:
+        yield
+    except OverflowError as error:
+        raise FullBlockError from error
 
 
-def json_decoder(fields: Sequence[Field], *, closed: bool, fold: bool = False, nesting: int) -> Decoder:
+def json_decoder(fields: Sequence[Field], *, closed: bool, fold: bool = False, nesting: int, cells: int) -> Decoder:
     """A decoder of JSON objects. ``closed``: other fields are ignored. ``fold``: names are compared ignoring case."""
-    return Decoder(_NATIVE.Decoder.of_json([field.described for field in fields], closed, fold, nesting))
+    return Decoder(_NATIVE.Decoder.of_json([field.described for field in fields], closed, fold, nesting, cells))
 
 
-def whole_json_decoder(fields: Sequence[Field], *, nesting: int) -> Decoder:
+def whole_json_decoder(fields: Sequence[Field], *, nesting: int, cells: int) -> Decoder:
     """A decoder of JSON objects that have no other fields. It also returns their shapes."""
-    return Decoder(_NATIVE.Decoder.of_whole_json([field.described for field in fields], nesting))
+    return Decoder(_NATIVE.Decoder.of_whole_json([field.described for field in fields], nesting, cells))
 
 
-def avro_decoder(fields: Sequence[Field]) -> Decoder:
+def avro_decoder(fields: Sequence[Field], cells: int) -> Decoder:
     """A decoder of Avro's records."""
-    return Decoder(_NATIVE.Decoder.of_avro([field.described for field in fields]))
+    return Decoder(_NATIVE.Decoder.of_avro([field.described for field in fields], cells))
 
 
-def protobuf_decoder(fields: Sequence[Field], message: Sequence[object]) -> Decoder:
+def protobuf_decoder(fields: Sequence[Field], message: Sequence[object], cells: int) -> Decoder:
     """A decoder of Protobuf's messages; ``message`` describes their bytes."""
-    return Decoder(_NATIVE.Decoder.of_protobuf([field.described for field in fields], message))
+    return Decoder(_NATIVE.Decoder.of_protobuf([field.described for field in fields], message, cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +154,16 @@ class Frame:
 
 
 def read_framed(
-    values: Payloads, frame_of: Callable[[bytes], Frame | None]
-) -> tuple[list[tuple[pa.Array, Indices]], list[int]]:
-    """Columns of values, with their places; and the places of the values that have to take the exact path.
+    values: Payloads, frame_of: Callable[[bytes], Frame | None], together: Together
+) -> tuple[Pieces, list[int]]:
+    """The decoded values, and the places of the values that have to take the exact path.
 
     ``frame_of`` returns the frame of a value, and of all values with the same bytes around them; None if the value goes
     the exact path.
+
+    :raises FullBlockError: the values take too much together.
     """
-    found: list[tuple[pa.Array, Indices]] = []
+    pieces: Pieces = []
     rest: list[int] = []
     pending: Indices = range(len(values))
     for _ in range(_ROUNDS):
@@ -161,21 +177,31 @@ def read_framed(
         rows, refused, others = frame.decoder.read(values.take(pending), frame.head, frame.tail)
         if len(rows):
             places = without(len(pending), {*refused, *others})
-            found.append((conform(rows, frame.type), compose(pending, places)))
+            column = conform(rows, frame.type)
+            together.add(column)
+            pieces.append((column, compose(pending, places)))
         rest += compose(pending, refused)
         if len(others) == len(pending):
             break
         pending = compose(pending, others)
-    return found, sorted([*rest, *pending])
+    return pieces, sorted([*rest, *pending])
 
 
 def decode_framed(
-    values: Sequence[bytes], frame_of: Callable[[bytes], Frame | None], exactly: Callable[[Sequence[bytes]], Decoded]
+    values: Sequence[bytes],
+    frame_of: Callable[[bytes], Frame | None],
+    exactly: Callable[[Sequence[bytes], Together], Decoded],
+    cells: int,
 ) -> Decoded:
-    """The decoded values. Values with a frame of ``frame_of`` are decoded in Rust, the others by ``exactly``."""
+    """The decoded values. Values with a frame of ``frame_of`` are decoded in Rust, the others by ``exactly``.
+    ``cells``: the most of a record.
+
+    :raises FullBlockError: the values take too much together.
+    """
     payloads = Payloads.of(values)
-    found, rest = read_framed(payloads, frame_of)
-    if not found:
-        return exactly(payloads.items)
-    others = exactly(payloads.take(rest).items).within(rest) if rest else Decoded()
-    return Decoded([*(Values(column, True, places) for column, places in found), *others.values], others.bad)
+    together = Together(cells, len(payloads))
+    pieces, rest = read_framed(payloads, frame_of, together)
+    if not pieces:
+        return exactly(payloads.items, together)
+    others = exactly(payloads.take(rest).items, together).within(rest) if rest else Decoded()
+    return Decoded([*(Values(column, True, places) for column, places in pieces), *others.values], others.bad)

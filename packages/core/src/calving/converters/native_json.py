@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -30,17 +29,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, NoWayError, absence, json_decoder
+from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, NoWayError, Pieces, absence, json_decoder
+from calving.model.record_path import Limits
+from calving.records.arrays import Indices, without
 from calving.records.fields import Projection, Target
+from calving.records.payloads import Payloads
 
-_RARE, _FEW = 8, 64
-"""In a block of more than the second number of values, one of the first number of values may be refused. If more are
-refused, the other ways are faster.
-"""
-_REST, _REST_AT_MOST = 16, 256
-"""After a block with too many refused values, this many later blocks go the other ways. After each further such block
-the number doubles, up to the second number.
-"""
 _KINDS: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
     IntegerType: "long",
@@ -64,53 +58,33 @@ _KEYS = ("string", "long", "date", "uuid")
 """For map keys of these kinds, the decoder finds out whether a key comes twice."""
 
 
-class Patience:
-    """Decides whether blocks are decoded in Rust. For a while after a block with too many refused values they are
-    not.
-    """
-
-    def __init__(self) -> None:
-        self._resting, self._rest = 0, _REST
-
-    def waits(self) -> bool:
-        """Whether this block should go another way."""
-        waits = self._resting > 0
-        self._resting -= waits
-        return waits
-
-    def is_over(self, refused: int, values: int) -> bool:
-        """Whether too many of the values were refused."""
-        if refused * _RARE > values > _FEW:
-            self._resting, self._rest = self._rest, min(2 * self._rest, _REST_AT_MOST)
-            return True
-        self._rest = _REST
-        return False
-
-
 class NativeJson:
     """Decodes objects that go unchanged to tables, or whose route field chooses the table."""
 
     def __init__(self, decoder: Decoder) -> None:
-        self._decoder, self._patience = decoder, Patience()
+        self._decoder = decoder
 
-    def read(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int]] | None:
-        """The rows, and the places of refused values; None if these values should go another way."""
-        if self._patience.waits():
-            return None
+    def read(self, values: Payloads) -> tuple[Pieces, Indices]:
+        """The decoded values, and the places of refused values.
+
+        :raises FullBlockError: the values take too many cells together.
+        """
         rows, refused, _ = self._decoder.read(values)
-        return None if self._patience.is_over(len(refused), len(values)) else (rows, refused)
+        return ([(rows, without(len(values), {*refused}))] if len(rows) else []), refused
 
 
-def native_json(projection: Projection | None, nesting: int) -> NativeJson | None:
-    """The decoder in Rust for this projection; None if there is none."""
-    if absence() is not None or projection is None or not (projection.targets or projection.route):
+def native_json(projection: Projection, limits: Limits) -> NativeJson | None:
+    """The decoder in Rust of what this projection needs; None if there is none."""
+    if absence() is not None or not (projection.targets or projection.route):
         return None
     try:
         fields = _wanted(projection)
     except NoWayError:
         return None
     fold = any(target.lookup(target.columns).folds for target in projection.targets)
-    return NativeJson(json_decoder(fields, closed=projection.unknown != "add", fold=fold, nesting=nesting))
+    return NativeJson(
+        json_decoder(fields, closed=projection.unknown != "add", fold=fold, nesting=limits.nesting, cells=limits.cells)
+    )
 
 
 def _wanted(projection: Projection) -> list[Field]:
@@ -123,12 +97,12 @@ def _wanted(projection: Projection) -> list[Field]:
     exact = all(target.lookup(target.columns).is_exact for target in projection.targets)
     if not exact and (len(projection.targets) > 1 or projection.route is not None):
         raise NoWayError
-    found: dict[str, Field] = {}
+    by_name: dict[str, Field] = {}
     for target in projection.targets:
         for field in fields_of(target):
-            if found.setdefault(field.names[0], field) != field:
+            if by_name.setdefault(field.names[0], field) != field:
                 raise NoWayError
-    fields = list(found.values())
+    fields = list(by_name.values())
     return fields if projection.route is None else _with_route(fields, projection.route.split("."))
 
 
@@ -156,14 +130,14 @@ def fields_of(target: Target) -> list[Field]:
 
 def _fields(struct: StructType, target: Target) -> tuple[Field, ...]:
     lookup = target.lookup(struct)
-    found = []
+    fields = []
     for field in struct.fields:
         names = lookup.names_of(field)
         if lookup.folds and any(name.lower() != name for name in names):
             raise NoWayError
         if names:  # otherwise no field of a record leads to it
-            found.append(_field(names, field, target))
-    return tuple(found)
+            fields.append(_field(names, field, target))
+    return tuple(fields)
 
 
 def _field(names: tuple[str, ...], column: NestedField, target: Target) -> Field:

@@ -63,7 +63,7 @@ class _Value:
     symbols: Sequence[tuple[int, str]] = ()
 
 
-def message_decoder(descriptor: Descriptor, enums_as_int: bool) -> Decoder | None:
+def message_decoder(descriptor: Descriptor, enums_as_int: bool, cells: int) -> Decoder | None:
     """A decoder of messages of this type, with the same columns as the exact path; None if there is none."""
     if absence() is not None:
         return None
@@ -71,7 +71,7 @@ def message_decoder(descriptor: Descriptor, enums_as_int: bool) -> Decoder | Non
         columns, parts = _Messages(enums_as_int).fields(descriptor, ())
     except NoWayError:
         return None
-    return protobuf_decoder(columns, parts)
+    return protobuf_decoder(columns, parts, cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,12 @@ class _Messages:
         :raises NoWayError: the decoder cannot read one of the message's fields.
         """
         choices = [each for each in message.oneofs if len(each.fields) > 1]
-        # The exact path reads an extension by its own type if the type is known, and a damaged one is an error.
-        if not message.fields or message.full_name in above or message.is_extendable or len(choices) > _CHOICES:
+        if not message.fields or message.full_name in above or len(choices) > _CHOICES:
             raise NoWayError
-        found = [self._field(each, (*above, message.full_name)) for each in message.fields]
+        members = [self._field(each, (*above, message.full_name)) for each in message.fields]
         of = {each.number: number for number, choice in enumerate(choices) for each in choice.fields}
-        parts = [(number, how, v.form, of.get(number), v.inner, v.symbols) for number, how, v in found]
-        return [value.column for _, _, value in found], parts
+        parts = [(number, how, v.form, of.get(number), v.inner, v.symbols) for number, how, v in members]
+        return [value.column for _, _, value in members], parts
 
     def _field(self, field: FieldDescriptor, above: tuple[str, ...]) -> tuple[int, str, _Value]:
         if field.is_required:

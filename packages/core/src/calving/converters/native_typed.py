@@ -62,7 +62,7 @@ _PLAIN_AVRO: Mapping[str, str] = {
 _KEY = Field(("key",), "string", (), NO_NULL)
 
 
-def payload_decoder(form: Form) -> Decoder | None:
+def payload_decoder(form: Form, cells: int) -> Decoder | None:
     """A decoder of JSON objects of a Connect schema; None if there is none."""
     if absence() is not None or not pa.types.is_struct(form.type):
         return None
@@ -70,16 +70,16 @@ def payload_decoder(form: Form) -> Decoder | None:
         fields = _connect(("",), form).inner
     except NoWayError:
         return None
-    return json_decoder(fields, closed=True, nesting=_NESTING)
+    return json_decoder(fields, closed=True, nesting=_NESTING, cells=cells)
 
 
 def _connect(names: tuple[str, ...], form: Form) -> Field:
     kind = plain_type(form.type)
     if pa.types.is_struct(kind):
-        found = [field.name for field in kind]
-        if not found or len({*found}) < len(found):
+        field_names = [field.name for field in kind]
+        if not field_names or len({*field_names}) < len(field_names):
             raise NoWayError
-        inner = [_declared(name, part) for name, part in zip(found, form.parts, strict=True)]
+        inner = [_declared(name, part) for name, part in zip(field_names, form.parts, strict=True)]
         return Field(names, "struct", tuple(inner))
     if pa.types.is_list(kind):
         return Field(names, "list", (_declared("element", form.parts[0]),))
@@ -104,7 +104,7 @@ def _unscaled(precision: int, scale: int, *size: int) -> str:
     return f"unscaled({','.join(map(str, (precision, scale, *size)))})"
 
 
-def record_decoder(schema: Any, named: Mapping[str, Any]) -> Decoder | None:
+def record_decoder(schema: Any, named: Mapping[str, Any], cells: int) -> Decoder | None:
     """A decoder of records of a parsed Avro schema that a table can hold; None if there is none."""
     if absence() is not None or not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
         return None
@@ -112,7 +112,7 @@ def record_decoder(schema: Any, named: Mapping[str, Any]) -> Decoder | None:
         fields = _Avro(named).kind(schema, ()).inner
     except NoWayError:
         return None
-    return avro_decoder(fields) if fields else None
+    return avro_decoder(fields, cells) if fields else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,8 @@ class _Avro:
         if kind in self.named and "name" not in options:
             return self.kind(self.named[kind], names)
         if kind in ("record", "error"):
+            if not options["fields"]:
+                raise NoWayError
             return Field(names, "struct", tuple(self.field(f["name"], f["type"]) for f in options["fields"]))
         if kind == "array":
             return Field(names, "list", (self._element(options["items"]),))
@@ -162,7 +164,7 @@ def _simple(kind: str, options: Mapping[str, Any]) -> str:
         return _unscaled(min(options["precision"], MOST_DIGITS), options.get("scale", 0), *size)
     if kind == "fixed" and options["size"] > 0:
         return f"fixed({options['size']})"
-    found = _AVRO.get((kind, logical)) or _PLAIN_AVRO.get(kind)
-    if found is None:
+    code = _AVRO.get((kind, logical)) or _PLAIN_AVRO.get(kind)
+    if code is None:
         raise NoWayError
-    return found
+    return code

@@ -1,19 +1,32 @@
-"""Decodes schemaless JSON in Rust if transforms need all fields. Each shape of objects becomes a column."""
+"""Decodes schemaless JSON in Rust if all fields are needed: for transforms, and for tables whose columns cannot be read
+in one way. Each shape of objects becomes a column.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
 
-from calving.converters.native import Decoder, Field, absence, whole_json_decoder
-from calving.converters.native_json import Patience
+from calving.converters.native import Decoder, Field, Pieces, absence, whole_json_decoder
+from calving.converters.observed_types import ObservedTypes
+from calving.model.record_path import Limits
 from calving.records import arrays
 from calving.records.arrays import Indices, compose, without
+from calving.records.fields import Projection
+from calving.records.jsontext import parse
 from calving.records.payloads import Payloads
 
+_SAMPLE = 20
+"""How many values of a block are looked at to learn the type."""
+_RARE, _MANY = 8, 64
+"""If a block has more than the second number of values, and more than one in the first number is refused, the type is
+learned again. If it was complete, the values have too many shapes, and the block takes the exact path.
+"""
 _TYPES = 1_024
 """How many types of shapes are cached."""
 _END, _NOTHING = -1, -2
@@ -21,66 +34,128 @@ _END, _NOTHING = -1, -2
 _LEAVES = {pa.bool_(): "boolean", pa.int64(): "int64", pa.string(): "string"}
 """Kinds that keep every token unchanged."""
 
-Pieces = list[tuple[pa.StructArray, Indices]]
-
 
 class NativeWhole:
+    """Decodes objects with all their fields. The types of the fields are learned from the values. They decide which
+    values Rust reads, and never what a value is.
+    """
+
+    few = 32
+    """At most this many values take the exact path at once, because learning their type takes as long."""
+
+    def __init__(self, projection: Projection, limits: Limits) -> None:
+        self._projection, self._limits = projection, limits
+        self._seen = ObservedTypes(limits.learned_names)
+        self._reader: ShapeReader | None = None
+
+    def read(self, values: Payloads) -> tuple[Pieces, Indices]:
+        """The decoded values, and the places of the values that have to take the exact path.
+
+        :raises FullBlockError: the values take too many cells together.
+        """
+        if len(values) <= self.few or self._seen.are_too_many:
+            return [], range(len(values))
+        if self._reader is None:
+            self.learn(values)
+        shapes = self._shapes(values)
+        if shapes is not None and _are_many(shapes.refused, values) and self.learn(values.take(shapes.refused)):
+            shapes = self._shapes(values)
+        if shapes is None or _are_many(shapes.refused, values):
+            return [], range(len(values))
+        return shapes.pieces(), shapes.refused
+
+    def _shapes(self, values: Payloads) -> Shapes | None:
+        return None if self._reader is None else self._reader.read(values)
+
+    def learn(self, values: Payloads) -> bool:
+        """Look at some values. Returns whether they had new fields or types."""
+        news = 0
+        for value in values[:: max(1, len(values) // _SAMPLE)]:
+            with suppress(ValueError):
+                news += self._seen.look(parse(value, self._limits.nesting))
+        if self._seen.are_too_many:  # every record has new names, so the known ones are useless
+            self._seen.clear()
+            self._reader = None
+        elif news:
+            self._reader = _reader(self._seen.struct, self._projection, self._limits)
+        return news > 0
+
+
+def _are_many(refused: Indices, values: Payloads) -> bool:
+    return len(refused) * _RARE > len(values) > _MANY
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Decoded objects, not yet divided into pieces, which costs as much as decoding if there are many shapes.
+
+    ``shapes``: the steps of each shape, with the numbers of its rows. ``type_of``: the type of a shape.
+    """
+
+    count: int
+    """How many values there were."""
+    rows: pa.StructArray
+    refused: Indices
+    """The places of the values that have no row."""
+    shapes: Sequence[tuple[list[int], pa.Array]]
+    type_of: Callable[[tuple[int, ...]], pa.StructType]
+
+    def pieces(self) -> Pieces:
+        """A column for each type."""
+        places = without(self.count, {*self.refused})
+        by_type: dict[pa.StructType, list[pa.Array]] = {}
+        for steps, numbers in self.shapes:
+            by_type.setdefault(self.type_of(tuple(steps)), []).append(numbers)
+        return [self._piece(kind, numbers, places) for kind, numbers in by_type.items()]
+
+    def _piece(
+        self, kind: pa.StructType, numbers: Sequence[pa.Array], places: Indices
+    ) -> tuple[pa.StructArray, Indices]:
+        taken: pa.Array = self.rows
+        if sum(map(len, numbers)) < len(self.rows):
+            chosen = numbers[0] if len(numbers) == 1 else pa.concat_arrays(numbers).sort()
+            taken, places = arrays.take(self.rows, chosen), compose(places, chosen.to_pylist())
+        return cast("pa.StructArray", _narrowed(taken, kind)), places
+
+
+class ShapeReader:
     """Decodes objects by shape. Objects of one shape have the same fields in the same order, and values or nulls in the
     same fields.
     """
 
     def __init__(self, kind: pa.StructType, decoder: Decoder, hides_order: Callable[[pa.DataType], bool]) -> None:
         self._kind, self._decoder, self._hides_order = kind, decoder, hides_order
-        self._patience = Patience()
         self._types: dict[tuple[int, ...], pa.StructType] = {}
 
-    def waits(self) -> bool:
-        """Whether values should go another way, without a try."""
-        return self._patience.waits()
-
-    def read(self, values: Payloads) -> tuple[Pieces | None, list[int]]:
-        """Columns with the places of their values, and the places of refused values. The columns are None if too many
-        values are refused.
-        """
+    def read(self, values: Payloads) -> Shapes:
+        """:raises FullBlockError: the values take too many cells together."""
         rows, refused, shapes = self._decoder.read_whole(values)
-        if self._patience.is_over(len(refused), len(values)):
-            return None, refused
-        places = without(len(values), {*refused})
-        by_type: dict[pa.StructType, list[pa.Array]] = {}
-        for steps, numbers in shapes:
-            by_type.setdefault(self._type(tuple(steps)), []).append(numbers)
-        return [self._piece(rows, kind, numbers, places) for kind, numbers in by_type.items()], refused
-
-    def _piece(
-        self, rows: pa.StructArray, kind: pa.StructType, numbers: Sequence[pa.Array], places: Indices
-    ) -> tuple[pa.StructArray, Indices]:
-        taken: pa.Array = rows
-        if sum(map(len, numbers)) < len(rows):
-            chosen = numbers[0] if len(numbers) == 1 else pa.concat_arrays(numbers).sort()
-            taken, places = arrays.take(rows, chosen), compose(places, chosen.to_pylist())
-        return cast("pa.StructArray", _narrowed(taken, kind)), places
+        return Shapes(len(values), rows, refused, shapes, self._type)
 
     def _type(self, steps: tuple[int, ...]) -> pa.StructType:
         """The type of a shape. If no table shows the order of fields, the fields have the order of the whole type."""
         if steps not in self._types:
             if len(self._types) == _TYPES:
                 self._types.clear()
-            found = _shaped(self._kind, deque(steps))
-            self._types[steps] = _in_order(found, self._kind) if self._hides_order(found) else found
+            struct = _shaped(self._kind, deque(steps))
+            self._types[steps] = _in_order(struct, self._kind) if self._hides_order(struct) else struct
         return self._types[steps]
 
 
-def native_whole(
-    kind: pa.StructType, nesting: int, *, decimals: bool, hides_order: Callable[[pa.DataType], bool]
-) -> NativeWhole | None:
-    """The decoder in Rust for objects of these fields; None if there is none. ``decimals``: every digit of a fraction
-    counts.
-    """
+def native_whole(projection: Projection, limits: Limits) -> NativeWhole | None:
+    """The decoder in Rust of all fields; None if there is none."""
+    return None if absence() is not None else NativeWhole(projection, limits)
+
+
+def _reader(kind: pa.StructType, projection: Projection, limits: Limits) -> ShapeReader | None:
+    """The reader of objects with these fields; None if there are no fields."""
     kind = _named(kind)
-    if absence() is not None or not kind.num_fields:
+    if not kind.num_fields:
         return None
-    fields = [_field(field.name, field.type, decimals) for field in kind]
-    return NativeWhole(kind, whole_json_decoder(fields, nesting=nesting), hides_order)
+    fields = [_field(field.name, field.type, projection.decimals) for field in kind]
+    return ShapeReader(
+        kind, whole_json_decoder(fields, nesting=limits.nesting, cells=limits.cells), projection.hides_order
+    )
 
 
 def _named(kind: pa.StructType) -> pa.StructType:
@@ -127,8 +202,8 @@ def _value_type(kind: pa.DataType, steps: deque[int]) -> pa.DataType:
 def _in_order(kind: pa.StructType, whole: pa.StructType) -> pa.StructType:
     """A type with its fields in the order of the whole type."""
     names = {field.name for field in kind}
-    found = [field for field in whole if field.name in names]
-    return pa.struct([(field.name, _ordered(kind.field(field.name).type, field.type)) for field in found])
+    fields = [field for field in whole if field.name in names]
+    return pa.struct([(field.name, _ordered(kind.field(field.name).type, field.type)) for field in fields])
 
 
 def _ordered(kind: pa.DataType, whole: pa.DataType) -> pa.DataType:

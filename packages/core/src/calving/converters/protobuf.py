@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from calving.converters.extent import Extent
+from calving.converters.extent import Extent, check_symbols
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_protobuf import FREE, WRAPPED, message_decoder, names_of
 from calving.converters.options import flag
-from calving.converters.protobuf_files import field_parameters, known_file
-from calving.converters.schemas import BODY, BySchema, Reader, References, Registry, by_schema, schema_id
+from calving.converters.protobuf_cells import count, parts_of
+from calving.converters.protobuf_files import check_fields, field_parameters, json_of, known_file, without_extensions
+from calving.converters.protobuf_head import Key, head_of
+from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema
 from calving.converters.typed_json import decimal
 from calving.errors import ConfigError, UnavailableError
 from calving.model.record_path import Limits
+from calving.records.cells import Together
 from calving.records.fields import Projection
 from calving.records.inferred import JSON
 from calving.records.semantics import SCALED_NAME, scaled_decimal, semantic
@@ -31,9 +34,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import Message
-
-_Key = tuple[int, tuple[int, ...]]
-"""The schema's id, and the indices of the message in its file."""
 
 
 class ProtobufConverter(Converter):
@@ -48,24 +48,24 @@ class ProtobufConverter(Converter):
         self._stage = stage(is_key)
         self._limits = limits or Limits()
         self._enums_as_int = flag(options, "int.for.enums", False, is_key=is_key)
-        self._registry = Registry(options, is_key=is_key)
-        self._pools: dict[int, tuple[DescriptorPool, str]] = {}
+        self._registry = SchemaRegistry(options, is_key=is_key)
+        self._pools = BySchema(self._pool)
         self._messages = BySchema(self._message)
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         frames: dict[bytes, Frame | None] = {}
-        return decode_framed(values, lambda value: self._frame(value, frames), self._decode)
+        return decode_framed(values, lambda value: self._frame(value, frames), self._decode, self._limits.cells)
 
-    def _decode(self, values: Sequence[bytes]) -> Decoded:
+    def _decode(self, values: Sequence[bytes], together: Together) -> Decoded:
         """Decode values one by one."""
-        return by_schema(values, self._stage, _head, self._reader, _named)
+        return by_schema(values, self._stage, head_of, self._reader, _named, together)
 
     def _frame(self, value: bytes, known: dict[bytes, Frame | None]) -> Frame | None:
         """The frame of a value, and of other values of its message; None if they are read one by one, or if the value
         is bad.
         """
         try:
-            key, start = _head(value)
+            key, start = head_of(value)
             head = value[:start]
             if head not in known:
                 known[head] = None
@@ -78,41 +78,52 @@ class ProtobufConverter(Converter):
             return None
         return known[head]
 
-    def _reader(self, key: _Key) -> Reader:
+    def _reader(self, key: Key) -> SchemaReader:
         message = self._messages.of(key)
-        return Reader(message.type, message.load)
+        return SchemaReader(message.type, message.load, message.cells, message.size)
 
-    def _message(self, key: _Key) -> _Message:
+    def _message(self, key: Key) -> _Message:
         number, path = key
-        pool, name = self._pool(number)
+        pool = self._pools.of(number)
         columns = _Columns(self._enums_as_int, Extent(self._limits))
-        return _Message(_descriptor(pool.FindFileByName(name), path), columns)
+        return _Message(_descriptor(pool.files.FindFileByName(pool.name), path), columns, pool.text)
 
-    def _pool(self, number: int) -> tuple[DescriptorPool, str]:
-        if number not in self._pools:
-            from google.protobuf import descriptor_pool
+    def _pool(self, number: int) -> _Pool:
+        from google.protobuf import descriptor_pool
 
-            pool = descriptor_pool.DescriptorPool()
-            schema = self._registry.schema(number, "serialized")
-            name = f"calving/{number}.proto"
-            self._add(pool, schema, name, set(), References(self._registry, "serialized"))
-            self._pools[number] = pool, name
-        return self._pools[number]
+        pool = descriptor_pool.DescriptorPool()
+        schema = self._registry.schema(number, "serialized")
+        name = f"calving/{number}.proto"
+        text = self._add(pool, schema, name, set(), References(self._registry, "serialized"))
+        return _Pool(pool, name, text, Extent(self._limits).size(text))
 
-    def _add(self, pool: DescriptorPool, schema: Any, name: str, done: set[str], followed: References) -> None:
-        """Add the file of a schema, after the files that it imports."""
+    def _add(self, pool: DescriptorPool, schema: Any, name: str, done: set[str], followed: References) -> int:
+        """Add the file of a schema, after the files that it imports. Returns their bytes."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
         if name in done:
-            return
+            return 0
         done.add(name)
-        file = FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
+        raw = base64.b64decode(schema.schema_str)
+        file, size = FileDescriptorProto.FromString(raw), len(raw)
         file.name = name
+        without_extensions(file)
         for reference in schema.references or ():
-            with followed.into(reference) as found:
-                self._add(pool, found, reference.name, done, followed)
+            with followed.into(reference) as source:
+                size += self._add(pool, source, reference.name, done, followed)
         _add_known(pool, file, done)
         pool.Add(file)
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The files of one schema, of ``text`` bytes together, and the name of the schema's own file."""
+
+    files: DescriptorPool
+    name: str
+    text: int
+    size: int
 
 
 def _add_known(pool: DescriptorPool, file: FileDescriptorProto, done: set[str]) -> None:
@@ -125,30 +136,8 @@ def _add_known(pool: DescriptorPool, file: FileDescriptorProto, done: set[str]) 
             pool.Add(known)
 
 
-def _head(value: bytes) -> tuple[_Key, int]:
-    number = schema_id(value)
-    path, start = _message_path(value, BODY)
-    return (number, path), start
-
-
-def _named(key: _Key) -> str:
+def _named(key: Key) -> str:
     return f"Protobuf schema {key[0]}, message {list(key[1])}"
-
-
-def _message_path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """The indices of the message in the schema's file, and the start of the body."""
-    count, at = _zigzag(value, at)
-    if count == 0:
-        return (0,), at
-    path = []
-    if not 0 < count < 100:
-        raise ValueError(f"not in the schema registry's Protobuf format: {count} message indexes")
-    for _ in range(count):
-        index, at = _zigzag(value, at)
-        if index < 0:
-            raise ValueError(f"not in the schema registry's Protobuf format: message index {index}")
-        path.append(index)
-    return tuple(path), at
 
 
 def _descriptor(file: Any, path: tuple[int, ...]) -> Descriptor:
@@ -157,38 +146,29 @@ def _descriptor(file: Any, path: tuple[int, ...]) -> Descriptor:
     for index in path:
         if index >= len(messages):
             raise ValueError(f"message index {index}: the schema has only {len(messages)} messages there")
-        found: Descriptor = messages[index]
-        messages = list(found.nested_types)
-    return found
-
-
-def _zigzag(value: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        if at >= len(value) or shift > 63:
-            raise ValueError("not in the schema registry's Protobuf format: its message indexes end too soon")
-        byte = value[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
+        descriptor: Descriptor = messages[index]
+        messages = list(descriptor.nested_types)
+    return descriptor
 
 
 class _Message:
     """Reads messages of one type."""
 
-    def __init__(self, descriptor: Descriptor, columns: _Columns) -> None:
+    def __init__(self, descriptor: Descriptor, columns: _Columns, text: int) -> None:
         """:raises ValueError: the message has too many columns or levels, or contains itself."""
         from google.protobuf import message_factory
 
         self._class: Any = message_factory.GetMessageClass(descriptor)
         self._fields = columns.fields(descriptor, ())
         self.type = pa.struct([(f.name, f.type) for f in self._fields])
-        self.decoder = message_decoder(descriptor, columns.enums_as_int)
+        self.cells = columns.extent.cells
+        self.size = columns.extent.size(text)  # it keeps the whole pool
+        self._parts = parts_of(descriptor, self.type)
+        self.decoder = message_decoder(descriptor, columns.enums_as_int, self.cells.most)
 
     def load(self, body: bytes) -> dict[str, Any]:
         """:raises ValueError: the message lacks a required field, which Python's parser does not see."""
+        count(body, self._parts, self.cells)  # before the parser, whose messages have room for every field
         message = self._class.FromString(body)
         if not self._class.IsInitialized(message):  # a field of this name would hide the object's own method
             raise ValueError(f"required fields are missing: {', '.join(self._class.FindInitializationErrors(message))}")
@@ -220,13 +200,15 @@ class _Columns:
             if self.enums_as_int:
                 return pa.int32(), _same
             names = names_of(descriptor.enum_type)
+            check_symbols(names.values())
             return pa.string(), lambda number: names.get(number, str(number))
         message = descriptor.message_type
         if message is None:
             return _scalar(descriptor), _same
-        found = _known(message, descriptor)
-        if found is not None:
-            return found
+        well_known = _known(message, descriptor)
+        if well_known is not None:
+            check_fields(message)
+            return well_known
         fields = self.fields(message, above)
         kind = pa.struct([(f.name, f.type) for f in fields])
         # Connect's converter names a message by the last part of its schema's name.
@@ -293,9 +275,7 @@ def _known(message: Descriptor, descriptor: FieldDescriptor) -> tuple[pa.DataTyp
         case name if name in WRAPPED:
             return _scalar(message.fields_by_name["value"]), lambda m: m.value
         case name if name in FREE:
-            from google.protobuf import json_format
-
-            return JSON, lambda m: json_format.MessageToJson(m, indent=None)
+            return JSON, json_of
     return None
 
 

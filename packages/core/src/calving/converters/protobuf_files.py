@@ -1,13 +1,19 @@
-"""The Protobuf files that Confluent's serializer does not put into a registry, because it contains them."""
+"""The Protobuf files that Confluent's serializer does not put into a registry, because it contains them, and what they
+mean.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
 
 _PACKAGES = ("google/protobuf/", "google/type/")
 _DECIMAL, _META, _OPTIONS = "confluent/type/decimal.proto", "confluent/meta.proto", "calving/options.proto"
@@ -33,20 +39,77 @@ def known_file(name: str) -> FileDescriptorProto | None:
     return file
 
 
+def without_extensions(file: FileDescriptorProto) -> None:
+    """Remove the extensions that a file or its messages declare: they have no columns, and the parser would make
+    messages of them that nothing counts. It keeps their bytes as those of fields that it does not know.
+    """
+    within: list[Any] = [file]
+    while within:
+        place = within.pop()
+        place.ClearField("extension")
+        within += place.message_type if place is file else place.nested_type
+
+
+def check_fields(message: Descriptor) -> None:
+    """:raises ValueError: a message whose name means a single value has more fields than the true one: so few bytes
+    would take much memory.
+    """
+    known, rest, fields = {message.full_name}, [message], 0
+    while rest:
+        at = rest.pop()
+        fields += len(at.fields)
+        if fields > _MOST_FIELDS:
+            raise ValueError(f"message {message.full_name} has more fields than Protobuf's own message of this name")
+        inner = [f.message_type for f in at.fields if f.message_type is not None]
+        rest += [held for held in inner if held.full_name not in known]
+        known |= {held.full_name for held in inner}
+
+
+_MOST_FIELDS = 10
+"""Of google.protobuf.Struct and the messages in it. All others have fewer."""
+
+
+def json_of(message: Any) -> str:
+    """The message as Protobuf's JSON. An Any of a type that is not Protobuf's own keeps its bytes, in base64: nothing
+    counts what they would take.
+    """
+    from google.protobuf import json_format
+
+    try:
+        text: str = json_format.MessageToJson(message, indent=None, descriptor_pool=_well_known())
+    except TypeError:  # no such type
+        return json.dumps({"@type": message.type_url, "value": base64.b64encode(message.value).decode()})
+    return text
+
+
+@cache
+def _well_known() -> DescriptorPool:
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    for name in ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers"):
+        file = known_file(f"google/protobuf/{name}.proto")
+        pool.Add(cast("FileDescriptorProto", file))
+    return pool
+
+
 def field_parameters(descriptor: FieldDescriptor) -> dict[str, str]:
     """The parameters of ``(confluent.field_meta)``, the option with which Connect adds details to a field."""
+    raw = descriptor.GetOptions().SerializeToString()
+    return dict(_options().FromString(raw).field_meta.params) if raw else {}
+
+
+@cache
+def _options() -> Any:
+    """The class that reads field options."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    raw = descriptor.GetOptions().SerializeToString()
-    if not raw:
-        return {}
     pool = descriptor_pool.DescriptorPool()
     own = descriptor_pb2.FileDescriptorProto()
     descriptor_pb2.DESCRIPTOR.CopyToProto(own)
     for file in (own, _meta_file(), _options_file()):
         pool.Add(file)
-    options: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("calving.Options")).FromString(raw)
-    return dict(options.field_meta.params)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("calving.Options"))
 
 
 def _decimal_file() -> FileDescriptorProto:

@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,12 +16,14 @@ from calving.converters.building import bad, collect
 from calving.converters.interface import Decoded
 from calving.converters.native import Decoder
 from calving.converters.options import CLIENT, REGISTRY
+from calving.converters.schema_cache import SchemaCache, WithSize
 from calving.errors import ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Stage
+from calving.records.cells import Cells, Together
 from calving.secrets import masked, without_logins
 
 K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+V = TypeVar("V", bound=WithSize)
 
 _MAGIC = 0
 _HEADER = struct.Struct(">bI")
@@ -54,10 +57,10 @@ def schema_id(value: bytes) -> int:
     """
     if len(value) < _HEADER.size:
         raise ValueError("not in the schema registry's format: shorter than its header")
-    magic, found = _HEADER.unpack_from(value)
+    magic, number = _HEADER.unpack_from(value)
     if magic != _MAGIC:
         raise ValueError(f"not in the schema registry's format: it starts with byte {value[0]} instead of 0")
-    return int(found)
+    return int(number)
 
 
 BODY = _HEADER.size
@@ -73,56 +76,72 @@ def framed(value: bytes) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """How the bodies of one schema become values of a column: one by one, or many at once with a ``decoder``."""
+class SchemaReader:
+    """How the bodies of one schema become values of a column: one by one, or many at once with a ``decoder``. ``cells``
+    counts those of each value while ``load`` makes it. ``size``: about how many bytes of memory the reader takes.
+    """
 
     type: pa.DataType
     load: Callable[[bytes], Any]
+    cells: Cells
+    size: int
     decoder: Decoder | None = None
 
 
 class BySchema(Generic[K, V]):
     """What ``make`` has made of each schema. A schema that it refuses is refused again without another try, because a
-    try may take long.
+    try may take long. What was used longest ago is made again if all of it would take too much memory.
     """
 
     def __init__(self, make: Callable[[K], V]) -> None:
         self._make = make
-        self._made: dict[K, V] = {}
+        self._made: SchemaCache[K, V] = SchemaCache()
         self._refused: dict[K, Exception] = {}
 
     def of(self, key: K) -> V:
         """:raises Exception: as ``make``."""
-        if key in self._made:
-            return self._made[key]
+        made = self._made.get(key)
+        if made is not None:
+            return made
         if key in self._refused:
-            raise self._refused[key].with_traceback(None)
+            raise copy(self._refused[key])
         try:
-            found = self._made[key] = self._make(key)
+            made = self._make(key)
         except (UnavailableError, ConfigError, UnknownSchemaError):
             raise
         except Exception as error:  # whatever it is, the schema is the cause
             if len(self._refused) >= _MOST_REFUSED:
                 self._refused.clear()
-            self._refused[key] = error
+            self._refused[key] = _bare(error)
             raise
-        return found
+        self._made.put(key, made)
+        return made
+
+
+def _bare(error: Exception) -> Exception:
+    """The same error without its traceback, whose frames have the parsed schema and the values of a block."""
+    try:
+        return copy(error)
+    except Exception:  # an error may be made of other arguments than those that it keeps
+        return ValueError(str(error))
 
 
 def by_schema(
     values: Sequence[bytes],
     stage: Stage,
     head: Callable[[bytes], tuple[K, int]],
-    reader: Callable[[K], Reader],
+    reader: Callable[[K], SchemaReader],
     name: Callable[[K], str],
+    together: Together,
 ) -> Decoded:
     """Values in the wire format. Each is read with the schema that it names.
 
     ``head`` returns the key of a value's schema, and the offset of its body; with a ValueError the value is bad.
     ``reader`` returns the reader of a schema's bodies; if it fails, all values of the schema are bad. ``name`` returns
-    the schema's name for error texts.
+    the schema's name for error texts. ``together`` counts the columns of all schemas.
 
     :raises UnavailableError, ConfigError: from ``reader``, if the values are not the cause.
+    :raises FullBlockError: the values take too much together.
     """
     decoded = Decoded()
     groups: dict[K, tuple[list[int], list[bytes]]] = {}
@@ -137,17 +156,26 @@ def by_schema(
         bodies.append(value[start:])
     for key, (places, bodies) in groups.items():
         try:
-            found = reader(key)
+            schema_reader = reader(key)
         except (UnavailableError, ConfigError):
             raise
         except Exception as error:  # whatever the schema's error is, its values cannot be read
             decoded.bad += [bad(i, stage, error, f"{name(key)}: ") for i in places]
             continue
-        collect(decoded, found.type, bodies, places, stage, found.load)
+        collect(
+            decoded=decoded,
+            kind=schema_reader.type,
+            values=bodies,
+            places=places,
+            stage=stage,
+            load=schema_reader.load,
+            cells=schema_reader.cells,
+            together=together,
+        )
     return decoded
 
 
-class Registry:
+class SchemaRegistry:
     """A schema registry. The client caches answers for the life of the process."""
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
@@ -216,7 +244,7 @@ class Registry:
 class References:
     """Follows the references of one schema. They are bounded, because each of them is a request to the registry."""
 
-    def __init__(self, registry: Registry, form: str | None = None) -> None:
+    def __init__(self, registry: SchemaRegistry, form: str | None = None) -> None:
         self._registry, self._form = registry, form
         self._number = self._levels = 0
 
@@ -225,7 +253,7 @@ class References:
         """The schema to which a reference leads. References of this schema are followed within the context.
 
         :raises ValueError: the references are too many, or too deep.
-        :raises UnknownSchemaError, UnavailableError, ConfigError: as ``Registry.schema``.
+        :raises UnknownSchemaError, UnavailableError, ConfigError: as ``SchemaRegistry.schema``.
         """
         self._number += 1
         self._levels += 1

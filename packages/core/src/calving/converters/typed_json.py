@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from calving.converters.building import DAY_MS, MisfitError, map_type, time_of_day
+from calving.converters.building import DAY_MS, check_names, decimal_type, map_type, misfit, time_of_day
+from calving.records.cells import CELL, Cells, cells_of
 from calving.records.jsontext import check_start, long_integers_named
 from calving.records.semantics import semantic, unscaled_decimal
 
@@ -63,15 +64,25 @@ def named(form: Form, name: object) -> Form:
     return replace(form, type=semantic(form.type, name))
 
 
-def declare(form: Form, nullable: bool, default: Any = None) -> Declared:
-    """The declared type of a form. A ``default`` (JSON, not None) replaces null and missing values.
+def declare(form: Form, nullable: bool, cells: Cells, default: Any = None) -> Declared:
+    """The declared type of a form. A ``default`` (JSON, not None) replaces null and missing values. ``cells`` counts
+    those that it takes each time.
 
     :raises ValueError: the default is not of the type.
     """
     read = form.read
     if default is not None:
+        before = cells.used
         made = read(default)
-        return Declared(form, lambda value: made if value is None else read(value), nullable, replaced=True)
+        size = cells.used - before + max(cells_of(form.type), len(json.dumps(default, default=str)) // CELL)
+
+        def replaced(value: Any) -> Any:
+            if value is not None:
+                return read(value)
+            cells.take(size - 1)  # its first place counts where it stands
+            return made
+
+        return Declared(form, replaced, nullable, replaced=True)
     if nullable:
         return Declared(form, lambda value: None if value is None else read(value), True)
 
@@ -185,26 +196,30 @@ def double(value: Any) -> float:
     """A double. Kafka Connect writes NaN and infinity as text, because JSON has no such numbers."""
     if type(value) is Decimal or type(value) is int:
         try:
-            found = float(value)
+            number = float(value)
         except OverflowError:
-            found = math.inf
-        if math.isinf(found):
+            number = math.inf
+        if math.isinf(number):
             raise ValueError(f"{shown(value)} is beyond a double")
-        return found
+        return number
     if type(value) is not str or value not in _NUMBERS_AS_TEXT:
         raise ValueError(f"{shown(value)} is not a number")
     return _NUMBERS_AS_TEXT[value]
 
 
 def float32(value: Any) -> float:
-    found = double(value)
-    if abs(found) >= FLOAT_BELOW and not math.isinf(found):
+    number = double(value)
+    if abs(number) >= FLOAT_BELOW and not math.isinf(number):
         raise ValueError(f"{shown(value)} is beyond a 32-bit float")
-    return found
+    return number
 
 
 def decimal(precision: int, scale: int) -> Form:
-    """Decimals as base64 text of the unscaled number, or as numbers."""
+    """Decimals as base64 text of the unscaled number, or as numbers.
+
+    :raises ValueError: no table can have such decimals.
+    """
+    kind = decimal_type(precision, scale)
     unit = Decimal(1).scaleb(-scale)
     exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
 
@@ -218,7 +233,7 @@ def decimal(precision: int, scale: int) -> Form:
         except (Inexact, InvalidOperation) as error:
             raise ValueError(f"{shown(value)} is not a decimal({precision}, {scale})") from error
 
-    return Form(pa.decimal128(precision, scale), read)
+    return Form(kind, read)
 
 
 def time_ms(value: Any) -> int:
@@ -250,64 +265,59 @@ def connect_decimal(parameters: Mapping[str, Any]) -> Form:
 def struct(fields: Sequence[tuple[str, Declared]]) -> Form:
     """Structs from objects. Other fields are left out, and missing fields are null."""
     reads = [(name, declared.read) for name, declared in fields]
+    check_names(name for name, _ in fields)
 
     def read(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise ValueError(f"{shown(value)} is not an object")
-        get = value.get
+        get, row, name = value.get, dict[str, Any](), ""
         try:
-            return {name: of(get(name)) for name, of in reads}
-        except (ValueError, ArithmeticError):
-            _name_misfit(value, reads)
-            raise
+            for name, of in reads:
+                row[name] = of(get(name))
+        except (ValueError, ArithmeticError) as error:
+            raise misfit(name, error) from error
+        return row
 
     kind = pa.struct([declared.field(name) for name, declared in fields])
     return Form(kind, read, tuple(declared for _, declared in fields))
 
 
-def _name_misfit(value: Mapping[str, Any], reads: Sequence[tuple[str, Read]]) -> None:
-    """:raises MisfitError: always, with the name of the first field that cannot be read."""
-    for name, read in reads:
-        try:
-            read(value.get(name))
-        except MisfitError as error:
-            raise MisfitError((name, *error.path), error.reason) from error
-        except (ValueError, ArithmeticError) as error:
-            raise MisfitError((name,), str(error)) from error
-
-
-def array(element: Declared) -> Form:
-    of = element.read
+def array(element: Declared, cells: Cells) -> Form:
+    """Lists from arrays. ``cells`` counts those of their elements."""
+    of, each = element.read, cells_of(element.type)
 
     def read(value: Any) -> list[Any]:
         if type(value) is not list:
             raise ValueError(f"{shown(value)} is not an array")
+        cells.elements(len(value), each)
         return [of(item) for item in value]
 
     return Form(pa.list_(element.field("element")), read, (element,))
 
 
-def mapping(value: Declared) -> Form:
-    """Maps with text as keys, from objects."""
-    of = value.read
+def mapping(value: Declared, cells: Cells) -> Form:
+    """Maps with text as keys, from objects. ``cells`` counts those of their entries."""
+    of, each = value.read, 1 + cells_of(value.type)
 
     def read(found: Any) -> list[tuple[str, Any]]:
         if type(found) is not dict:
             raise ValueError(f"{shown(found)} is not an object")
+        cells.elements(len(found), each)
         return [(key, of(item)) for key, item in found.items()]
 
     return Form(map_type(pa.string(), value.field("value")), read, (value,))
 
 
-def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]]) -> Form:
+def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]], cells: Cells) -> Form:
     """Maps with other keys, from arrays of entries. ``split`` divides an entry into key and value. The last entry of a
-    key counts.
+    key counts. ``cells`` counts those of the entries.
     """
-    of_key, of_value = key.read, value.read
+    of_key, of_value, each = key.read, value.read, cells_of(key.type) + cells_of(value.type)
 
     def read(found: Any) -> list[tuple[Any, Any]]:
         if type(found) is not list:
             raise ValueError(f"{shown(found)} is not an array of entries")
+        cells.elements(len(found), each)
         entries: dict[str, tuple[Any, Any]] = {}
         for entry in found:
             name, item = split(entry)

@@ -24,7 +24,15 @@ from calving.engine.failures import not_started
 from calving.engine.interface import Function, Patience
 from calving.engine.java import ask_about_numpy_alone, end_jvm, forget_a_dead_jvm, launch
 from calving.engine.shipping import Sent
-from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA, REDACTED, SparkEngine, redacted
+from calving.engine.spark import (
+    DAEMON,
+    JAVA_OPTIONS,
+    LOCAL_JAVA,
+    PYTHON_DAEMON,
+    REDACTED,
+    SparkEngine,
+    redacted,
+)
 from calving.errors import UnavailableError
 from calving.tasks.ranges import TablePartition
 from calving.version import __version__
@@ -34,8 +42,7 @@ log = logging.getLogger(__name__)
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # The heavy imports happen once, before workers are forked.
-    "spark.python.daemon.module": "calving.engine.daemon",
+    PYTHON_DAEMON: DAEMON,
 }
 _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -183,8 +190,8 @@ def _submitted() -> bool:
 
 
 def _receiver(receivers: Mapping[TablePartition, int], place: TablePartition) -> int:
-    found = receivers.get(place)
-    return crc32("\0".join(place).encode()) if found is None else found
+    receiver = receivers.get(place)
+    return crc32("\0".join(place).encode()) if receiver is None else receiver
 
 
 def _receive(text: str, found: Iterable[tuple[TablePartition, bytes]]) -> list[str]:

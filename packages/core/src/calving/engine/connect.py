@@ -20,7 +20,7 @@ from calving.engine import shipping
 from calving.engine.failures import is_forgotten, not_started
 from calving.engine.interface import Function, Patience
 from calving.engine.shipping import Sent
-from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA, SparkEngine
+from calving.engine.spark import DAEMON, JAVA_OPTIONS, LOCAL_JAVA, PYTHON_DAEMON, SparkEngine
 from calving.tasks.ranges import RangeBounds
 from calving.version import __version__
 
@@ -41,7 +41,7 @@ class ConnectEngine(SparkEngine):
         super().__init__(patience)
         if properties["spark.remote"].startswith("local"):
             os.environ["PYSPARK_PYTHON"] = sys.executable
-            properties = {JAVA_OPTIONS: LOCAL_JAVA, **properties}
+            properties = {JAVA_OPTIONS: LOCAL_JAVA, PYTHON_DAEMON: DAEMON, **properties}
         builder = SparkSession.builder.appName(f"calving-{name}")
         for key, value in properties.items():
             builder = builder.config(key, value)

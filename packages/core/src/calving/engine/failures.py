@@ -69,26 +69,26 @@ def task_error(text: str) -> str:
     """The task's error in a Spark stack trace; if there is none, the first line with text."""
     if _TASKS not in text and (told := _GRPC.search(text)):
         return told.group(1)
-    _, found, after = text.rpartition(_TASKS)
-    lines = [line for line in (after if found else text).splitlines() if line.strip(": ")]
+    _, separator, after = text.rpartition(_TASKS)
+    lines = [line for line in (after if separator else text).splitlines() if line.strip(": ")]
     first = [line for line in lines if not line.startswith((" ", "\t", "An error occurred while calling"))]
     return next(iter(first or lines), "").strip(": ") or "Spark does not say why"
 
 
 def _lasting(text: str) -> str | None:
-    if found := _MISSING.search(text):
-        name = found.group(1).partition(".")[0]
+    if match := _MISSING.search(text):
+        name = match.group(1).partition(".")[0]
         return (
             f"the Python of Spark's workers lacks the package '{name}': install calving with all that it needs there,"
             f" in the driver's versions; {_INTERPRETER}"
         )
-    if found := _NO_PROGRAM.search(text):
-        return f"Spark's workers have no Python at '{found.group(1)}': {_INTERPRETER}"
-    if found := _PYTHONS.search(text):
+    if match := _NO_PROGRAM.search(text):
+        return f"Spark's workers have no Python at '{match.group(1)}': {_INTERPRETER}"
+    if match := _PYTHONS.search(text):
         return (
-            f"Spark's workers run Python {found.group(1)}, the driver {found.group(2)}: they must be of the same minor"
+            f"Spark's workers run Python {match.group(1)}, the driver {match.group(2)}: they must be of the same minor"
             f" version; {_INTERPRETER}"
         )
-    if found := _VERSIONS.search(text):
-        return f"{found.group(1)}: install the same version for both; {_INTERPRETER}"
+    if match := _VERSIONS.search(text):
+        return f"{match.group(1)}: install the same version for both; {_INTERPRETER}"
     return None

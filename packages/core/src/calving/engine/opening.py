@@ -63,13 +63,13 @@ class OpeningEngine(Engine):
 
     def _job(self, job: Callable[[Engine], T]) -> T:
         try:
-            found = self._use(job)
+            answer = self._use(job)
         except NoResourcesError as error:
             if self._has_worked:
                 raise
             raise ConfigError(str(error)) from error
         self._has_worked = True
-        return found
+        return answer
 
     def _use(self, call: Callable[[Engine], T]) -> T:
         opening = self._begun()

@@ -53,11 +53,11 @@ def has_ranges(text: str) -> bool:
 
 def plan(text: str, samples: Iterable[Sent], slots: int) -> RangeBounds:
     """The ranges by which to divide the rows for ``slots`` receivers. ``text``: any task."""
-    found = []
+    taken = []
     for _, which, keys in samples:
         table, partition, size = json.loads(which)
-        found.append(Sample(table, partition, size, keys))
-    return range_bounds(TaskSpec.from_json(text), found, slots)
+        taken.append(Sample(table, partition, size, keys))
+    return range_bounds(TaskSpec.from_json(text), taken, slots)
 
 
 def cut(text: str, how: RangeBounds, found: Iterable[Sent]) -> Iterator[Sent]:

@@ -20,6 +20,9 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 """A local JVM only schedules, so optimising its code would cost more than it saves."""
 
+PYTHON_DAEMON, DAEMON = "spark.python.daemon.module", "calving.engine.daemon"
+"""The heavy imports happen once, before workers are forked."""
+
 REDACTED = "spark.redaction.regex"
 _REDACTED = "(?i)secret|password|token|access[.]?key"
 """Spark's own default."""
@@ -79,16 +82,16 @@ class SparkEngine(Engine):
             table.distribution != "none" for spec in tasks for table in spec.tables.values()
         )
         texts = [replace(spec, shuffle=shuffle).to_json() for spec in tasks]
-        found = self._watched(lambda: self.shuffle_job(texts)) if shuffle else self.map(run_json, texts)
-        return [TaskResult.from_json(text) for text in found]
+        answers = self._watched(lambda: self.shuffle_job(texts)) if shuffle else self.map(run_json, texts)
+        return [TaskResult.from_json(text) for text in answers]
 
     def _watched(self, job: Callable[[], list[str]]) -> list[str]:
         with Watch(self._patience, self.began, self.cancel) as watch:
             try:
-                found = job()
+                answers = job()
             except Exception as error:  # from py4j, gRPC or Spark: the job failed, or its JVM is ending
                 raise self._cancelled(watch) or self._verdict(error) from error
-        return found
+        return answers
 
     def _verdict(self, error: Exception) -> CalvingError:
         if self.is_lost(error):

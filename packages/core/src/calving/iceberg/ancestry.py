@@ -26,10 +26,10 @@ def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
     """The snapshots of a branch, head first, as far as they have not expired."""
     by_id = {s.snapshot_id: s for s in metadata.snapshots}  # metadata.snapshot_by_id is a linear search
     ref = metadata.refs.get(branch)
-    found = by_id.get(ref.snapshot_id) if ref else None
-    while found is not None:
-        yield found
-        found = by_id.get(found.parent_snapshot_id) if found.parent_snapshot_id is not None else None
+    snapshot = by_id.get(ref.snapshot_id) if ref else None
+    while snapshot is not None:
+        yield snapshot
+        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
 
 
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
@@ -42,13 +42,13 @@ def line_of(table: Table, branch: str) -> Line:
     """The snapshots of a branch, for the decision whether it was rolled back."""
     metadata = table.metadata
     return Line(
-        _Snapshots(metadata, branch),
-        partial(_heads, metadata, branch),
-        _Order(metadata).is_earlier,
-        partial(_parent_of, table),
-        _Expired(table).find,
-        partial(_has_files_of, table, branch),
-        partial(_snapshot, metadata),
+        snapshots=_Snapshots(metadata, branch),
+        heads=partial(_heads, metadata, branch),
+        is_earlier=_Order(metadata).is_earlier,
+        parent_of=partial(_parent_of, table),
+        expired=_Expired(table).find,
+        has_files_of=partial(_has_files_of, table, branch),
+        snapshot=partial(_snapshot, metadata),
     )
 
 
@@ -62,10 +62,10 @@ class _Snapshots:
     def __iter__(self) -> Iterator[Ancestor]:
         for place in count():
             if place == len(self._walked):
-                found = next(self._left, None)
-                if found is None:
+                ancestor = next(self._left, None)
+                if ancestor is None:
                     return
-                self._walked.append(found)
+                self._walked.append(ancestor)
             yield self._walked[place]
 
 
@@ -78,8 +78,8 @@ def place_of(snapshot: Snapshot) -> SnapshotPlace:
 
 
 def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Ancestor | None:
-    found = metadata.snapshot_by_id(snapshot_id)
-    return _ancestor(found) if found is not None else None
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    return _ancestor(snapshot) if snapshot is not None else None
 
 
 def _heads(metadata: TableMetadata, branch: str) -> Iterator[Ancestor]:
@@ -107,13 +107,13 @@ class _Order:
 
 
 def _manifests(table: Table, snapshot_id: int | None) -> list[ManifestFile]:
-    found = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
-    return read_manifest_list(table.io, found.manifest_list) if found is not None else []
+    snapshot = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+    return read_manifest_list(table.io, snapshot.manifest_list) if snapshot is not None else []
 
 
 def _parent_of(table: Table, place: SnapshotPlace) -> int | None:
-    found = table.metadata.snapshot_by_id(place.id)
-    return read_parent(table.io, found.manifest_list) if found is not None else None
+    snapshot = table.metadata.snapshot_by_id(place.id)
+    return read_parent(table.io, snapshot.manifest_list) if snapshot is not None else None
 
 
 class _Expired:

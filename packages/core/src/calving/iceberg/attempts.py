@@ -17,7 +17,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class UnfinishedAttempt:
     """An attempt that has not ended, or was not made. ``reason`` tells the user why."""
 
     reason: str
@@ -42,7 +42,7 @@ class Attempts:
         self._lock = threading.Lock()
         self._began: dict[Hashable, float] = {}
 
-    def run(self, jobs: Mapping[K, Callable[[], R]]) -> Iterator[tuple[K, R | Late | Raised]]:
+    def run(self, jobs: Mapping[K, Callable[[], R]]) -> Iterator[tuple[K, R | UnfinishedAttempt | Raised]]:
         """Run the jobs; yields each result, or the error that its job raises, when the job ends."""
         ended: queue.SimpleQueue[tuple[K, R | Raised]] = queue.SimpleQueue()
         waiting, deadlines, late = deque(jobs), dict[K, float](), 0
@@ -63,20 +63,20 @@ class Attempts:
             except queue.Empty:
                 del deadlines[key]
                 late += 1
-                yield key, Late(f"still committing after {self._seconds:.0f} s")
+                yield key, UnfinishedAttempt(f"still committing after {self._seconds:.0f} s")
                 continue
             if deadlines.pop(done, None) is not None:
                 yield done, result
 
-    def _begin(self, key: Hashable, late: int) -> Late | None:
+    def _begin(self, key: Hashable, late: int) -> UnfinishedAttempt | None:
         """Start an attempt for this key. Returns the reason if no attempt can be made now."""
         with self._lock:
             if key in self._began:
-                return Late(f"still committing after {self._clock() - self._began[key]:.0f} s")
+                return UnfinishedAttempt(f"still committing after {self._clock() - self._began[key]:.0f} s")
             if late >= self._together:
                 # Other attempts would probably hang, too, each group for as long as the first one.
                 before = counted(late, "commit")
-                return Late(f"not tried: {before} before it did not come back in {self._seconds:.0f} s")
+                return UnfinishedAttempt(f"not tried: {before} before it did not come back in {self._seconds:.0f} s")
             self._began[key] = self._clock()
             return None
 

@@ -94,9 +94,9 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
         limit(session)
     if translated.get("type") == "hive":
-        from calving.catalogs.hive import Connections
+        from calving.catalogs.hive import MetastoreConnections
 
-        catalog._client = Connections(catalog.properties)  # type: ignore[attr-defined]
+        catalog._client = MetastoreConnections(catalog.properties)  # type: ignore[attr-defined]
     return catalog
 
 
@@ -128,8 +128,8 @@ def is_final(error: Exception) -> bool:
 
 def _brief(error: Exception) -> str:
     """The error's innermost cause. Connection errors wrap other errors, and their texts repeat the address."""
-    found = re.search(r"\[Errno [-\d]+\] [^\"')]+", str(error))
-    return found[0] if found is not None else masked(str(error))
+    match = re.search(r"\[Errno [-\d]+\] [^\"')]+", str(error))
+    return match[0] if match is not None else masked(str(error))
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, str]:
@@ -273,7 +273,7 @@ def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
 
 
 def _listed(catalog: Catalog, namespace: TableId) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     seen: set[TableId] = set()
     waiting = [namespace] if namespace else [tuple(name) for name in catalog.list_namespaces()]
     while waiting:
@@ -281,6 +281,6 @@ def _listed(catalog: Catalog, namespace: TableId) -> list[str]:
         if here in seen or not catalog.namespace_exists(here):
             continue
         seen.add(here)
-        found += [".".join(table) for table in catalog.list_tables(here)]
+        names += [".".join(table) for table in catalog.list_tables(here)]
         waiting += [tuple(name) for name in catalog.list_namespaces(here)]
-    return found
+    return names

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from pyiceberg.catalog import Catalog
 
 from calving.errors import OtherSettingsError, SupersededError, WentBackError
-from calving.iceberg.attempts import Attempts, Late, Raised
+from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.iceberg.catalog import find_table
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.mending import doubtful_files
@@ -122,17 +122,17 @@ class IcebergCommitter:
 
     def take_read(self) -> frozenset[TableId]:
         """The tables that were read since the last call."""
-        found = frozenset(self._read)
-        self._read -= found
-        return found
+        tables = frozenset(self._read)
+        self._read -= tables
+        return tables
 
     def _note(self, table: TableId, ledger: Ledger) -> None:
         self._read.add(table)
-        found = RolledBack.of(ledger.gone, ledger.doubt)
-        if found is None:
+        rollback = RolledBack.of(ledger.gone, ledger.doubt)
+        if rollback is None:
             self.rolled_back.pop(table, None)
         else:
-            self.rolled_back[table] = found
+            self.rolled_back[table] = rollback
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         jobs = {
@@ -140,7 +140,7 @@ class IcebergCommitter:
             for table, entries in request.tables.items()
         }
         for table, result in self._attempts.run(jobs):
-            if isinstance(result, Late):
+            if isinstance(result, UnfinishedAttempt):
                 log.warning("table %s: %s; its files stay buffered", ".".join(table), result.reason)
                 late = TableCommit(".".join(table), "late", 0.0, reason=result.reason, commit_id=str(request.commit_id))
                 self._reports.append(late)
@@ -157,11 +157,11 @@ class IcebergCommitter:
     def _settle(self, table: TableId, latest: ParkedCommit, request: CommitTables) -> Committed | Failed:
         report = Report(".".join(table), request.commit_id)
         outcome = self._settled(table, latest, request, report)
-        found = report.value(outcome)
-        if found.mutations is not None:
-            times = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in found.steps.items())
-            log.info("table %s: %s; %s", found.table, found.mutations, times)
-        self._reports.append(found)
+        commit = report.value(outcome)
+        if commit.mutations is not None:
+            times = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in commit.steps.items())
+            log.info("table %s: %s; %s", commit.table, commit.mutations, times)
+        self._reports.append(commit)
         return outcome
 
     def _settled(
@@ -285,13 +285,13 @@ class IcebergCommitter:
         uuids = {e.event.table.table_uuid for e in commit.entries if isinstance(e.event, DataWritten)}
         expected = frozenset(str(u) for u in uuids if u is not None)
         target = IcebergTarget(
-            self._catalog,
-            table,
-            key.branch,
-            key,
-            summary,
-            expected,
-            mark,
+            catalog=self._catalog,
+            table=table,
+            branch=key.branch,
+            key=key,
+            summary=summary,
+            expected_uuids=expected,
+            mark=mark,
             watch=report.watch,
             resolver=self._resolvers.of(table),
             equality=mutations is not None and mutations.row_deletes == "equality",

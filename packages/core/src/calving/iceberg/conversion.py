@@ -21,22 +21,22 @@ from pyroaring import BitMap64
 from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import Deleted, write_deleted
 from calving.iceberg.deletions import Deletions, KnownPositions
-from calving.iceberg.entries import FileKey, Live, LiveData, LiveDelete, Manifests, key_of, partition_of
-from calving.iceberg.lookups import Looking, Lookups
+from calving.iceberg.entries import FileKey, LiveData, LiveDelete, LiveFiles, Manifests, key_of, partition_of
+from calving.iceberg.lookups import KeySearch, Lookups
 from calving.iceberg.schemas import schema_with
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
-from calving.mutations.columns import Column, File, Reading, columns_of
+from calving.mutations.columns import Column, ColumnReader, File, columns_of
 from calving.mutations.lookup import Tasks
-from calving.mutations.parts import KEYS_AT_ONCE, Part, parts
+from calving.mutations.parts import KEYS_AT_ONCE, KeyPart, parts
 
 _Scope = tuple[int, tuple[Any, ...]] | None
 """The spec and the partition to which an equality delete applies; None: all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class DeleteReplacement:
     """The delete files that a snapshot adds, and the files that it removes."""
 
     deletes: tuple[DataFile, ...]
@@ -56,7 +56,7 @@ class Converted:
         snapshot.remove(self.removed, self.manifests, {})
 
 
-class Conversion:
+class DeleteConversion:
     """The conversion of the oldest equality deletes of one branch, kept until its commit.
 
     After a refused attempt only new data files are searched, and only changed delete files are written again.
@@ -78,7 +78,7 @@ class Conversion:
         self._made: dict[str, tuple[BitMap64, DataFile]] = {}
         self._written: list[str] = []
 
-    def of(self, table: Table, branch: str) -> Converted | None:
+    def of(self, table: Table, branch: str) -> DeleteReplacement | None:
         """The changes of the next commit on this head of the branch; None if the head has no equality deletes.
 
         :raises TableTroubleError: files of the table cannot be read.
@@ -95,7 +95,7 @@ class Conversion:
         deletions = Deletions(table, live, self._known)
         deleted, gone = deletions.added(files, {path: rows for path in files if (rows := self._hits[path])})
         removed, manifests = deletions.removed(deleted, gone)
-        return Converted(
+        return DeleteReplacement(
             self._deletes(table, deleted),
             removed | self._chosen,
             manifests | {delete.manifest for delete in chosen},
@@ -109,7 +109,7 @@ class Conversion:
         kept = {file.file_path for file in used}
         return [path for path in self._written if path not in kept]
 
-    def _live(self, table: Table, branch: str) -> Live:
+    def _live(self, table: Table, branch: str) -> LiveFiles:
         """The live files, with the bounds of the columns that the equality deletes compare."""
         head = table.metadata.snapshot_by_name(branch)
         place = head.manifest_list if head is not None else None
@@ -127,8 +127,8 @@ class Conversion:
         """The equality deletes that the previous attempt has chosen. Empty if one of them is gone, because the rows
         that it deleted may be back.
         """
-        found = [delete for delete in deletes if key_of(delete.file) in self._chosen]
-        return found if len(found) == len(self._chosen) else []
+        remaining = [delete for delete in deletes if key_of(delete.file) in self._chosen]
+        return remaining if len(remaining) == len(self._chosen) else []
 
     def _oldest(self, deletes: Sequence[LiveDelete]) -> Iterator[LiveDelete]:
         """The equality deletes that the next commit converts."""
@@ -139,7 +139,7 @@ class Conversion:
             yield delete
             left -= delete.file.record_count
 
-    def _search(self, table: Table, live: Live, chosen: Sequence[LiveDelete]) -> None:
+    def _search(self, table: Table, live: LiveFiles, chosen: Sequence[LiveDelete]) -> None:
         fresh = [data for path, data in live.data.items() if path not in self._hits]
         hits = {data.candidate.path: BitMap64() for data in fresh}
         for group in _groups(table, chosen):
@@ -151,16 +151,16 @@ class Conversion:
                         hits[path].update(rows)
         self._hits |= hits
 
-    def _rows(self, group: _Group, part: Part, among: dict[str, LiveData]) -> Iterator[tuple[str, list[int]]]:
+    def _rows(self, group: _Group, part: KeyPart, among: dict[str, LiveData]) -> Iterator[tuple[str, list[int]]]:
         """The rows of each file that the keys of the part delete."""
         keys = part.keys
         pruning = Pruning(keys, group.columns, group.table.metadata.specs())
         wanted = [
             (data.candidate, few) for data in among.values() if (few := pruning.keys_of(data.candidate)) is not None
         ]
-        looking = Looking(group.table, group.reading, len(group.columns), part.files)
-        found, _ = self._lookups.look(looking, wanted)
-        for (file, _), matches in zip(wanted, found, strict=True):
+        looking = KeySearch(group.table, group.reading, len(group.columns), part.files)
+        rows_of_files, _ = self._lookups.look(looking, wanted)
+        for (file, _), matches in zip(wanted, rows_of_files, strict=True):
             if len(matches.rows):
                 latest = group.sequences.take(keys.last_steps.take(matches.keys))
                 yield file.path, matches.rows.filter(pc.greater(latest, among[file.path].sequence)).to_pylist()
@@ -183,9 +183,9 @@ class _Group:
     deletes: Sequence[LiveDelete]
 
     @cached_property
-    def reading(self) -> Reading:
+    def reading(self) -> ColumnReader:
         mapping = self.table.name_mapping()
-        return Reading(self.table.io, self.columns, tuple(mapping.root) if mapping is not None else ())
+        return ColumnReader(self.table.io, self.columns, tuple(mapping.root) if mapping is not None else ())
 
     @cached_property
     def sequences(self) -> pa.Array:
@@ -197,7 +197,7 @@ class _Group:
         is_older = any(data.sequence < delete.sequence for delete in self.deletes)
         return is_older and self.scope in (None, (about.spec_id, about.partition))
 
-    def parts(self, at_once: int) -> Iterator[Part]:
+    def parts(self, at_once: int) -> Iterator[KeyPart]:
         """The keys, in parts of about ``at_once`` keys."""
         steps: dict[int, list[File]] = {sequence: [] for sequence in self.sequences.to_pylist()}
         for delete in self.deletes:
@@ -206,10 +206,12 @@ class _Group:
 
 
 def _groups(table: Table, deletes: Iterable[LiveDelete]) -> list[_Group]:
-    found: dict[tuple[tuple[int, ...], _Scope], list[LiveDelete]] = {}
+    groups: dict[tuple[tuple[int, ...], _Scope], list[LiveDelete]] = {}
     for delete in deletes:
-        found.setdefault((tuple(sorted(delete.file.equality_ids or ())), _scope(table, delete.file)), []).append(delete)
-    return [_Group(table, _columns(table, ids), scope, members) for (ids, scope), members in found.items()]
+        groups.setdefault((tuple(sorted(delete.file.equality_ids or ())), _scope(table, delete.file)), []).append(
+            delete
+        )
+    return [_Group(table, _columns(table, ids), scope, members) for (ids, scope), members in groups.items()]
 
 
 def _scope(table: Table, file: DataFile) -> _Scope:
@@ -220,7 +222,7 @@ def _scope(table: Table, file: DataFile) -> _Scope:
 
 def _columns(table: Table, ids: Sequence[int]) -> tuple[Column, ...]:
     """The compared columns. A dropped column is still compared, with its last type."""
-    found: list[Column] = []
+    id_columns: list[Column] = []
     for each in ids:
         schema = schema_with(table.metadata, each)
         columns = () if schema is None else columns_of(schema, [each])
@@ -228,7 +230,7 @@ def _columns(table: Table, ids: Sequence[int]) -> tuple[Column, ...]:
             raise TableTroubleError(
                 f"table {'.'.join(table.name())} has equality deletes by field {each}, which is no single value"
             )
-        found += columns
-    if not found:
+        id_columns += columns
+    if not id_columns:
         raise TableTroubleError(f"table {'.'.join(table.name())} has equality deletes without equality ids")
-    return tuple(found)
+    return tuple(id_columns)

@@ -26,7 +26,7 @@ from calving.iceberg.entries import (
     is_vector,
 )
 from calving.mutations.candidates import Candidate
-from calving.mutations.columns import Column, Reading
+from calving.mutations.columns import Column, ColumnReader
 from calving.mutations.vectors import from_blob, puffin
 from calving.version import __version__
 
@@ -58,22 +58,22 @@ def read_positions(io: FileIO, file: DataFile, of: str) -> BitMap64:
         with io.new_input(file.file_path).open() as stream:
             stream.seek(at(file, CONTENT_OFFSET))
             return from_blob(bytes(stream.read(at(file, CONTENT_SIZE))), file.file_path)
-    found = BitMap64()
-    for batch in Reading(io, _COLUMNS).batches(file.file_path, file.file_format.value):
+    positions = BitMap64()
+    for batch in ColumnReader(io, _COLUMNS).batches(file.file_path, file.file_format.value):
         mine = pc.equal(batch.column(0), of)
-        found.update(batch.column(1).filter(mine).to_pylist())
-    return found
+        positions.update(batch.column(1).filter(mine).to_pylist())
+    return positions
 
 
 def write_deleted(table: Table, deleted: Iterable[Deleted], written: list[str]) -> list[DataFile]:
     """Write delete files; returns their manifest entries, and adds their paths to ``written``."""
-    found = {each.file.path: each for each in deleted}
-    if not found:
+    by_path = {each.file.path: each for each in deleted}
+    if not by_path:
         return []
     if table.metadata.format_version >= 3:
-        return _vectors(table, found, written)
+        return _vectors(table, by_path, written)
     with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-deletes") as pool:
-        return list(pool.map(lambda each: _position_file(table, each, written), found.values()))
+        return list(pool.map(lambda each: _position_file(table, each, written), by_path.values()))
 
 
 def _vectors(table: Table, deleted: Mapping[str, Deleted], written: list[str]) -> list[DataFile]:

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calving.iceberg.delete_files import Deleted, read_positions
-from calving.iceberg.entries import FileKey, Live, key_of
+from calving.iceberg.entries import FileKey, LiveFiles, key_of
 from calving.mutations.candidates import Candidate
 
 _MOST_KNOWN = 4_000
@@ -25,8 +25,8 @@ class KnownPositions:
     def of(self, table: Table, delete: DataFile, path: str) -> BitMap64:
         """The positions of a data file that a delete file names."""
         known = key_of(delete), path
-        found = self._known.pop(known, None)
-        self._keep(known, read_positions(table.io, delete, path) if found is None else found)
+        positions = self._known.pop(known, None)
+        self._keep(known, read_positions(table.io, delete, path) if positions is None else positions)
         return self._known[known]
 
     def know(self, deletes: Iterable[DataFile], deleted: Iterable[Deleted]) -> None:
@@ -45,7 +45,7 @@ class KnownPositions:
 class Deletions:
     """The deleted rows of one head."""
 
-    def __init__(self, table: Table, live: Live, known: KnownPositions) -> None:
+    def __init__(self, table: Table, live: LiveFiles, known: KnownPositions) -> None:
         self._table, self._live, self._known = table, live, known
         self._before: dict[str, BitMap64] = {}
         self.new = 0
@@ -58,12 +58,12 @@ class Deletions:
         return self._before[path]
 
     def _read(self, path: str) -> BitMap64:
-        found = BitMap64()
+        positions = BitMap64()
         data = self._live.data.get(path)
         if data is not None:
             for delete in (*self._live.scoped_of(data), *self._live.wide_of(data)):
-                found |= self._known.of(self._table, delete.file, path)
-        return found
+                positions |= self._known.of(self._table, delete.file, path)
+        return positions
 
     def added(
         self, files: Mapping[str, Candidate], hits: Mapping[str, BitMap64]

@@ -153,8 +153,8 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """The live entries of a manifest. They have the sequence numbers, spec and row ids that they inherit from the
     manifest.
     """
-    found = read_all_entries(io, manifest)
-    live = [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
+    entries = read_all_entries(io, manifest)
+    live = [entry for entry in entries if entry.status is not ManifestEntryStatus.DELETED]
     next_row_id = manifest._data[LIST_FIRST_ROW_ID] if len(manifest._data) > LIST_FIRST_ROW_ID else None
     if manifest.content == ManifestContent.DATA and next_row_id is not None:
         for entry in live:
@@ -204,7 +204,7 @@ class LiveDelete:
 
 
 @dataclass(slots=True)
-class Live:
+class LiveFiles:
     """The live files of one snapshot."""
 
     data: dict[str, LiveData] = field(default_factory=dict)
@@ -216,10 +216,10 @@ class Live:
 
     def delete_entries(self) -> Mapping[str, Sequence[ManifestEntry]]:
         """The entries of each manifest of delete files, by its path."""
-        found: defaultdict[str, list[ManifestEntry]] = defaultdict(list)
+        by_manifest: defaultdict[str, list[ManifestEntry]] = defaultdict(list)
         for delete in chain(chain.from_iterable(self.scoped.values()), self.wide, self.equality):
-            found[delete.manifest].append(delete.entry)
-        return found
+            by_manifest[delete.manifest].append(delete.entry)
+        return by_manifest
 
     def scoped_of(self, data: LiveData) -> Iterator[LiveDelete]:
         """The ``scoped`` delete files that apply to a data file. A file that was removed and added again keeps its
@@ -248,26 +248,26 @@ class Manifests:
         self._known: OrderedDict[str, Sequence[LiveData | LiveDelete]] = OrderedDict()
         self._count = 0
 
-    def live(self, io: FileIO, manifest_list: str | None) -> Live:
+    def live(self, io: FileIO, manifest_list: str | None) -> LiveFiles:
         """The live files of a manifest list; None stands for an empty table."""
-        found = Live()
+        files = LiveFiles()
         for manifest in read_manifest_list(io, manifest_list) if manifest_list is not None else ():
             if not (manifest.has_added_files() or manifest.has_existing_files()):
                 continue
             for entry in self._entries(io, manifest):
-                _sort_in(found, entry)
-        return found
+                _sort_in(files, entry)
+        return files
 
     def _entries(self, io: FileIO, manifest: ManifestFile) -> Sequence[LiveData | LiveDelete]:
         path = manifest.manifest_path
-        found = self._known.pop(path, None)
-        if found is None:
-            found = [self._slim(entry, path) for entry in read_entries(io, manifest)]
-            self._count += len(found)
-        self._known[path] = found
+        entries = self._known.pop(path, None)
+        if entries is None:
+            entries = [self._slim(entry, path) for entry in read_entries(io, manifest)]
+            self._count += len(entries)
+        self._known[path] = entries
         while self._count > _MOST_KNOWN and len(self._known) > 1:
             self._count -= len(self._known.popitem(last=False)[1])
-        return found
+        return entries
 
     def _slim(self, entry: ManifestEntry, manifest: str) -> LiveData | LiveDelete:
         file = entry.data_file
@@ -275,14 +275,14 @@ class Manifests:
             return LiveDelete(entry, manifest)
         lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
         candidate = Candidate(
-            file.file_path,
-            file.file_format.value,
-            file.record_count,
-            file.file_size_in_bytes,
-            file.spec_id,
-            partition_of(file),
-            {each: lower[each] for each in self._ids if each in lower},
-            {each: upper[each] for each in self._ids if each in upper},
+            path=file.file_path,
+            file_format=file.file_format.value,
+            records=file.record_count,
+            size=file.file_size_in_bytes,
+            spec_id=file.spec_id,
+            partition=partition_of(file),
+            lower={each: lower[each] for each in self._ids if each in lower},
+            upper={each: upper[each] for each in self._ids if each in upper},
         )
         return LiveData(candidate, entry.sequence_number or 0, manifest)
 
@@ -292,7 +292,7 @@ def partition_of(file: DataFile) -> tuple[Any, ...]:
     return tuple(file.partition[i] for i in range(len(file.partition)))
 
 
-def _sort_in(live: Live, entry: LiveData | LiveDelete) -> None:
+def _sort_in(live: LiveFiles, entry: LiveData | LiveDelete) -> None:
     if isinstance(entry, LiveData):
         live.data[entry.candidate.path] = entry
     elif entry.file.content == DataFileContent.EQUALITY_DELETES:

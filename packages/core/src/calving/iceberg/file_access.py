@@ -14,8 +14,12 @@ def carried(io: FileIO) -> dict[str, str]:
     if the catalog signs each request to the storage.
     """
     # A REST catalog adds its authenticator to the properties, which cannot be sent to a task.
-    found = {name: str(value) for name, value in io.properties.items() if isinstance(value, str | int)}
-    return found if "s3.signer" in found else {name: value for name, value in found.items() if not _is_catalogs(name)}
+    properties = {name: str(value) for name, value in io.properties.items() if isinstance(value, str | int)}
+    return (
+        properties
+        if "s3.signer" in properties
+        else {name: value for name, value in properties.items() if not _is_catalogs(name)}
+    )
 
 
 def _is_catalogs(name: str) -> bool:

@@ -110,15 +110,15 @@ def by_id_columns(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[Data
     """For each set of id columns, the key files of each step. There may be several sets, because a table's id columns
     may change.
     """
-    found: dict[tuple[int, ...], list[list[DataFile]]] = {}
+    files_of_steps: dict[tuple[int, ...], list[list[DataFile]]] = {}
     steps = list(steps)
     for number, step in enumerate(steps):
         for file in step.delete_files:
             ids = id_columns(file)
-            if ids not in found:
-                found[ids] = [[] for _ in steps]
-            found[ids][number].append(file)
-    return found
+            if ids not in files_of_steps:
+                files_of_steps[ids] = [[] for _ in steps]
+            files_of_steps[ids][number].append(file)
+    return files_of_steps
 
 
 def id_columns(file: DataFile) -> tuple[int, ...]:
@@ -153,9 +153,9 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch | None:
     widened.
     """
     given = zip(batch.schema, batch.columns, strict=True)
-    found = {(field.metadata or {}).get(_FIELD_ID): column for field, column in given}
+    by_id = {(field.metadata or {}).get(_FIELD_ID): column for field, column in given}
     try:
-        columns = [_cast(found[(field.metadata or {})[_FIELD_ID]], field.type) for field in schema]
+        columns = [_cast(by_id[(field.metadata or {})[_FIELD_ID]], field.type) for field in schema]
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return None
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -95,8 +95,8 @@ class LineageSnapshot(SinkSnapshot):
 
     def _existing_manifests(self) -> list[ManifestFile]:
         parent = self._parent_snapshot_id
-        found = self._transaction.table_metadata.snapshot_by_id(parent) if parent is not None else None
-        return read_manifest_list(self._io, found.manifest_list) if found is not None else []
+        snapshot = self._transaction.table_metadata.snapshot_by_id(parent) if parent is not None else None
+        return read_manifest_list(self._io, snapshot.manifest_list) if snapshot is not None else []
 
     def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
         made = super()._rewritten(manifest)

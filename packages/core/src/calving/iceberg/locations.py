@@ -1,7 +1,7 @@
 """Decides which files that entries name are added to a table, and which of them are deleted when they are not needed.
 
 Whoever can write to the control log can name any file that the sink's credentials reach. So a file is added only below
-a location of its table, and deleted only if the sink has written it, and no snapshot of the branch needs it.
+a location of its table, and deleted only if the sink has written it, and the table does not need it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.serializers import FromInputFile
@@ -82,9 +82,9 @@ class FileRules:
     def outside(self, table: Table, paths: Iterable[str]) -> list[str]:
         """Those of the files that are outside the locations of the table, now and in its last states."""
         known = (*self.locations(table.metadata), *self.allowed)
-        found = [path for path in paths if not is_below_any(path, known)]
-        former = tuple(self._former(table)) if found else ()
-        return [path for path in found if not is_below_any(path, former)]
+        strangers = [path for path in paths if not is_below_any(path, known)]
+        former = tuple(self._former(table)) if strangers else ()
+        return [path for path in strangers if not is_below_any(path, former)]
 
     def _former(self, table: Table) -> Iterator[str]:
         """The locations of the table's last former states: a file may have been written before a location changed."""
@@ -97,22 +97,23 @@ class FileRules:
             yield from self.locations(before)
 
     def deletable(
-        self, table: Table, branch: str, steps: Collection[Step], unused: Collection[str], live: Collection[str]
+        self, table: Table, steps: Collection[Step], unused: Collection[str], live: Collection[str]
     ) -> frozenset[str]:
         """Those of the ``unused`` files of a commit that may be deleted: by place and name a sink has written them for
-        these ``steps``, and the branch does not need them. ``live``: data files of the branch's head.
+        these ``steps``, and the branch does not need them. ``live``: data files of the branch's head. Delete files are
+        kept that the head of any branch or tag names.
         """
         locations = self.locations(table.metadata)
         names = {path: name for path in unused if is_below_any(path, locations) and (name := written(path))}
         # A key file is deleted after its commit. So if there still is one, the data files of its writer are new, too.
         said = [written(file.file_path) for step in steps for file in step.delete_files]
         new = {name.writer for name in said if name is not None and name.kind == KEYS}
-        found = {path for path, name in names.items() if name.kind == KEYS}
+        paths = {path for path, name in names.items() if name.kind == KEYS}
         if gone := {path for path, name in names.items() if name.kind == DATA and name.writer in new}:
-            found |= _without(gone, live)
+            paths |= _without(gone, live)
         if kept := {path for path, name in names.items() if name.kind == DELETES}:
-            found |= _without(kept, _delete_files(table, branch))
-        return frozenset(found)
+            paths |= _without(kept, _delete_files(table))
+        return frozenset(paths)
 
 
 OWN_LOCATIONS = FileRules()
@@ -137,9 +138,12 @@ def _origin(entries: Iterable[Envelope], path: str) -> str:
     return f"{where} names file {printable(path, _LONGEST)}"
 
 
-def _delete_files(table: Table, branch: str) -> Iterator[str]:
-    """The paths of the delete files that the branch's head names."""
-    head = table.metadata.snapshot_by_name(branch)
-    for manifest in read_manifest_list(table.io, head.manifest_list) if head is not None else ():
-        if manifest.content == ManifestContent.DELETES:
+def _delete_files(table: Table) -> Iterator[str]:
+    """The paths of the delete files that the heads of branches and tags name."""
+    heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    snapshots = (snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in heads)
+    known: set[str] = set()
+    for manifest in chain.from_iterable(read_manifest_list(table.io, each.manifest_list) for each in snapshots):
+        if manifest.content == ManifestContent.DELETES and manifest.manifest_path not in known:
+            known.add(manifest.manifest_path)
             yield from (entry.data_file.file_path for entry in read_entries(table.io, manifest))

@@ -18,9 +18,9 @@ from calving.deadline import beside
 from calving.iceberg.file_access import carried
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, identities
-from calving.mutations.columns import Column, File, Reading
-from calving.mutations.keys import NO_MATCHES, TOGETHER, Keys, Matches
-from calving.mutations.lookup import Lookup, Tasks, look, matches
+from calving.mutations.columns import Column, ColumnReader, File
+from calving.mutations.keys import NO_MATCHES, TOGETHER, ChangedKeys, Matches
+from calving.mutations.lookup import KeyLookup, Tasks, look, matches
 from calving.mutations.runs import Run, Runs
 from calving.mutations.sorting import in_order, is_searchable, pays
 
@@ -32,23 +32,23 @@ _ROWS_OF_A_TASK = 1_000_000
 _ORDERED_AT_ONCE = 2_000_000
 """The most rows whose keys one commit sorts. Sorting makes this commit slower, and later commits faster."""
 
-Wanted = tuple[Candidate, Keys]
+Wanted = tuple[Candidate, ChangedKeys]
 """A file, and the keys that it may contain."""
 _Found = dict[str, tuple[Matches, bool]]
 
 
 @dataclass(frozen=True)
-class Looking:
+class KeySearch:
     """The key files whose keys are searched for, and how files are read. ``ids``: how many of the read columns identify
     a row.
     """
 
     table: Table
-    reading: Reading
+    reading: ColumnReader
     ids: int
     key_files: tuple[File, ...]
 
-    def reading_of(self, file: Candidate) -> Reading:
+    def reading_of(self, file: Candidate) -> ColumnReader:
         """How a data file is read: a column that it lacks may have the value of its partition."""
         return self.reading.within(self.constants(file))
 
@@ -84,17 +84,17 @@ class Lookups:
         for runs in self._runs.values():
             runs.keep(live)
 
-    def look(self, looking: Looking, wanted: Sequence[Wanted]) -> tuple[list[Matches], int]:
+    def look(self, looking: KeySearch, wanted: Sequence[Wanted]) -> tuple[list[Matches], int]:
         """The matches in each file, and the number of files that were answered from the cache."""
         here, away, tasks = self._divided(looking, wanted)
         elsewhere = None
         if tasks is not None:
             elsewhere = beside("calving-lookup", partial(self._as_tasks, tasks, looking, away))
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
-            found = self._all_here(pool, looking, here)
+            by_path = self._all_here(pool, looking, here)
             if elsewhere is not None:
                 try:
-                    found |= {
+                    by_path |= {
                         file.path: (each, False) for (file, _), each in zip(away, elsewhere.result(), strict=True)
                     }
                 except Exception as error:  # an engine may raise anything
@@ -102,11 +102,11 @@ class Lookups:
                     log.warning(
                         "table %s: the search for keys continues without tasks, because they failed: %s", name, error
                     )
-                    found |= self._all_here(pool, looking, away)
-        return [found[file.path][0] for file, _ in wanted], sum(was_held for _, was_held in found.values())
+                    by_path |= self._all_here(pool, looking, away)
+        return [by_path[file.path][0] for file, _ in wanted], sum(was_held for _, was_held in by_path.values())
 
     def _divided(
-        self, looking: Looking, wanted: Sequence[Wanted]
+        self, looking: KeySearch, wanted: Sequence[Wanted]
     ) -> tuple[Sequence[Wanted], Sequence[Wanted], Tasks | None]:
         """The files to search in this process, the files to search in tasks, and the tasks; None if no tasks are
         used.
@@ -124,7 +124,7 @@ class Lookups:
                 here.append(each)
         return here, away, tasks
 
-    def _holds(self, looking: Looking, file: Candidate) -> bool:
+    def _holds(self, looking: KeySearch, file: Candidate) -> bool:
         if self._cache is None:
             return False
         runs = self._runs_of(looking)
@@ -132,7 +132,7 @@ class Lookups:
             file.path, looking.reading_of(file).columns
         )
 
-    def _runs_of(self, looking: Looking) -> Runs | None:
+    def _runs_of(self, looking: KeySearch) -> Runs | None:
         """The runs for the read column; None if several columns are read, or if there is no cache."""
         if self._cache is None or len(looking.reading.columns) > 1:
             return None
@@ -141,7 +141,7 @@ class Lookups:
             self._runs[column] = Runs(self._cache, column, ".".join(looking.table.name()))
         return self._runs[column]
 
-    def _as_tasks(self, tasks: Tasks, looking: Looking, wanted: Sequence[Wanted]) -> list[Matches]:
+    def _as_tasks(self, tasks: Tasks, looking: KeySearch, wanted: Sequence[Wanted]) -> list[Matches]:
         """Search these files in tasks.
 
         :raises Exception: whatever the engine raises.
@@ -149,37 +149,37 @@ class Lookups:
         table, mapping = looking.table, looking.table.name_mapping()
         lists = list(_lists(wanted, max(_ROWS_OF_A_TASK, sum(f.records for f, _ in wanted) // max(1, tasks.slots))))
         payloads = [
-            Lookup(
-                carried(table.io),
-                table.metadata.location,
-                looking.reading.columns,
-                looking.ids,
-                looking.key_files,
-                tuple((file.path, file.file_format, looking.constants(file)) for file, _ in found),
-                mapping,
+            KeyLookup(
+                io=carried(table.io),
+                location=table.metadata.location,
+                columns=looking.reading.columns,
+                ids=looking.ids,
+                key_files=looking.key_files,
+                files=tuple((file.path, file.file_format, looking.constants(file)) for file, _ in part),
+                mapping=mapping,
             ).to_json()
-            for found in lists
+            for part in lists
         ]
         answers = tasks.map(look, payloads)
         return [
             each
-            for answer, found in zip(answers, lists, strict=True)
-            for each in matches(answer, [keys for _, keys in found])
+            for answer, part in zip(answers, lists, strict=True)
+            for each in matches(answer, [keys for _, keys in part])
         ]
 
-    def _all_here(self, pool: ThreadPoolExecutor, looking: Looking, wanted: Sequence[Wanted]) -> _Found:
+    def _all_here(self, pool: ThreadPoolExecutor, looking: KeySearch, wanted: Sequence[Wanted]) -> _Found:
         """The matches in each file, by path; and whether its keys were cached."""
         in_runs, alone = self._by_run(looking, wanted)
         others = pool.map(partial(self._together, looking), list(with_same_keys(alone)))
-        found: _Found = {}
+        by_path: _Found = {}
         for run, group in in_runs:  # too little work for a thread
-            found |= self._in_run(looking, run, group)
+            by_path |= self._in_run(looking, run, group)
         for each in others:
-            found |= each
-        return found
+            by_path |= each
+        return by_path
 
     def _by_run(
-        self, looking: Looking, wanted: Iterable[Wanted]
+        self, looking: KeySearch, wanted: Iterable[Wanted]
     ) -> tuple[list[tuple[Run, list[Wanted]]], list[Wanted]]:
         """The files that are in runs, and the other files. Before, runs grow."""
         runs = self._runs_of(looking)
@@ -197,25 +197,25 @@ class Lookups:
             alone += (each for each in group if each[0].path not in runs)
         return in_runs, alone
 
-    def _in_run(self, looking: Looking, run: Run, group: Sequence[Wanted]) -> _Found:
+    def _in_run(self, looking: KeySearch, run: Run, group: Sequence[Wanted]) -> _Found:
         """The matches in files of one run. All files are searched for the same keys."""
         runs = self._runs_of(looking)
-        found = runs.search(run, group[0][1]) if runs is not None else None
-        if found is None:
+        by_path = runs.search(run, group[0][1]) if runs is not None else None
+        if by_path is None:
             return self._together(looking, group)
-        return {file.path: (found.get(file.path, NO_MATCHES), True) for file, _ in group}
+        return {file.path: (by_path.get(file.path, NO_MATCHES), True) for file, _ in group}
 
-    def _together(self, looking: Looking, group: Sequence[Wanted]) -> _Found:
+    def _together(self, looking: KeySearch, group: Sequence[Wanted]) -> _Found:
         """The matches in files that are searched for the same keys."""
         if len(group) == 1:
             return {group[0][0].path: self._here(looking, *group[0])}
         opened = [self._batches(looking, file) for file, _ in group]
-        found = group[0][1].found_in_each([batches for batches, _ in opened])
+        per_file = group[0][1].found_in_each([batches for batches, _ in opened])
         return {
-            file.path: (each, was_held) for (file, _), each, (_, was_held) in zip(group, found, opened, strict=True)
+            file.path: (each, was_held) for (file, _), each, (_, was_held) in zip(group, per_file, opened, strict=True)
         }
 
-    def _here(self, looking: Looking, file: Candidate, keys: Keys) -> tuple[Matches, bool]:
+    def _here(self, looking: KeySearch, file: Candidate, keys: ChangedKeys) -> tuple[Matches, bool]:
         reading = looking.reading
         is_one = len(reading.columns) == 1 and is_searchable(keys.columns[0])
         ordered = self._ordered(looking, file) if is_one and pays(len(keys), file.records) else None
@@ -224,7 +224,7 @@ class Lookups:
         batches, was_held = self._batches(looking, file)
         return keys.found_in(batches), was_held
 
-    def _batches(self, looking: Looking, file: Candidate) -> tuple[Iterator[pa.RecordBatch], bool]:
+    def _batches(self, looking: KeySearch, file: Candidate) -> tuple[Iterator[pa.RecordBatch], bool]:
         """The key columns of a file, and whether they came from the cache."""
         reading = looking.reading_of(file)
 
@@ -235,7 +235,7 @@ class Lookups:
             return read(), False
         return self._cache.batches(file.path, reading.columns, read, ".".join(looking.table.name()))
 
-    def _ordered(self, looking: Looking, file: Candidate) -> pa.RecordBatch | None:
+    def _ordered(self, looking: KeySearch, file: Candidate) -> pa.RecordBatch | None:
         """The sorted keys of a file; None if sorting does not pay off. It pays off if the file was searched before."""
         if self._cache is None:
             return None
@@ -247,8 +247,8 @@ class Lookups:
         held, _ = self._batches(looking, file)
         owner = ".".join(looking.table.name())
         batches, _ = self._cache.batches(name, columns, lambda: in_order(held), owner)
-        (found,) = batches
-        return found
+        (batch,) = batches
+        return batch
 
     def _may_order(self, rows: int) -> bool:
         """Whether this commit may still sort so many rows; then they count. Several threads search."""
@@ -263,34 +263,34 @@ def with_same_keys(wanted: Iterable[Wanted]) -> Iterator[list[Wanted]]:
     group has at most ``TOGETHER`` times as many rows as there are keys, or is a single file.
     """
     for group in _by_keys(wanted):
-        found: list[Wanted] = []
+        together: list[Wanted] = []
         count = 0
         for file, keys in group:
-            if found and count + file.records > TOGETHER * len(keys):
-                yield found
-                found, count = [], 0
-            found.append((file, keys))
+            if together and count + file.records > TOGETHER * len(keys):
+                yield together
+                together, count = [], 0
+            together.append((file, keys))
             count += file.records
-        yield found
+        yield together
 
 
 def _by_keys(wanted: Iterable[Wanted]) -> Iterable[list[Wanted]]:
     """The files grouped by the keys for which they are searched."""
-    found: defaultdict[int, list[Wanted]] = defaultdict(list)
+    groups: defaultdict[int, list[Wanted]] = defaultdict(list)
     for each in wanted:
-        found[id(each[1])].append(each)
-    return found.values()
+        groups[id(each[1])].append(each)
+    return groups.values()
 
 
 def _lists(wanted: Iterable[Wanted], rows: int) -> Iterator[list[Wanted]]:
     """The files in groups of about ``rows`` rows."""
-    found: list[Wanted] = []
+    part: list[Wanted] = []
     count = 0
     for each in wanted:
-        found.append(each)
+        part.append(each)
         count += each[0].records
         if count >= rows:
-            yield found
-            found, count = [], 0
-    if found:
-        yield found
+            yield part
+            part, count = [], 0
+    if part:
+        yield part

@@ -18,7 +18,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table
-from calving.iceberg.conversion import Conversion, Converted
+from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
 from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.mending import Corrections, Mending
@@ -79,7 +79,7 @@ class Maintenance:
         self._catalog, self._table, self._key, self._about = catalog, table, key, about
         self._cache, self._sleep, self._at_once, self._tasks = cache, sleep, at_once, tasks
 
-    def convert(self) -> Iterator[Converted]:
+    def convert(self) -> Iterator[DeleteReplacement]:
         """Turn all equality deletes into positions; yields each commit.
 
         :raises TableTroubleError: the table cannot be loaded or read.
@@ -87,7 +87,7 @@ class Maintenance:
         """
         if not self._has_branch():
             return
-        while (done := self._commit(Conversion(self._cache, self._at_once, self._tasks))) is not None:
+        while (done := self._commit(DeleteConversion(self._cache, self._at_once, self._tasks))) is not None:
             yield done
 
     def mend(self, mending: Mending) -> Corrections | None:
@@ -108,12 +108,12 @@ class Maintenance:
         is_refused = True
         state = target.load()
         for is_last in tries(MAX_TRIES, lambda _: target.pause(1)):
-            found = task.of(state.table, self._key.branch)
-            if found is None:
+            prepared_task = task.of(state.table, self._key.branch)
+            if prepared_task is None:
                 delete_orphans(state.table.io, task.unused(()))
                 return None
-            prepared = self._prepared(state, found)
-            made[prepared.snapshots[-1].snapshot_id] = found
+            prepared = self._prepared(state, prepared_task)
+            made[prepared.snapshots[-1].snapshot_id] = prepared_task
             try:
                 landed: int | None = target.commit(state, prepared, self._noted(state, prepared))
             except (CommitRefusedError, CommitUncertainError) as error:
@@ -136,8 +136,8 @@ class Maintenance:
         """The ledgers of the head describe the new snapshot, too."""
         refs = state.table.metadata.refs
         head = refs[self._key.branch].snapshot_id
-        found = carried_on(state.properties, refs, self._key.branch, head, prepared.place)
-        return (SetPropertiesUpdate(updates=found),) if found else ()
+        properties = carried_on(state.properties, refs, self._key.branch, head, prepared.place)
+        return (SetPropertiesUpdate(updates=properties),) if properties else ()
 
     def _prepared(self, state: LoadedTable, change: Change) -> Prepared:
         head = next(iter(state.ancestry), {})

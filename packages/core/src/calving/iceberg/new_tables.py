@@ -87,16 +87,16 @@ def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType
     """
     if change.seen is None:
         return change.type
-    found = decide(change.seen, rules.share, change.path)
+    decision = decide(change.seen, rules.share, change.path)
     fixed = [*rules.of(name).declared]
     if change.kind == "create":
         fixed += [column for term in rules.of(name).partition_by if (column := temporal(term, name)) is not None]
     fixed = [rules.key(column) for column in fixed]
-    for few in found.minorities:
+    for few in decision.minorities:
         column = rules.key(".".join(few.path))
         if not any(column == each or column.startswith(f"{each}.") for each in fixed):
             _mind(name, few, rules)
-    return merge(change.type, found.kind)
+    return merge(change.type, decision.kind)
 
 
 def _mind(name: str, few: Minority, rules: TableRules) -> None:
@@ -121,8 +121,8 @@ def _moments(name: str, kind: InferredType, rules: TableRules) -> dict[str, Infe
     timestamps.
     """
     columns = [column for term in rules.of(name).partition_by if (column := temporal(term, name)) is not None]
-    found = {column: find(kind, column, rules.key) for column in columns}
-    return {column: "timestamptz" for column, there in found.items() if there is not None and there[1] in _MOMENTS}
+    places = {column: find(kind, column, rules.key) for column in columns}
+    return {column: "timestamptz" for column, there in places.items() if there is not None and there[1] in _MOMENTS}
 
 
 def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:
@@ -135,7 +135,7 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
     name = ".".join(table.name())
     declared, fold = rules.of(name).declared, rules.fold
     taken = {rules.key(known) for known in (*index_by_name(table.schema()), *spec_names(table.metadata))}
-    found: list[SchemaChange] = []
+    allowed: list[SchemaChange] = []
     added = 0
     for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
         if change.kind == "add":
@@ -147,11 +147,11 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
             added += len(taken) - there
             kind = new["struct"][change.path[-1]]
             change = replace(change, type=all_optional(kind) if rules.force_optional else kind)
-        found.append(change)
+        allowed.append(change)
     if added > rules.limits.new_columns:
         raise ConfigError(
             f"table {name}: the records of one batch ask for {added} new columns, such as"
-            f" {', '.join('.'.join(n.path) for n in found if n.kind == 'add')[:200]}; raise"
+            f" {', '.join('.'.join(n.path) for n in allowed if n.kind == 'add')[:200]}; raise"
             f" iceberg.limits.new-columns = {rules.limits.new_columns}, or make them one map or text column"
         )
     if added and len(table.schema().column_names) + added > rules.limits.columns:
@@ -159,4 +159,4 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
             f"table {name} has {len(table.schema().column_names)} columns, and {added} more would exceed"
             f" iceberg.limits.columns = {rules.limits.columns}: raise it, or make them one map or text column"
         )
-    return found
+    return allowed

@@ -13,8 +13,8 @@ from calving.iceberg.lookups import with_same_keys
 from calving.iceberg.schemas import partition_sources
 from calving.model.files import DataFile
 from calving.mutations.candidates import Pruning, new_files
-from calving.mutations.columns import File, Reading, columns_of
-from calving.mutations.parts import KEYS_AT_ONCE, Part, parts
+from calving.mutations.columns import ColumnReader, File, columns_of
+from calving.mutations.parts import KEYS_AT_ONCE, KeyPart, parts
 from calving.protocol.admission import Step
 
 Overlaps = Mapping[int, set[tuple[int, bool]]]
@@ -30,15 +30,15 @@ def overlaps(table: Table, steps: Sequence[Step], at_once: int = KEYS_AT_ONCE) -
 
     ``at_once``: about how many keys are held in memory.
     """
-    found: dict[int, set[tuple[int, bool]]] = {}
+    earlier_steps: dict[int, set[tuple[int, bool]]] = {}
     if len({step.source for step in steps if step.source}) < 2:
-        return found
+        return earlier_steps
     for ids, key_files in by_id_columns(steps).items():
         for owner, changer in set(_of(table, steps, ids, key_files, at_once)):
             if owner != changer and _are_apart(steps[owner], steps[changer]):
                 later, earlier = max(owner, changer), min(owner, changer)
-                found.setdefault(later, set()).add((earlier, changer == later))
-    return found
+                earlier_steps.setdefault(later, set()).add((earlier, changer == later))
+    return earlier_steps
 
 
 def _are_apart(one: Step, other: Step) -> bool:
@@ -52,7 +52,7 @@ def _of(
     """Pairs of a step that adds a row, and a step that changes the row's key."""
     metadata = table.metadata
     columns, mapping = columns_of(metadata.schema(), ids), table.name_mapping()
-    reading = Reading(table.io, columns, tuple(mapping.root) if mapping is not None else ())
+    reading = ColumnReader(table.io, columns, tuple(mapping.root) if mapping is not None else ())
     files = new_files((step.data_files for step in steps), metadata.specs(), partition_sources(metadata)).values()
     by_step = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
     for part in parts(reading, len(columns), by_step, at_once):
@@ -67,7 +67,7 @@ def _of(
                     yield from ((file.step, changer) for changer in its_changers.unique().to_pylist())
 
 
-def _changers(part: Part, reading: Reading, by_step: Sequence[Sequence[File]]) -> pa.ListArray:
+def _changers(part: KeyPart, reading: ColumnReader, by_step: Sequence[Sequence[File]]) -> pa.ListArray:
     """For each key of the part: the steps that change it, according to the files of the part."""
     own = frozenset(part.files)
     changes = part.keys.found_in_each(reading.all_of(f for f in of_step if f in own) for of_step in by_step)

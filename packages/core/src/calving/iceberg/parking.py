@@ -21,7 +21,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
 
 from calving.errors import ProtocolError, TableTroubleError
-from calving.iceberg.locations import OWN_LOCATIONS, FileRules
+from calving.iceberg.locations import ALLOWED, OWN_LOCATIONS, FileRules
 from calving.model.coverage import (
     Coverage,
     decode_coverage,
@@ -33,6 +33,7 @@ from calving.model.coverage import (
     merged,
 )
 from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
+from calving.model.locations import is_below_any
 from calving.model.offsets import ControlOffsets, TopicPartition, furthest
 from calving.protocol.ledger import NO_LEDGER, SourceProgress
 from calving.protocol.order import ordered
@@ -79,9 +80,9 @@ class ParkedCommit:
         No entry of this commit has to be held back (G1) when the commit is made later. The other entries must stay
         buffered until their earlier records are heard.
         """
-        found = ordered(self.entries, self.read, self.progress, NO_LEDGER)
-        progress = replace(self.progress, covered=found.covered)
-        return replace(self, entries=found.entries, read=found.control, progress=progress), found.held_back
+        admitted = ordered(self.entries, self.read, self.progress, NO_LEDGER)
+        progress = replace(self.progress, covered=admitted.covered)
+        return replace(self, entries=admitted.entries, read=admitted.control, progress=progress), admitted.held_back
 
     def judged_by(self, restarted: Mapping[TopicPartition, Place]) -> ParkedCommit:
         """This commit, given the restarts that are known now.
@@ -207,16 +208,16 @@ class Parking:
 
     def _files(self, table: TableId, parked: Parked) -> list[str]:
         """The files, the oldest first."""
-        found: dict[str, None] = {}
+        locations: dict[str, None] = {}
         location: str | None = parked.last
         while location is not None:
-            if location in found:
+            if location in locations:
                 raise _unreadable(table, location, "the files before it lead back to it")
-            found[location] = None
+            locations[location] = None
             if location not in self._before:
                 self._read(table, location)
             location = self._before[location]
-        return [*found][::-1]
+        return [*locations][::-1]
 
     def _read(self, table: TableId, location: str) -> ParkedCommit:
         if _NAME.fullmatch(location.rpartition("/")[2]) is None:
@@ -233,28 +234,37 @@ class Parking:
 
 
 class CatalogStorage:
-    """The tables' storage, with the FileIO of the table if it can be loaded."""
+    """The tables' storage, with the FileIO of the table if it can be loaded. If not, files are read and deleted only
+    below the catalog's warehouse and the allowed locations: whoever writes the control log may name any file.
+    """
 
     def __init__(self, catalog: Catalog, files: FileRules = OWN_LOCATIONS) -> None:
         self._catalog, self._files = catalog, files
 
-    def _io(self, table: TableId, location: str) -> FileIO:
-        """:raises TableTroubleError: the file is not below a location of the table."""
+    def _io(self, table: TableId, location: str, *, written: bool = False) -> FileIO:
+        """``written``: the file is a new one of this sink.
+
+        :raises TableTroubleError: the file is not at a place of the table.
+        """
         try:
             loaded = self._catalog.load_table(table)
-        except Exception:  # the reason why the commit is parked, perhaps
+        except Exception as error:  # the reason why the commit is parked, perhaps
+            known = (*self._files.allowed, *filter(None, [self._catalog.properties.get("warehouse")]))
+            if not written and not is_below_any(location, known):
+                why = f"the table cannot be loaded, and the file is below neither the catalog's warehouse nor {ALLOWED}"
+                raise _unreadable(table, location, why) from error
             return load_file_io(dict(self._catalog.properties), location)
         if self._files.outside(loaded, [location]):
             raise _unreadable(table, location, f"it is outside the table's location {loaded.metadata.location}")
         return loaded.io
 
     def write(self, table: TableId, location: str, data: bytes) -> None:
-        with self._io(table, location).new_output(location).create() as out:
+        with self._io(table, location, written=True).new_output(location).create() as out:
             out.write(data)
 
     def read(self, table: TableId, location: str) -> bytes:
-        with self._io(table, location).new_input(location).open() as found:
-            return bytes(found.read(_MOST_BYTES + 1))
+        with self._io(table, location).new_input(location).open() as file:
+            return bytes(file.read(_MOST_BYTES + 1))
 
     def delete(self, table: TableId, location: str) -> None:
         self._io(table, location).delete(location)

@@ -36,18 +36,18 @@ class Report:
         """The report. Its total seconds exceed the sum of its steps, because pauses between tries belong to no step."""
         failed = isinstance(outcome, Failed)
         return TableCommit(
-            self._table,
-            "failed" if failed else "done" if self._head else "unchanged",
-            self.watch.seconds,
-            dict(self.watch.steps),
-            self._files,
-            self._records,
-            outcome.reason if isinstance(outcome, Failed) else None,
-            self._total("total-data-files"),
-            self._total("total-delete-files"),
-            self._total("total-files-size"),
-            self._counts,
-            str(self._commit_id),
+            table=self._table,
+            outcome="failed" if failed else "done" if self._head else "unchanged",
+            seconds=self.watch.seconds,
+            steps=dict(self.watch.steps),
+            files=self._files,
+            records=self._records,
+            reason=outcome.reason if isinstance(outcome, Failed) else None,
+            total_files=self._total("total-data-files"),
+            total_deletes=self._total("total-delete-files"),
+            total_bytes=self._total("total-files-size"),
+            mutations=self._counts,
+            commit_id=str(self._commit_id),
         )
 
     def _total(self, name: str) -> int | None:

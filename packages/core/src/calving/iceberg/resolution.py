@@ -18,16 +18,16 @@ from pyroaring import BitMap64
 from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import Deleted, write_deleted
 from calving.iceberg.deletions import Deletions, KnownPositions
-from calving.iceberg.entries import FileKey, Live, Manifests
+from calving.iceberg.entries import FileKey, LiveFiles, Manifests
 from calving.iceberg.key_files import by_id_columns
-from calving.iceberg.lookups import Looking, Lookups
+from calving.iceberg.lookups import KeySearch, Lookups
 from calving.iceberg.schemas import as_in, partition_sources
 from calving.model import files
 from calving.model.mutations import MutationCounts, OrderType
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning, new_files
-from calving.mutations.columns import Column, File, Reading, columns_of
-from calving.mutations.keys import Keys, Matches, different
+from calving.mutations.columns import Column, ColumnReader, File, columns_of
+from calving.mutations.keys import ChangedKeys, Matches, different
 from calving.mutations.lookup import Tasks
 from calving.mutations.ordering import Found, losers
 from calving.mutations.parts import KEYS_AT_ONCE, parts
@@ -35,7 +35,7 @@ from calving.protocol.admission import Step
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class RowChanges:
     """The files that a snapshot adds and removes."""
 
     data_files: tuple[files.DataFile, ...]
@@ -56,7 +56,7 @@ class Resolved:
     """Time spent on each step."""
 
 
-class Resolver:
+class RowChangeResolver:
     """The resolver of one table, for all commits of a process. It caches what it reads, because files never change."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Resolver:
         self._matches: dict[_About, Matches] = {}
         """Matches of the keys of ``_steps``: after a refused attempt only new files are searched."""
 
-    def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> Resolved:
+    def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> RowChanges:
         """For each step: delete the rows with its keys from the head of the branch and from earlier steps.
 
         :raises TableTroubleError: files of the table cannot be read, or the table cannot have deletes.
@@ -98,7 +98,7 @@ class Resolver:
         keys = sum(file.record_count for step in steps for file in step.delete_files)
         return self._appends or keys > sum(file.record_count for step in steps for file in step.data_files)
 
-    def live(self, table: Table, branch: str, ids: frozenset[int]) -> Live:
+    def live(self, table: Table, branch: str, ids: frozenset[int]) -> LiveFiles:
         """The live files of the head, with the bounds of these columns."""
         if self._manifests is None or not ids <= self._manifests[0]:
             self._manifests = ids, Manifests(ids)
@@ -117,14 +117,14 @@ _About = tuple[tuple[int, ...], int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _KeyQuery:
     """A part of the keys of these id columns."""
 
     ids: tuple[int, ...]
     number: int
     columns: tuple[Column, ...]
-    keys: Keys
-    looking: Looking
+    keys: ChangedKeys
+    looking: KeySearch
 
     def about(self, file: Candidate) -> _About:
         return self.ids, self.number, file.path
@@ -134,7 +134,12 @@ class _Resolution:
     """The resolution of the keys of one commit attempt."""
 
     def __init__(
-        self, resolver: Resolver, table: Table, branch: str, steps: tuple[Step, ...], clock: Callable[[], float]
+        self,
+        resolver: RowChangeResolver,
+        table: Table,
+        branch: str,
+        steps: tuple[Step, ...],
+        clock: Callable[[], float],
     ) -> None:
         self._resolver, self._table, self._steps, self._clock = resolver, table, steps, clock
         self._started = clock()
@@ -145,7 +150,7 @@ class _Resolution:
         self._files: dict[str, Candidate] = {}
         self._hits: defaultdict[str, BitMap64] = defaultdict(BitMap64)
 
-    def run(self) -> Resolved:
+    def run(self) -> RowChanges:
         metadata = self._table.metadata
         new = new_files((step.data_files for step in self._steps), metadata.specs(), partition_sources(metadata))
         self._files = {path: data.candidate for path, data in self._live.data.items()} | new
@@ -167,31 +172,31 @@ class _Resolution:
         """Find the rows that these keys delete."""
         columns, order = columns_of(self._table.metadata.schema(), ids), self._order()
         mapping = self._table.name_mapping()
-        reading = Reading(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
+        reading = ColumnReader(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
         steps = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
         for number, part in enumerate(parts(reading, len(columns), steps, self._resolver.at_once)):
-            looking = Looking(self._table, reading, len(columns), part.files)
-            self._locate_part(_Asked(ids, number, columns, part.keys, looking), steps, is_ordered=bool(order))
+            looking = KeySearch(self._table, reading, len(columns), part.files)
+            self._locate_part(_KeyQuery(ids, number, columns, part.keys, looking), steps, is_ordered=bool(order))
 
-    def _locate_part(self, asked: _Asked, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> None:
+    def _locate_part(self, asked: _KeyQuery, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> None:
         keys, reading = asked.keys, asked.looking.reading
         self._counts["keys"] += len(keys)
         end = len(steps) if is_ordered else pc.max(keys.last_steps).as_py()
-        found = self._look(asked, range(end))
-        self._tell(keys, found, lambda: self._look(asked, range(end, len(steps)), new=True))
+        rows_of_files = self._look(asked, range(end))
+        self._tell(keys, rows_of_files, lambda: self._look(asked, range(end, len(steps)), new=True))
         if is_ordered:
             changes = keys.found_in_each(reading.all_of(of_step) for of_step in steps)
-            live = [(file, matches.living(self._deletions.before(file.path))) for file, matches in found]
+            live = [(file, matches.living(self._deletions.before(file.path))) for file, matches in rows_of_files]
             for path, position in losers(keys, changes, live, self._resolver.order_type):
                 self._hits[path].add(position)
             return
-        for file, matches in found:
+        for file, matches in rows_of_files:
             rows = matches.rows
             if file.step is not None:  # only a later step deletes a row of a new file
                 rows = rows.filter(pc.greater(keys.last_steps.take(matches.keys), file.step))
             self._hits[file.path].update(rows.to_pylist())
 
-    def _tell(self, keys: Keys, found: Sequence[Found], look_on: Callable[[], Sequence[Found]]) -> None:
+    def _tell(self, keys: ChangedKeys, found: Sequence[Found], look_on: Callable[[], Sequence[Found]]) -> None:
         """Count the rows that have one of the keys, and the deletes without a row. ``look_on`` searches the remaining
         new files, from which no row is deleted.
         """
@@ -207,7 +212,7 @@ class _Resolution:
         before = self._deletions.before(path)
         return before | self._hits[path] if path in self._hits else before
 
-    def _look(self, asked: _Asked, steps: range, *, new: bool = False) -> list[Found]:
+    def _look(self, asked: _KeyQuery, steps: range, *, new: bool = False) -> list[Found]:
         """All files with rows of the keys, and these rows. Searches the files of the table and of these ``steps``; with
         ``new`` only the files of the steps.
         """
@@ -218,11 +223,11 @@ class _Resolution:
         known = self._resolver.known(self._steps)
         new_to_us = [(file, few) for file, few in wanted if asked.about(file) not in known]
         matches, cached = self._resolver.lookups.look(asked.looking, new_to_us)
-        known.update((asked.about(file), found) for (file, _), found in zip(new_to_us, matches, strict=True))
+        known.update((asked.about(file), each) for (file, _), each in zip(new_to_us, matches, strict=True))
         self._counts["files"] += len(wanted)
         self._counts["cached"] += cached
-        found = ((file, known[asked.about(file)]) for file, _ in wanted)
-        return [(file, matches) for file, matches in found if len(matches.rows)]
+        rows_of_files = ((file, known[asked.about(file)]) for file, _ in wanted)
+        return [(file, matches) for file, matches in rows_of_files if len(matches.rows)]
 
     def _order(self) -> tuple[Column, ...]:
         """The order column, if there is one.
@@ -249,11 +254,22 @@ class _Resolution:
         deletes: tuple[DataFile, ...],
         written: tuple[str, ...],
         seconds: Mapping[str, float],
-    ) -> Resolved:
+    ) -> RowChanges:
         removed, manifests = self._deletions.removed(deleted, gone)
         unused = frozenset(file.path for file in gone if file.step is not None)
         data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in unused)
         counts = MutationCounts(**self._counts)
         entries = self._live.delete_entries()
         live = self._live.data
-        return Resolved(data, deletes, removed, manifests, entries, written, unused, live, counts, seconds)
+        return RowChanges(
+            data_files=data,
+            deletes=deletes,
+            removed=removed,
+            manifests=manifests,
+            delete_entries=entries,
+            written=written,
+            unused=unused,
+            live=live,
+            counts=counts,
+            seconds=seconds,
+        )

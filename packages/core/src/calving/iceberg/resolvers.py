@@ -9,7 +9,7 @@ from uuid import UUID
 from pyiceberg.io import FileIO
 
 from calving.iceberg.orphans import delete_orphans
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.model.events import TableId
 from calving.model.mutations import RowMutations
 from calving.mutations.cache import KeyCache
@@ -29,12 +29,12 @@ class Resolvers:
     ) -> None:
         self._mutations, self._cache_bytes, self._tasks = mutations, cache_bytes, tasks
         self._cache: KeyCache | None = None
-        self._made: dict[TableId, Resolver] = {}
+        self._made: dict[TableId, RowChangeResolver] = {}
         self._lock = threading.Lock()
         self._served: dict[TableId, tuple[UUID, tuple[str, ...]]] = {}
         """Files that the last cycle's commits of a table have used, but that are not part of the table."""
 
-    def of(self, table: TableId) -> Resolver | None:
+    def of(self, table: TableId) -> RowChangeResolver | None:
         """The resolver of a table; None if it is only appended to, or keeps equality deletes."""
         mutations = self._mutations(table)
         if mutations is None or mutations.row_deletes == "equality":
@@ -43,7 +43,7 @@ class Resolvers:
             if table not in self._made:
                 self._cache = self._cache or KeyCache(self._cache_bytes)
                 appends = mutations.cdc_field is not None and mutations.inserts == "append"
-                self._made[table] = Resolver(
+                self._made[table] = RowChangeResolver(
                     mutations.order_field,
                     self._cache,
                     tasks=self._tasks,
@@ -62,9 +62,9 @@ class Resolvers:
         earlier cycle are deleted now: since then a saved position above their entries was written, so no coordinator
         reads them again.
         """
-        before, found = self._served.pop(table, (cycle, ()))
+        before, due = self._served.pop(table, (cycle, ()))
         if before == cycle:
-            paths = (*found, *paths)
+            paths = (*due, *paths)
         else:
-            delete_orphans(io, found)
+            delete_orphans(io, due)
         self._served[table] = cycle, tuple(paths)

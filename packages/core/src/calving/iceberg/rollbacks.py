@@ -28,21 +28,21 @@ def look(catalog: Catalog, table: TableId, key: LedgerKey) -> Ledger | None:
 
     :raises UnavailableError: the catalog gives no clear answer.
     """
-    found = find_table(catalog, table)
-    if found is None or (key.branch != "main" and key.branch not in found.metadata.refs):
+    loaded = find_table(catalog, table)
+    if loaded is None or (key.branch != "main" and key.branch not in loaded.metadata.refs):
         return None
-    line, properties = line_of(found, key.branch), found.metadata.properties
+    line, properties = line_of(loaded, key.branch), loaded.metadata.properties
     ledger = key.read(line, properties)
     changes = looked(key, line, properties)
     if changes:
         log_rollback(table, key, ledger, properties)
-        head = found.metadata.refs.get(key.branch)
+        head = loaded.metadata.refs.get(key.branch)
         guards = (
             AssertRefSnapshotId(ref=key.branch, snapshot_id=head.snapshot_id if head is not None else None),
-            AssertTableUUID(uuid=found.metadata.table_uuid),
+            AssertTableUUID(uuid=loaded.metadata.table_uuid),
         )
         try:
-            found._do_commit((SetPropertiesUpdate(updates=changes),), guards)
+            loaded._do_commit((SetPropertiesUpdate(updates=changes),), guards)
         except CommitFailedException as error:
             log.info("table %s: someone else committed while it was looked at: %s", ".".join(table), error)
     return ledger
@@ -52,5 +52,5 @@ def log_rollback(table: TableId, key: LedgerKey, ledger: Ledger, properties: Map
     """Log a rollback that the table's properties do not tell yet. ``ledger``: as it was read from the table."""
     newly = less(ledger.gone, key.known_to_be_gone(properties))
     doubt = ledger.doubt if ledger.doubt != key.doubt(properties) else None
-    if (found := RolledBack.of(newly, doubt)) is not None:
-        log.error("%s", found.text(".".join(table)))
+    if (rollback := RolledBack.of(newly, doubt)) is not None:
+        log.error("%s", rollback.text(".".join(table)))

@@ -29,11 +29,11 @@ def partition_sources(metadata: TableMetadata) -> Schema:
     An older spec may partition by a column that has been dropped: files of that spec still have its values.
     """
     ids = sorted({field.source_id for spec in metadata.partition_specs for field in spec.fields})
-    found = ((each, schema_with(metadata, each)) for each in ids)
+    schemas = ((each, schema_with(metadata, each)) for each in ids)
     return Schema(
         *(
             NestedField(each, f"c{each}", schema.find_type(each), required=False)
-            for each, schema in found
+            for each, schema in schemas
             if schema is not None
         )
     )
@@ -48,14 +48,14 @@ def is_open(change: SchemaChange, schema: Schema) -> bool:
     """Whether the schema still lacks this change."""
     path = ".".join(change.path)
     try:
-        found = schema.find_field(path)
+        field = schema.find_field(path)
     except ValueError:
         return change.kind == "add"
     match change.kind:
         case "optional":
-            return bool(found.required)
+            return bool(field.required)
         case "widen":
-            return bool(str(found.field_type) != change.type)
+            return bool(str(field.field_type) != change.type)
     return False
 
 
@@ -120,11 +120,11 @@ def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Sche
     """
     keys = set()
     for column in id_columns:
-        found = find(kind, column)
-        if found is None:
+        place = find(kind, column)
+        if place is None:
             fields = kind["struct"] if isinstance(kind, Mapping) else {}
             raise ConfigError(f"table {table}: id-column '{column}' is not among its fields: {', '.join(fields)}")
-        keys.add(found[0])
+        keys.add(place[0])
     columns = _fields(kind if isinstance(kind, Mapping) else {"struct": {}}, itertools.count(1), keys)
     schema = Schema(*columns)
     return Schema(*columns, identifier_field_ids=sorted(schema.find_field(".".join(key)).field_id for key in keys))

@@ -174,13 +174,13 @@ class SinkSnapshot(_MergeAppendFiles):
             if manifest.content == ManifestContent.DATA:
                 data.append(self._rewritten(manifest) if manifest.manifest_path in self._to_rewrite else manifest)
         deletes = self._delete_manifests([m for m in existing if m.content == ManifestContent.DELETES])
-        found = self._process_manifests(data + deletes)
-        listed = {manifest.manifest_path for manifest in found}
+        manifests = self._process_manifests(data + deletes)
+        listed = {manifest.manifest_path for manifest in manifests}
         merged = [path for path in self._written_manifests if path not in listed]  # at once
         for path in merged:
             self._written_manifests.remove(path)
         delete_orphans(self._io, merged)
-        return found
+        return manifests
 
     def fetch_manifest_entry(self, manifest: ManifestFile, discard_deleted: bool = True) -> list[ManifestEntry]:
         """The entries of a manifest that is merged with others."""
@@ -205,8 +205,8 @@ class SinkSnapshot(_MergeAppendFiles):
             by_spec[file.spec_id].append(self._added(file))
         return kept + [
             self._manifest(self._new_delete_writer(self.spec(spec_id)), entries)
-            for spec_id, found in by_spec.items()
-            for entries in _cut(found)
+            for spec_id, entries_of_spec in by_spec.items()
+            for entries in _cut(entries_of_spec)
         ]
 
     def _is_full(self, manifest: ManifestFile) -> bool:

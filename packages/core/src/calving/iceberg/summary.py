@@ -68,14 +68,14 @@ class SummaryCollector(SnapshotSummaryCollector):
         (metrics.add_file if is_add_file else metrics.remove_file)(file)
 
     def build(self) -> dict[str, str]:
-        found = super().build()
+        properties = super().build()
         for way, vectors in self._vectors.items():
             if vectors:
-                found[f"{way}-dvs"] = str(vectors)
-                files = int(found.pop(f"{way}-position-delete-files")) - vectors
+                properties[f"{way}-dvs"] = str(vectors)
+                files = int(properties.pop(f"{way}-position-delete-files")) - vectors
                 if files:
-                    found[f"{way}-position-delete-files"] = str(files)
-        return found
+                    properties[f"{way}-position-delete-files"] = str(files)
+        return properties
 
 
 def _sized(file: DataFile) -> DataFile:

@@ -17,6 +17,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
+from calving.backoff import Backoff
 from calving.casting.schema_changes import SchemaChanges
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, is_final, is_rest, reaching, table_id
@@ -39,7 +40,7 @@ from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
 
-_TRIES = 6
+_TRIES, _BACKOFF = 6, Backoff(0.1, 1.6)
 _UNUSED_SECONDS = 600.0
 _MOST_MISSING = 1_000
 """The most missing tables that are cached: records can name any number of missing tables."""
@@ -70,6 +71,7 @@ class Tables:
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
         self._uncreatable: set[str] = set()
+        self._within: dict[str, str] = {}
         self._warned: set[str] = set()
         """Tables about whose soft-delete-field a warning was logged."""
         self.troubled: Mapping[str, UnavailableError] = {}
@@ -81,11 +83,11 @@ class Tables:
 
         :raises UnavailableError: no table can be loaded; or a table cannot be loaded that was not loaded before.
         """
-        found, troubled = find_tables(self._catalog, sorted({*names, *self._missing}), self._known)
+        tables, troubled = find_tables(self._catalog, sorted({*names, *self._missing}), self._known)
         for name in troubled.keys() - self.troubled.keys():
             log.warning("%s; its files are written for the table as it was loaded before", troubled[name])
         self.troubled = troubled
-        for name, table in found.items():
+        for name, table in tables.items():
             if name not in troubled:
                 self._take(name, table)
 
@@ -101,6 +103,7 @@ class Tables:
         A dropped table is loaded again when a record needs it.
         """
         self._uncreatable.clear()
+        self._within.clear()
         idle = [name for name, at in self._used.items() if self._clock() - at > _UNUSED_SECONDS]
         missing = [name for name in self._used if name in self._missing]
         for name in {*idle, *missing[:-_MOST_MISSING]}:
@@ -118,6 +121,11 @@ class Tables:
     def uncreatable(self) -> frozenset[str]:
         """Missing tables that no record of this batch can create."""
         return frozenset(self._uncreatable)
+
+    @property
+    def within(self) -> Mapping[str, str]:
+        """Missing tables that cannot be created because their name leads through a table, and this table."""
+        return dict(self._within)
 
     @property
     def id_columns(self) -> Mapping[str, tuple[str, ...]]:
@@ -157,7 +165,9 @@ class Tables:
             mine = SchemaChanges(group, fold=self._rules.fold).list()
             create = next((change for change in mine if change.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
-                if create.type is None and create.seen is None:
+                if (outer := self._around(name)) is not None:
+                    self._within[name] = outer
+                elif create.type is None and create.seen is None:
                     self._uncreatable.add(name)
                 else:
                     self._create(name, create)
@@ -165,6 +175,14 @@ class Tables:
             if changes:
                 self._evolve(name, changes)
             self._look(name)
+
+    def _around(self, name: str) -> str | None:
+        """The table whose name is a leading part of this name of a missing table; None if there is none. Most catalogs
+        would place the new table in the folder of the other one, whose orphan removal would delete the new one's files.
+        """
+        parts = table_id(name)
+        outer = (parts[:depth] for depth in range(2, len(parts)))
+        return next((".".join(each) for each in outer if find_table(self._catalog, each) is not None), None)
 
     def _use(self, name: str) -> None:
         self._used.pop(name, None)
@@ -216,25 +234,25 @@ class Tables:
                 log.warning(warning)
             distribution = "keys"
         return TableSpec(
-            name,
-            metadata.schema().model_dump_json(),
-            metadata.spec().model_dump_json(),
-            metadata.location,
-            properties,
-            carried(table.io),
-            order.model_dump_json(),
-            distribution,
-            encode_coverage(self._rules.left_out(name, properties)),
-            id_columns,
-            mutations,
-            spec_names(metadata),
-            Moments(rules.units, self._rules.any_year),
+            name=name,
+            schema_json=metadata.schema().model_dump_json(),
+            spec_json=metadata.spec().model_dump_json(),
+            location=metadata.location,
+            properties=properties,
+            io_properties=carried(table.io),
+            sort_order_json=order.model_dump_json(),
+            distribution=distribution,
+            held_json=encode_coverage(self._rules.left_out(name, properties)),
+            id_columns=id_columns,
+            mutations=mutations,
+            partition_names=spec_names(metadata),
+            moments=Moments(rules.units, self._rules.any_year),
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
         """Delete files that will not be committed, ignoring errors."""
-        for name, found in files.items():
-            for file in found:
+        for name, files_of_table in files.items():
+            for file in files_of_table:
                 try:
                     self._known[name].io.delete(file.file_path)
                 except Exception as error:  # an orphan file does no harm
@@ -290,7 +308,7 @@ class Tables:
             return bool(self._catalog.namespace_exists(tuple(namespace)))
 
     def _evolve(self, name: str, changes: Sequence[SchemaChange]) -> None:
-        for _ in tries(_TRIES, lambda failed: time.sleep(0.05 * 2**failed)):
+        for _ in tries(_TRIES, lambda failed: time.sleep(_BACKOFF.pause(failed))):
             table = find_table(self._catalog, table_id(name))
             if table is None:
                 raise UnavailableError(f"table {name} was dropped while its schema was to be changed")

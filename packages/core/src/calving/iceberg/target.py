@@ -19,6 +19,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
+from calving.backoff import Backoff
 from calving.catalogs.denials import denial
 from calving.errors import (
     CommitRefusedError,
@@ -34,7 +35,7 @@ from calving.iceberg.layers import Prepared, add_unpartitioned, layered
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.mending import corrected
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rollbacks import log_rollback
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.stopwatch import Stopwatch
@@ -53,7 +54,7 @@ from calving.protocol.rollback import Line
 
 log = logging.getLogger(__name__)
 
-MAX_TRIES = 20
+MAX_TRIES, _BACKOFF = 20, Backoff(0.04, 2.0)
 LOAD_TRIES = 8
 
 
@@ -92,7 +93,7 @@ class IcebergTarget:
         mark: TableMark | None = None,
         sleep: Callable[[float], None] = time.sleep,
         watch: Stopwatch | None = None,
-        resolver: Resolver | None = None,
+        resolver: RowChangeResolver | None = None,
         *,
         equality: bool = False,
         doubtful: frozenset[str] = frozenset(),
@@ -244,24 +245,24 @@ class IcebergTarget:
             return Prepared((snapshot,), *snapshot.prepare(), unused)
 
     def _resolved(
-        self, resolver: Resolver, table: Table, summary: Mapping[str, str], admitted: Admitted
+        self, resolver: RowChangeResolver, table: Table, summary: Mapping[str, str], admitted: Admitted
     ) -> tuple[SinkSnapshot, frozenset[str]]:
         """The snapshot, and the admitted files that it does not name."""
-        found = resolver.resolve(table, self._branch, admitted.steps)
-        self.counts = found.counts
-        for name, seconds in found.seconds.items():
+        changes = resolver.resolve(table, self._branch, admitted.steps)
+        self.counts = changes.counts
+        for name, seconds in changes.seconds.items():
             self._watch.add(name, seconds)
-        snapshot = new_snapshot(table, {**summary, **mutation_summary(found.counts, found.seconds)}, self._branch)
-        snapshot.add(found.data_files)
-        snapshot.add_deletes(found.deletes, found.written)
-        snapshot.remove(found.removed, found.manifests, found.delete_entries)
-        unused = found.unused | {file.file_path for file in admitted.delete_files}
-        return snapshot, self._deletable(table, admitted, unused, found.live)
+        snapshot = new_snapshot(table, {**summary, **mutation_summary(changes.counts, changes.seconds)}, self._branch)
+        snapshot.add(changes.data_files)
+        snapshot.add_deletes(changes.deletes, changes.written)
+        snapshot.remove(changes.removed, changes.manifests, changes.delete_entries)
+        unused = changes.unused | {file.file_path for file in admitted.delete_files}
+        return snapshot, self._deletable(table, admitted, unused, changes.live)
 
     def _deletable(
         self, table: Table, admitted: Admitted, unused: Collection[str], live: Collection[str]
     ) -> frozenset[str]:
-        return self._files.deletable(table, self._branch, admitted.steps, unused, live)
+        return self._files.deletable(table, admitted.steps, unused, live)
 
     def supersede(self, properties: Mapping[str, str]) -> None:
         """Set table properties and move the head of the branch, so that attempts on an earlier state are refused."""
@@ -288,7 +289,7 @@ class IcebergTarget:
             snapshot.discard()
 
     def pause(self, tries: int) -> None:
-        self._sleep(min(2.0, 0.02 * 2 ** min(tries, 7)) * (0.5 + random.random()))  # noqa: S311 - jitter
+        self._sleep(_BACKOFF.pause(tries, random.random() - 0.5))  # noqa: S311 - jitter
 
     def _see(self, table: Table) -> None:
         self.mark = mark_of(table)

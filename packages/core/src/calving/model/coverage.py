@@ -19,13 +19,13 @@ _LARGEST = 2**63 - 1
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
     """The union of the spans."""
-    found: list[Span] = []
+    spans_so_far: list[Span] = []
     for span in sorted(spans):
-        if found and span.start <= found[-1].end:
-            found[-1] = Span(found[-1].start, max(found[-1].end, span.end))
+        if spans_so_far and span.start <= spans_so_far[-1].end:
+            spans_so_far[-1] = Span(spans_so_far[-1].start, max(spans_so_far[-1].end, span.end))
         elif span.start < span.end:
-            found.append(span)
-    return tuple(found)
+            spans_so_far.append(span)
+    return tuple(spans_so_far)
 
 
 def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
@@ -46,8 +46,8 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
 
 def common(a: Iterable[Span], b: tuple[Span, ...]) -> tuple[Span, ...]:
     """The intersection."""
-    found = ((max(x.start, y.start), min(x.end, y.end)) for x in a for y in b)
-    return tuple(Span(start, end) for start, end in found if start < end)
+    overlaps = ((max(x.start, y.start), min(x.end, y.end)) for x in a for y in b)
+    return tuple(Span(start, end) for start, end in overlaps if start < end)
 
 
 def beyond(spans: Iterable[Span], offset: int) -> tuple[Span, ...]:
@@ -68,8 +68,8 @@ def union(a: Coverage, b: Coverage) -> Coverage:
 
 def intersection(a: Coverage, b: Coverage) -> Coverage:
     """The offsets that are in both."""
-    found = {tp: common(spans, b.get(tp, ())) for tp, spans in a.items()}
-    return {tp: spans for tp, spans in found.items() if spans}
+    shared = {tp: common(spans, b.get(tp, ())) for tp, spans in a.items()}
+    return {tp: spans for tp, spans in shared.items() if spans}
 
 
 def size(coverage: Coverage) -> int:
@@ -98,16 +98,16 @@ def present(found: Mapping[TopicPartition, T], topic_ids: Mapping[str, str]) -> 
 
 def text_of(coverage: Coverage) -> str:
     """Text for people, of the first three partitions: ``offsets 300 to 600 of orders-0``."""
-    found = [f"offsets {spans[0].start} to {spans[-1].end} of {named(tp)}" for tp, spans in sorted(coverage.items())]
-    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    ranges = [f"offsets {spans[0].start} to {spans[-1].end} of {named(tp)}" for tp, spans in sorted(coverage.items())]
+    return ", ".join(ranges[:3]) + (f" and {len(ranges) - 3} more" if len(ranges) > 3 else "")
 
 
 def encode_coverage(coverage: Mapping[TopicPartition, Iterable[tuple[int, int]]]) -> str:
     """``{"topic":{"0":[[3,7]]}}``, topics and partitions in order."""
-    found: dict[str, dict[str, list[tuple[int, int]]]] = {}
+    by_topic: dict[str, dict[str, list[tuple[int, int]]]] = {}
     for topic, partition, tp in sorted((str(tp.whole), tp.partition, tp) for tp in coverage):
-        found.setdefault(topic, {})[str(partition)] = list(coverage[tp])
-    return json.dumps(found, separators=(",", ":"))
+        by_topic.setdefault(topic, {})[str(partition)] = list(coverage[tp])
+    return json.dumps(by_topic, separators=(",", ":"))
 
 
 @lru_cache(maxsize=16)
@@ -140,9 +140,9 @@ def decode_covered(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
     """Coverage and restarted partitions, cached by text. Earlier versions may have written offsets from before the
     restart.
     """
-    found = dict(_decode(text))
-    restart = {tp: (Span(0, spans[-1][1]),) for tp, spans in found.items() if spans[-1][0] > spans[-1][1]}
-    covered = {tp: tuple(Span(*span) for span in spans) for tp, spans in found.items() if tp not in restart}
+    spans_of = dict(_decode(text))
+    restart = {tp: (Span(0, spans[-1][1]),) for tp, spans in spans_of.items() if spans[-1][0] > spans[-1][1]}
+    covered = {tp: tuple(Span(*span) for span in spans) for tp, spans in spans_of.items() if tp not in restart}
     return {**covered, **restart}, frozenset(restart)
 
 
@@ -154,9 +154,9 @@ def encode_settled(settled: Coverage, restarted: Collection[TopicPartition]) -> 
 @lru_cache(maxsize=16)
 def decode_settled(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
     """Settled offsets and restarted partitions, cached by text."""
-    found = dict(_decode(text))
-    restarted = frozenset(tp for tp, spans in found.items() if spans[0] == _RESTARTED)
-    return {tp: tuple(Span(a, b) for a, b in spans if a <= b) for tp, spans in found.items()}, restarted
+    spans_of = dict(_decode(text))
+    restarted = frozenset(tp for tp, spans in spans_of.items() if spans[0] == _RESTARTED)
+    return {tp: tuple(Span(a, b) for a, b in spans if a <= b) for tp, spans in spans_of.items()}, restarted
 
 
 def _decode(text: str) -> Iterable[tuple[TopicPartition, list[tuple[int, int]]]]:

@@ -73,9 +73,9 @@ def origin(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] 
     """Topic, partition and offset of the source record from the headers; None if the headers do not have them, or have
     what no broker has.
     """
-    found = {name.removeprefix(PREFIX): value for name, value in headers if name.startswith(PREFIX) and value}
+    by_name = {name.removeprefix(PREFIX): value for name, value in headers if name.startswith(PREFIX) and value}
     try:
-        topic, partition, offset = found["topic"].decode(), int(found["partition"]), int(found["offset"])
+        topic, partition, offset = by_name["topic"].decode(), int(by_name["partition"]), int(by_name["offset"])
     except (KeyError, ValueError):
         return None
     return (topic, partition, offset) if 0 <= partition < 2**31 and 0 <= offset < 2**63 else None

@@ -115,7 +115,7 @@ class Limits:
     open_files: int = 64
     stalled_seconds: float = 60.0
     record_bytes: int = 16 * 1024 * 1024
-    """The largest value; a larger one is a bad record."""
+    """The largest value or key; a record with a larger one is bad."""
     nesting: int = 32
     """Levels of objects and arrays in a value, and of structs, lists and maps in a schema that records ask for."""
     learned_names: int = 2_000
@@ -124,6 +124,12 @@ class Limits:
     """The most columns that one batch adds to a table, nested columns included."""
     columns: int = 5_000
     """The most columns that a table may reach by evolution, nested columns included."""
+    cells: int = 5_000_000
+    """The most cells of a record; ``records.cells`` defines them."""
+    sql_ms: int = 10_000
+    """The time of one query of the transform Sql."""
+    sql_bytes: int = 512 * 1024 * 1024
+    """The memory that DuckDB takes for one query. What it does not count may take as much again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ _Place = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowChunk:
     """Some rows of a file. For each column: its values, or None and whether the record around it is not null; both are
     None if the file has neither.
     """
@@ -47,7 +47,7 @@ class Part:
 
 def columns(
     stream: Any, ids: Sequence[tuple[int, int | None]], mapped: Sequence[MappedField], rows: int
-) -> Iterator[Part]:
+) -> Iterator[RowChunk]:
     """The columns with these ids, about ``rows`` rows at a time. Beside each id is the id of the record whose nulls are
     needed if the file does not have the column.
     """
@@ -62,7 +62,7 @@ def columns(
     # Without logical types fastavro reads numbers and bytes. Python has no dates after the year 9999.
     _strip(reader.writer_schema)
     while records := list(islice(reader, rows)):
-        yield Part(
+        yield RowChunk(
             len(records),
             [
                 (
@@ -127,8 +127,8 @@ def _array(values: list[Any], kind: Mapping[str, Any]) -> pa.Array:
             None if each is None else scaled(int.from_bytes(each, "big", signed=True), scale) for each in values
         )
         return pa.array([*decimals], pa.decimal128(kind["precision"], scale))
-    found = pa.array(values, _PLAIN[kind["type"]])
-    return found.cast(_TIMES[logical]) if logical in _TIMES else found
+    array = pa.array(values, _PLAIN[kind["type"]])
+    return array.cast(_TIMES[logical]) if logical in _TIMES else array
 
 
 def _at(record: Any, place: _Place) -> Any:

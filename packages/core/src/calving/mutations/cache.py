@@ -94,10 +94,10 @@ class KeyCache:
         """Bytes by table."""
         with self._lock:
             held = list(self._sizes.values())
-        found: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
         for size, owner in held:
-            found[owner] += size
-        return dict(found)
+            sizes[owner] += size
+        return dict(sizes)
 
     def _kept(self, name: str, found: Batches, owner: str) -> Batches:
         """Yield the batches, and cache them once all have been read. They are yielded also if the disk fails."""

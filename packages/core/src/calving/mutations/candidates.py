@@ -27,7 +27,7 @@ from pyiceberg.types import (
 
 from calving.model.files import DataFile
 from calving.mutations.columns import Column
-from calving.mutations.keys import Keys
+from calving.mutations.keys import ChangedKeys
 from calving.writing.keys import scaled
 from calving.writing.partitioning import Partitioner, divide, to_record
 
@@ -60,23 +60,23 @@ def new_files(
     steps: Iterable[Iterable[DataFile]], specs: Mapping[int, PartitionSpec], sources: Schema
 ) -> dict[str, Candidate]:
     """The data files that each step of a commit adds, by path. ``sources``: has the source columns of all specs."""
-    found = {}
+    by_path = {}
     for number, files in enumerate(steps):
         for file in files:
             spec = specs[file.spec_id]
             record = to_record(file.partition, spec, sources)
-            found[file.file_path] = Candidate(
-                file.file_path,
-                file.file_format,
-                file.record_count,
-                file.file_size_in_bytes,
-                file.spec_id,
-                tuple(record[i] for i in range(len(spec.fields))),
-                file.lower_bounds or {},
-                file.upper_bounds or {},
-                number,
+            by_path[file.file_path] = Candidate(
+                path=file.file_path,
+                file_format=file.file_format,
+                records=file.record_count,
+                size=file.file_size_in_bytes,
+                spec_id=file.spec_id,
+                partition=tuple(record[i] for i in range(len(spec.fields))),
+                lower=file.lower_bounds or {},
+                upper=file.upper_bounds or {},
+                step=number,
             )
-    return found
+    return by_path
 
 
 def tells_partition(spec: PartitionSpec, ids: Iterable[int]) -> bool:
@@ -100,45 +100,45 @@ def identities(spec: PartitionSpec, ids: Collection[int]) -> dict[int, int]:
 class Pruning:
     """Tells which files cannot have rows of given keys."""
 
-    def __init__(self, keys: Keys, columns: Iterable[Column], specs: Mapping[int, PartitionSpec]) -> None:
+    def __init__(self, keys: ChangedKeys, columns: Iterable[Column], specs: Mapping[int, PartitionSpec]) -> None:
         self._keys, self._columns, self._specs = keys, tuple(columns), specs
-        self._partitions: dict[int, Mapping[tuple[Any, ...], Keys] | None] = {}
+        self._partitions: dict[int, Mapping[tuple[Any, ...], ChangedKeys] | None] = {}
 
-    def keys_of(self, file: Candidate) -> Keys | None:
+    def keys_of(self, file: Candidate) -> ChangedKeys | None:
         """The keys of which the file may have rows; None if it can have no such row."""
         keys = self._of_partition(file)
         return keys if keys is not None and all(bounds.meet(file) for bounds in self._bounds) else None
 
-    def _of_partition(self, file: Candidate) -> Keys | None:
+    def _of_partition(self, file: Candidate) -> ChangedKeys | None:
         """The keys of the file's partition; None if there are none. L1: if the key does not determine the partition, a
         row of the key may be in any partition.
         """
         if file.spec_id not in self._partitions:
             self._partitions[file.spec_id] = self._partitions_of(self._specs[file.spec_id])
-        found = self._partitions[file.spec_id]
-        return self._keys if found is None else found.get(file.partition)
+        keys_of = self._partitions[file.spec_id]
+        return self._keys if keys_of is None else keys_of.get(file.partition)
 
-    def _partitions_of(self, spec: PartitionSpec) -> Mapping[tuple[Any, ...], Keys] | None:
+    def _partitions_of(self, spec: PartitionSpec) -> Mapping[tuple[Any, ...], ChangedKeys] | None:
         if not tells_partition(spec, (column.field_id for column in self._columns)):
             return None
         schema = Schema(*(NestedField(c.field_id, f"c{c.field_id}", c.kind, required=False) for c in self._columns))
         partitioner = Partitioner(schema, spec)
-        found = {}
+        keys_of = {}
         all_of = pa.RecordBatch.from_arrays([pa.array(range(len(self._keys)), pa.int32())], ["key"])
         for number, keys in divide(all_of, partitioner.numbers(self._keys.rows)):
             record = to_record(partitioner.partition(number).values, spec, schema)
-            found[tuple(record[i] for i in range(len(spec.fields)))] = self._keys.part(keys.column(0))
-        return found
+            keys_of[tuple(record[i] for i in range(len(spec.fields)))] = self._keys.part(keys.column(0))
+        return keys_of
 
     @cached_property
     def _bounds(self) -> list[_Bounds]:
-        found = zip(self._columns, self._keys.columns, strict=True)
+        columns = zip(self._columns, self._keys.columns, strict=True)
         is_one = len(self._columns) == 1  # then its values differ, as keys do
         # Not for UUIDs, because engines do not agree on their order; not for booleans, because most files have both
         # values; and not for null, which is within no bounds.
         return [
             _Bounds(column, values if is_one else values.unique())
-            for column, values in found
+            for column, values in columns
             if not isinstance(column.kind, UUIDType | BooleanType) and not values.null_count
         ]
 

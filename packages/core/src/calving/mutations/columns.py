@@ -130,22 +130,22 @@ def columns_of(schema: Schema, ids: Sequence[int]) -> tuple[Column, ...]:
 
 def _parents(struct: StructType, above: int | None) -> dict[int, int | None]:
     """The id of the struct around each field."""
-    found = {each.field_id: above for each in struct.fields}
+    parent_of = {each.field_id: above for each in struct.fields}
     for each in struct.fields:
         if isinstance(each.field_type, StructType):
-            found |= _parents(each.field_type, each.field_id)
-    return found
+            parent_of |= _parents(each.field_type, each.field_id)
+    return parent_of
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ColumnReader:
     """Reads columns of the files of one table. ``mapped``: the table's name mapping, for files without ids."""
 
     io: FileIO
     columns: tuple[Column, ...]
     mapped: tuple[MappedField, ...] = ()
 
-    def within(self, partition: Mapping[int, Any]) -> Reading:
+    def within(self, partition: Mapping[int, Any]) -> ColumnReader:
         """Reads files of a partition in which these columns, by id, have one value each. In a file that does not have
         such a column, as files of an imported Hive table, this value counts before any default (the specification's
         rules of column projection).
@@ -166,8 +166,8 @@ class Reading:
         names = [str(column.field_id) for column in self.columns]
         try:
             with self.io.new_input(path).open() as stream:
-                for found in _READERS[file_format.upper()](self, stream):
-                    yield pa.RecordBatch.from_arrays(found, names)
+                for arrays in _READERS[file_format.upper()](self, stream):
+                    yield pa.RecordBatch.from_arrays(arrays, names)
         except CalvingError:
             raise
         except Exception as error:  # each format has exceptions of its own
@@ -200,10 +200,10 @@ class Reading:
 
     def avro(self, stream: Any) -> Iterator[list[pa.Array]]:
         ids = [(column.field_id, column.parent_to_read) for column in self.columns]
-        for found in avro.columns(stream, ids, self.mapped, _BATCH_ROWS):
+        for chunk in avro.columns(stream, ids, self.mapped, _BATCH_ROWS):
             yield [
-                self._filled(column, *each, found.rows)
-                for column, each in zip(self.columns, found.columns, strict=True)
+                self._filled(column, *each, chunk.rows)
+                for column, each in zip(self.columns, chunk.columns, strict=True)
             ]
 
     def _places(self, schema: pa.Schema, file_format: str) -> tuple[list[_Place], list[str]]:
@@ -259,7 +259,7 @@ class _Place:
         return self.own or self.parent
 
 
-_READERS = {"PARQUET": Reading.parquet, "ORC": Reading.orc, "AVRO": Reading.avro}
+_READERS = {"PARQUET": ColumnReader.parquet, "ORC": ColumnReader.orc, "AVRO": ColumnReader.avro}
 
 
 def _place(fields: Sequence[pa.Field], field_id: int, key: bytes, mapped: Sequence[MappedField]) -> tuple[str, ...]:
@@ -270,9 +270,9 @@ def _place(fields: Sequence[pa.Field], field_id: int, key: bytes, mapped: Sequen
             return (each.name,)
         if pa.types.is_struct(each.type):
             inner = [each.type.field(i) for i in range(each.type.num_fields)]
-            found = _place(inner, field_id, key, avro.fields_of(known))
-            if found:
-                return (each.name, *found)
+            below = _place(inner, field_id, key, avro.fields_of(known))
+            if below:
+                return (each.name, *below)
     return ()
 
 

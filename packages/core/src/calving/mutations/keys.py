@@ -57,7 +57,7 @@ def different(keys: Sequence[pa.Array]) -> int:
     return len(pa.chunked_array(keys, pa.int32()).unique())
 
 
-class Keys:
+class ChangedKeys:
     """Different keys, numbered from 0. Each has the number of the commit's last step that changes it. Null is a
     value.
     """
@@ -65,23 +65,23 @@ class Keys:
     def __init__(self, columns: Sequence[Column], steps: Sequence[Iterable[pa.RecordBatch]]) -> None:
         """``steps``: the rows of each step; their first columns are ``columns``."""
         self._names = [str(column.field_id) for column in columns]
-        found = [(number, rows) for number, rows_of in enumerate(steps) for rows in rows_of]
-        parts = ([rows.column(place) for _, rows in found] for place in range(len(columns)))
+        batches = [(number, rows) for number, rows_of in enumerate(steps) for rows in rows_of]
+        parts = ([rows.column(place) for _, rows in batches] for place in range(len(columns)))
         every = [_joined(part, column.arrow) for part, column in zip(parts, columns, strict=True)]
         is_last = are_last(numbered(every))
         self.columns: list[pa.Array] = [column.filter(is_last) for column in every]
-        steps_of = _joined([_repeated(number, rows.num_rows) for number, rows in found], pa.int32())
+        steps_of = _joined([_repeated(number, rows.num_rows) for number, rows in batches], pa.int32())
         self.last_steps: pa.Array = steps_of.filter(is_last)
         self._numbers: pa.Array | None = None
 
-    def part(self, numbers: pa.Array) -> Keys:
+    def part(self, numbers: pa.Array) -> ChangedKeys:
         """The keys with these numbers. They keep their numbers."""
-        found = copy.copy(self)
-        found.columns = [column.take(numbers) for column in self.columns]
-        found._numbers = numbers
+        subset = copy.copy(self)
+        subset.columns = [column.take(numbers) for column in self.columns]
+        subset._numbers = numbers
         for name in ("rows", "_sorted", "_values", "_numbered"):
-            found.__dict__.pop(name, None)
-        return found
+            subset.__dict__.pop(name, None)
+        return subset
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -135,8 +135,8 @@ class Keys:
                     yield batch
                 ends.append(count)
 
-        found = self.found_in(rows())
-        return [found.within(start, end) for start, end in pairwise(ends)]
+        all_matches = self.found_in(rows())
+        return [all_matches.within(start, end) for start, end in pairwise(ends)]
 
     def searched(self, found: pa.RecordBatch) -> Matches:
         """Like ``found_in``, for a file's sorted keys of one column, without an order column."""
@@ -157,8 +157,8 @@ class Keys:
         """
         mask: Any = None
         for column, values in zip(some.columns, self._values, strict=False):  # an order column may follow
-            found = pc.is_in(column, value_set=values)
-            mask = found if mask is None else pc.and_(mask, found)
+            is_known = pc.is_in(column, value_set=values)
+            mask = is_known if mask is None else pc.and_(mask, is_known)
         places = pc.indices_nonzero(mask)
         if not len(places):
             return places, pa.array([], pa.int32())
@@ -181,8 +181,8 @@ class Keys:
 
     def _by_value(self, columns: Sequence[_Column]) -> pa.Table:
         """The rows, with a number in place of each value, because a join does not match null with null."""
-        found = (pc.index_in(column, value_set=known) for column, known in zip(columns, self._values, strict=False))
-        return pa.Table.from_arrays(list(found), self._names)
+        indices = (pc.index_in(column, value_set=known) for column, known in zip(columns, self._values, strict=False))
+        return pa.Table.from_arrays(list(indices), self._names)
 
 
 def _repeated(value: int, count: int) -> pa.Array:
@@ -190,8 +190,8 @@ def _repeated(value: int, count: int) -> pa.Array:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else _joined(found.chunks, found.type)
+    array = column.combine_chunks()
+    return array if isinstance(array, pa.Array) else _joined(array.chunks, array.type)
 
 
 def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:

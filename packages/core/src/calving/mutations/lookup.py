@@ -14,8 +14,8 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import NestedField, PrimitiveType
 
-from calving.mutations.columns import Column, File, Reading
-from calving.mutations.keys import Keys, Matches
+from calving.mutations.columns import Column, ColumnReader, File
+from calving.mutations.keys import ChangedKeys, Matches
 
 _ROW = "row"
 
@@ -32,7 +32,7 @@ class Tasks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class KeyLookup:
     """The payload of a task: search ``files`` for the keys of ``key_files``.
 
     ``ids``: how many of the ``columns`` identify a row; an order column may follow. Each file has a path, a format, and
@@ -61,18 +61,18 @@ class Lookup:
         )
 
     @staticmethod
-    def from_json(text: str) -> Lookup:
+    def from_json(text: str) -> KeyLookup:
         raw: dict[str, Any] = json.loads(text)
         columns = tuple(map(_column, raw["columns"]))
         kinds = {column.field_id: column.kind for column in columns}
-        return Lookup(
-            raw["io"],
-            raw["location"],
-            columns,
-            raw["ids"],
-            tuple((path, file_format) for path, file_format in raw["key_files"]),
-            tuple((path, file_format, _decoded(of, kinds)) for path, file_format, of in raw["files"]),
-            None if raw["mapping"] is None else NameMapping.model_validate(raw["mapping"]),
+        return KeyLookup(
+            io=raw["io"],
+            location=raw["location"],
+            columns=columns,
+            ids=raw["ids"],
+            key_files=tuple((path, file_format) for path, file_format in raw["key_files"]),
+            files=tuple((path, file_format, _decoded(of, kinds)) for path, file_format, of in raw["files"]),
+            mapping=None if raw["mapping"] is None else NameMapping.model_validate(raw["mapping"]),
         )
 
     def _encoded(self, constants: Mapping[int, Any]) -> dict[int, str | None]:
@@ -106,31 +106,31 @@ def _column(raw: Mapping[str, Any]) -> Column:
 
 def look(text: str) -> str:
     """The task: finds in each file the rows that have one of the keys."""
-    lookup = Lookup.from_json(text)
+    lookup = KeyLookup.from_json(text)
     io = load_file_io(dict(lookup.io), lookup.location)
-    reading = Reading(io, lookup.columns, tuple(lookup.mapping.root) if lookup.mapping is not None else ())
-    own = Reading(io, lookup.columns[: lookup.ids])
-    keys = Keys(own.columns, [own.all_of(lookup.key_files)])
+    reading = ColumnReader(io, lookup.columns, tuple(lookup.mapping.root) if lookup.mapping is not None else ())
+    own = ColumnReader(io, lookup.columns[: lookup.ids])
+    keys = ChangedKeys(own.columns, [own.all_of(lookup.key_files)])
     return json.dumps([_packed(_found(keys, reading.within(of).batches(*file))) for *file, of in lookup.files])
 
 
-def matches(answer: str, keys: Sequence[Keys]) -> Iterator[Matches]:
+def matches(answer: str, keys: Sequence[ChangedKeys]) -> Iterator[Matches]:
     """The matches in a task's answer. ``keys``: the keys that were searched for in each file."""
     for packed, wanted in zip(json.loads(answer), keys, strict=True):
         with pa.ipc.open_stream(base64.b64decode(packed)) as stream:
             rows = stream.read_all().combine_chunks()
-        found = wanted.found_in(rows.drop_columns(_ROW).to_batches())
+        matched = wanted.found_in(rows.drop_columns(_ROW).to_batches())
         places = rows.column(_ROW).combine_chunks()
-        yield Matches(places.take(found.rows), found.keys, found.orders)
+        yield Matches(places.take(matched.rows), matched.keys, matched.orders)
 
 
-def _found(keys: Keys, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+def _found(keys: ChangedKeys, batches: Iterator[pa.RecordBatch]) -> pa.Table:
     """For each row that has one of the keys: its key, its order value, and its position in the file."""
-    found = keys.found_in(batches)
-    table = pa.Table.from_batches([keys.rows.take(found.keys)])
-    if len(found.orders):
-        table = table.append_column("order", found.orders)
-    return table.append_column(_ROW, found.rows)
+    matched = keys.found_in(batches)
+    table = pa.Table.from_batches([keys.rows.take(matched.keys)])
+    if len(matched.orders):
+        table = table.append_column("order", matched.orders)
+    return table.append_column(_ROW, matched.rows)
 
 
 def _packed(table: pa.Table) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from calving.model.mutations import OrderType
 from calving.mutations.candidates import Candidate
-from calving.mutations.keys import Keys, Matches
+from calving.mutations.keys import ChangedKeys, Matches
 from calving.records.equal import are_last
 from calving.records.positions import order_keys
 
@@ -35,7 +35,7 @@ position has no meaning.
 
 
 def losers(
-    keys: Keys, changes: Sequence[Matches], found: Sequence[Found], order_type: OrderType = "parsed"
+    keys: ChangedKeys, changes: Sequence[Matches], found: Sequence[Found], order_type: OrderType = "parsed"
 ) -> Iterator[RowPosition]:
     """The rows that lose. ``changes``: for each step, the keys that it changes. If a step changes a key several times,
     the last change counts.
@@ -93,7 +93,7 @@ def _batch(matches: Matches, step: int, file: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, [_KEY, _STEP, _FILE, "row", _ORDER])
 
 
-def _contested(keys: Keys, events: pa.RecordBatch) -> pa.RecordBatch:
+def _contested(keys: ChangedKeys, events: pa.RecordBatch) -> pa.RecordBatch:
     """The events of keys that a step changes although an earlier step or the table has rows of them. Sorted by key,
     step and file.
     """

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column
-from calving.mutations.keys import Keys, Matches
+from calving.mutations.keys import ChangedKeys, Matches
 from calving.mutations.sorting import KEY, ROW, pays
 
 _TOGETHER = 4
@@ -87,20 +87,20 @@ class Runs:
                 sizes[unit.rows.bit_length() // 2][unit.name] = unit
         left = most
         for units in sizes.values():
-            found = _fitting(units.values(), min(left, _MOST_ROWS))
-            if len(found) >= _TOGETHER and self._cache.has_room_for([unit.name for unit in found], self._columns):
-                left -= self._merge(found)
+            fitting = _fitting(units.values(), min(left, _MOST_ROWS))
+            if len(fitting) >= _TOGETHER and self._cache.has_room_for([unit.name for unit in fitting], self._columns):
+                left -= self._merge(fitting)
         return most - left
 
     def divided(self, files: Iterable[Candidate]) -> dict[Run, list[Candidate]]:
         """The files that are in runs, by run."""
-        found: defaultdict[Run, list[Candidate]] = defaultdict(list)
+        by_run: defaultdict[Run, list[Candidate]] = defaultdict(list)
         for file in files:
             if (run := self._of.get(file.path)) is not None:
-                found[run].append(file)
-        return found
+                by_run[run].append(file)
+        return by_run
 
-    def search(self, run: Run, keys: Keys) -> Mapping[str, Matches] | None:
+    def search(self, run: Run, keys: ChangedKeys) -> Mapping[str, Matches] | None:
         """The matches in each file of the run that has any; None if the cache no longer holds the run.
 
         ``keys`` must not contain null.
@@ -112,8 +112,8 @@ class Runs:
         (batch,) = held
         if pays(len(keys), run.rows):
             return run.by_file(keys.searched(batch))
-        found = keys.found_in([batch.select([KEY])])
-        return run.by_file(Matches(batch.column(ROW).take(found.rows), found.keys, found.orders))
+        matched = keys.found_in([batch.select([KEY])])
+        return run.by_file(Matches(batch.column(ROW).take(matched.rows), matched.keys, matched.orders))
 
     def _give_up(self, run: Run) -> None:
         self._cache.drop(run.name, self._columns)
@@ -127,8 +127,8 @@ class Runs:
         parts = [_rows(unit, batches) for unit, batches in zip(units, held, strict=True) if batches is not None]
         if len(parts) < len(units):
             return 0
-        keys = pa.concat_arrays([found for found, _ in parts])
-        rows = pa.concat_arrays([pc.add(found, at) for (_, found), at in zip(parts, starts, strict=False)])
+        keys = pa.concat_arrays([found_keys for found_keys, _ in parts])
+        rows = pa.concat_arrays([pc.add(found_keys, at) for (_, found_keys), at in zip(parts, starts, strict=False)])
         order = pc.sort_indices(keys)
         batch = pa.RecordBatch.from_arrays([keys.take(order), rows.take(order)], [KEY, ROW])
         files = tuple(path for unit in units for path in unit.files)
@@ -158,6 +158,6 @@ def _rows(unit: Run, held: Sequence[pa.RecordBatch]) -> tuple[pa.Array, pa.Array
 
 def _fitting(units: Iterable[Run], most: int) -> list[Run]:
     """The smallest units, as many as have at most ``most`` rows together."""
-    found = sorted(units, key=lambda unit: unit.rows)
-    rows = accumulate(unit.rows for unit in found)
-    return [unit for unit, count in zip(found, rows, strict=True) if count <= most]
+    by_size = sorted(units, key=lambda unit: unit.rows)
+    rows = accumulate(unit.rows for unit in by_size)
+    return [unit for unit, count in zip(by_size, rows, strict=True) if count <= most]

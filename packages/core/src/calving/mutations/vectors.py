@@ -49,8 +49,8 @@ def from_blob(blob: bytes, where: str) -> BitMap64:
             f"the deletion vector in {where} is damaged: restore this file, or roll the table back to a snapshot before"
             " it; the files of the sink stay buffered until then"
         )
-    found: BitMap64 = BitMap64.deserialize(body[4:])
-    return found
+    positions: BitMap64 = BitMap64.deserialize(body[4:])
+    return positions
 
 
 def puffin(vectors: Mapping[str, BitMap64], created_by: str) -> tuple[bytes, dict[str, Placed]]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from calving.model.coverage import Coverage, common, lowest_uncovered, merged, without
 from calving.model.events import DataWritten, Envelope
 from calving.model.files import DataFile
+from calving.model.locations import one_name
 from calving.model.offsets import ControlOffsets, Span, Topic, TopicPartition, furthest
 from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, SourceProgress
 from calving.protocol.order import ordered
@@ -80,14 +81,14 @@ def admit(
     steps = _steps(entries)
     publications = {envelope.publication: envelope.spans for envelope in entries}
     return Admitted(
-        tuple(file for step in steps for file in step.data_files),
-        tuple(file for step in steps for file in step.delete_files),
-        _moved(ledger, read, known, passed, publications.values(), left_out),
-        tuple(publications.values()),
-        ledger.gone,
-        progress,
-        tuple(step for step in steps if step.data_files or step.delete_files) if in_order else (),
-        held_back,
+        data_files=tuple(file for step in steps for file in step.data_files),
+        delete_files=tuple(file for step in steps for file in step.delete_files),
+        ledger=_moved(ledger, read, known, passed, publications.values(), left_out),
+        publications=tuple(publications.values()),
+        gone=ledger.gone,
+        progress=progress,
+        steps=tuple(step for step in steps if step.data_files or step.delete_files) if in_order else (),
+        held_back=held_back,
     )
 
 
@@ -121,9 +122,9 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
     seen: set[str] = set()
 
     def fresh(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
-        found = {file.file_path: file for file in files if file.record_count and file.file_path not in seen}
-        seen.update(found)
-        return tuple(found.values())
+        by_name = {name: file for file in files if file.record_count and (name := one_name(file.file_path)) not in seen}
+        seen.update(by_name)
+        return tuple(by_name.values())
 
     steps: list[Step] = []
     last: Hashable = None
@@ -147,16 +148,16 @@ def twice(admitted: Admitted, progress: SourceProgress, ledger: Ledger, left_out
 
     This happens only if a store of positions has lost writes that it had acknowledged.
     """
-    found: dict[TopicPartition, tuple[Span, ...]] = {}
+    repeated: dict[TopicPartition, tuple[Span, ...]] = {}
     held = {tp: ledger.held(tp) for tp in ledger.source}
     for publication in admitted.publications:
         for tp, spans in publication.items():
             if tp not in progress.restarted:
                 own = (spans[-1],)
                 again = without(common(own, held.get(tp, ())), left_out.get(tp, ()))
-                found[tp] = merged((*found.get(tp, ()), *again))
+                repeated[tp] = merged((*repeated.get(tp, ()), *again))
                 held[tp] = merged((*held.get(tp, ()), *own))
-    return {tp: spans for tp, spans in found.items() if spans}
+    return {tp: spans for tp, spans in repeated.items() if spans}
 
 
 def passed_over(ledger: Ledger, progress: SourceProgress) -> Coverage:
@@ -164,8 +165,8 @@ def passed_over(ledger: Ledger, progress: SourceProgress) -> Coverage:
     read. Offsets that a rollback removed are left out, because they were not passed over.
     """
     missing = {tp: without(holes, ledger.gone.get(tp, ())) for tp, holes in ledger.missing.items()}
-    found = {tp: common(holes, _heard(progress.covered.get(tp, ()))) for tp, holes in missing.items()}
-    return {tp: spans for tp, spans in found.items() if spans}
+    unread = {tp: common(holes, _heard(progress.covered.get(tp, ()))) for tp, holes in missing.items()}
+    return {tp: spans for tp, spans in unread.items() if spans}
 
 
 def _heard(covered: tuple[Span, ...]) -> tuple[Span, ...]:

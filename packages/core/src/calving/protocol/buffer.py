@@ -23,7 +23,7 @@ from calving.protocol.ledger import SourceProgress
 
 
 @dataclass(slots=True)
-class _Begun:
+class _OpenPublication:
     """A publication that begins at control offset ``offset`` or above. ``parts`` of its entries have been read;
     ``first`` is the control offset of the first.
     """
@@ -45,7 +45,7 @@ class Buffer:
         self._attached_at = dict(self._since)
         """How far the sender of the last attachment had read."""
         self._heard: dict[TableId, list[Envelope]] = {}
-        self._begun: dict[Hashable, _Begun] = {}
+        self._begun: dict[Hashable, _OpenPublication] = {}
         """Publications whose last entry has not been read. Their coverage is the key: no two cover the same records."""
         self._begins: dict[Place, int] = {}
         """For each buffered entry, by its place: the control offset at which its publication begins."""
@@ -82,7 +82,7 @@ class Buffer:
                 if envelope.spans:
                     # Count parts even if their offsets are already known as settled: a restart in between may change
                     # that.
-                    new = _Begun(envelope.partition, begin, envelope.offset, envelope.spans)
+                    new = _OpenPublication(envelope.partition, begin, envelope.offset, envelope.spans)
                     begun = self._begun.setdefault(envelope.publication, new)
                     begun.parts += 1
                 if envelope.place in self._released:
@@ -92,7 +92,7 @@ class Buffer:
                 if envelope.spans:
                     self._begins[envelope.place] = begun.offset
             case DataComplete():
-                new = _Begun(envelope.partition, envelope.offset, envelope.offset, envelope.spans)
+                new = _OpenPublication(envelope.partition, envelope.offset, envelope.offset, envelope.spans)
                 begun = self._begun.pop(envelope.publication, new)
                 self._check(envelope, begun.parts)
                 self._restart(dict.fromkeys(envelope.restarted, (begun.partition, begun.first)))
@@ -156,8 +156,8 @@ class Buffer:
         commit, because the first commit's ledger covers both.
         """
         read = self.whole()
-        found = {table: tuple(e for e in heard if e.offset < read[e.partition]) for table, heard in self._heard.items()}
-        return dict.fromkeys(self.parked, ()) | {table: entries for table, entries in found.items() if entries}
+        whole = {table: tuple(e for e in heard if e.offset < read[e.partition]) for table, heard in self._heard.items()}
+        return dict.fromkeys(self.parked, ()) | {table: entries for table, entries in whole.items() if entries}
 
     def progress(self) -> SourceProgress:
         """The coverage of whole publications, and the settled part of it."""
@@ -179,14 +179,14 @@ class Buffer:
         """The coverage of whole publications that come after an incomplete one in the log. No commit includes them
         until that one is complete.
         """
-        found: dict[TopicPartition, list[Span]] = {}
+        spans_of: dict[TopicPartition, list[Span]] = {}
         read = self.whole() if self._begun else {}
         for heard in self._heard.values() if read else ():
             for envelope in heard:
                 if envelope.offset >= read[envelope.partition]:
                     for tp, spans in envelope.spans.items():
-                        found.setdefault(tp, []).append(spans[-1])
-        return found
+                        spans_of.setdefault(tp, []).append(spans[-1])
+        return spans_of
 
     def _buffered(self) -> dict[TopicPartition, list[Span]]:
         waiting: dict[TopicPartition, list[Span]] = {}
@@ -233,13 +233,13 @@ class Buffer:
         kept = {e.place for e in held_back}
         entries = [e for e in self._below(table, read) if e.place not in kept]
         before = self.parked.get(table, Parked("", 0, {}))
-        spans = {tp: list(found) for tp, found in before.waiting.items() if found}
+        spans = {tp: list(own) for tp, own in before.waiting.items() if own}
         for entry in entries:
-            for tp, found in entry.spans.items():
-                spans.setdefault(tp, []).append(found[-1])
+            for tp, own in entry.spans.items():
+                spans.setdefault(tp, []).append(own[-1])
         # Count gaps between the entries as waiting, too. Otherwise there might be a span per entry, and the spans are
         # sent with every CommitComplete.
-        hulls = {tp: (Span(min(s.start for s in found), max(s.end for s in found)),) for tp, found in spans.items()}
+        hulls = {tp: (Span(min(s.start for s in own), max(s.end for s in own)),) for tp, own in spans.items()}
         waiting = {tp: common(hull, self._covered.get(tp, ())) for tp, hull in hulls.items()}
         self.parked[table] = Parked(last, before.entries + len(entries), {tp: s for tp, s in waiting.items() if s})
         self.discard(table, entries)

@@ -1,8 +1,8 @@
 """The commit of one table (C6): load it, leave out the files that it holds, attempt once, check, repeat until settled.
 
-The loop calls no catalog; a ``Target`` does. After each failed attempt the loop loads the table to see whether the
-commit landed: a catalog may report a conflict or a timeout although the commit succeeded. An attempt can land only on
-the state that was loaded. So a second coordinator, a late request or a replay finds a newer ledger, and has nothing
+The loop calls no catalog; a ``CommitTarget`` does. After each failed attempt the loop loads the table to see whether
+the commit landed: a catalog may report a conflict or a timeout although the commit succeeded. An attempt can land only
+on the state that was loaded. So a second coordinator, a late request or a replay finds a newer ledger, and has nothing
 left to add.
 """
 
@@ -18,6 +18,7 @@ from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, named
 from calving.protocol.admission import Admitted, admit, twice
 from calving.protocol.ledger import NOWHERE, LedgerKey, SourceProgress
+from calving.protocol.order import disordered
 from calving.protocol.rollback import Line
 
 S = TypeVar("S", bound="State")
@@ -35,7 +36,7 @@ class State(Protocol):
         """The table properties."""
 
 
-class Target(Protocol[S]):
+class CommitTarget(Protocol[S]):
     """One branch of one table: the operations that the loop needs."""
 
     def load(self) -> S:
@@ -84,7 +85,7 @@ class CommitLoop(Generic[S]):
 
     def __init__(
         self,
-        target: Target[S],
+        target: CommitTarget[S],
         key: LedgerKey,
         max_tries: int,
         *,
@@ -123,6 +124,11 @@ class CommitLoop(Generic[S]):
                     f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"
                     " the store of positions has lost acknowledged writes;"
                     " stop all workers and run `calving recover FILE`"
+                )
+            for tp, span in disordered(admitted.publications, progress).items() if self._in_order else ():
+                raise AlreadyHeldError(
+                    f"changes of {named(tp)} from offset {span.start} on were read after later ones: its position has"
+                    " gone back; stop all workers and run `calving recover FILE`"
                 )
             try:
                 return Settled(target.attempt(state, admitted), admitted, tries)

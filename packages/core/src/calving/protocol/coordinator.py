@@ -38,7 +38,7 @@ from calving.protocol.effects import Acknowledge, Announce, CommitTables, Coordi
 from calving.protocol.ledger import SourceProgress
 from calving.protocol.marks import Marks
 from calving.protocol.moved import passed_over
-from calving.protocol.phases import COMMIT, Commit, Step, after
+from calving.protocol.phases import COMMIT, Commit, CommitStep, after
 
 _MOST_PARKED, _MOST_SPANS = 100, 10_000
 """The most tables with parked commits, and the most partitions of all these tables together. Every CommitComplete
@@ -162,7 +162,7 @@ class Coordinator:
     def buffered(self) -> Mapping[TableId, int]:
         """Number of entries that are not committed yet, by table, parked ones included."""
         parked = {table: parked.entries for table, parked in self._buffer.parked.items()}
-        return {table: len(found) + parked.get(table, 0) for table, found in self._buffer.tables().items()}
+        return {table: len(entries) + parked.get(table, 0) for table, entries in self._buffer.tables().items()}
 
     @property
     def passed_over(self) -> Coverage:
@@ -188,7 +188,7 @@ class Coordinator:
         if self._phase is Commit.RESTING:
             if now - self.started < self._intervals.interval:
                 return []
-            self._take(Step.CYCLE_BEGINS)
+            self._take(CommitStep.CYCLE_BEGINS)
             self._commit_id, self.started = fresh_id, now
             self._answers.clear()
             return self._repeat(now)
@@ -203,8 +203,7 @@ class Coordinator:
         self._buffer.hear(envelope)
         if self._departures.gone and isinstance(envelope.event, DataWritten | DataComplete):
             self._departures.heard({tp.whole for tp in envelope.spans})
-        for table, mark in envelope.attached.marks.items():
-            self._marks.note(table, mark)
+        self._marks.hear(envelope)
         match envelope.event:
             case StartCommit(commit_id) if commit_id == self._commit_id and not self._caught_up:
                 self._caught_up, self._buffer.adopting = True, False
@@ -265,7 +264,7 @@ class Coordinator:
             effects += self._complete_cycle()
         return effects
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: CommitStep) -> None:
         self._phase = after(COMMIT, self._phase, step)
 
     def _repeat(self, now: float) -> list[CoordinatorEffect]:
@@ -282,7 +281,7 @@ class Coordinator:
         return self._caught_up and bool(self._expected) and self._answers.keys() >= self._expected
 
     def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
-        self._take(Step.COMMIT_BEGINS)
+        self._take(CommitStep.COMMIT_BEGINS)
         self._cycle += 1
         self.unanswered = self._expected - self._answers.keys()
         self._valid_through = None if partial else self._valid_through_us()
@@ -297,14 +296,14 @@ class Coordinator:
         self._committing = self._buffer.whole()
         return [
             CommitTables(
-                self._commit_id,
-                tables,
-                self._committing,
-                self._progress(),
-                self._valid_through,
-                self._marks.known,
-                dict(self._buffer.parked),
-                self._in_the_way(tables),
+                commit_id=self._commit_id,
+                tables=tables,
+                read=self._committing,
+                progress=self._progress(),
+                valid_through_us=self._valid_through,
+                marks=self._marks.known,
+                parked=dict(self._buffer.parked),
+                park=self._in_the_way(tables),
             )
         ]
 
@@ -324,11 +323,11 @@ class Coordinator:
 
     def _in_the_way(self, tables: Mapping[TableId, tuple[Envelope, ...]]) -> frozenset[TableId]:
         """Tables to park: because of each, a successor would have to read many entries again, also of other tables."""
-        found = [t for t in tables if self._alone and self._buffer.behind(t) >= self.park_behind]
+        blocking = [t for t in tables if self._alone and self._buffer.behind(t) >= self.park_behind]
         parked = self._buffer.parked
         room = min(_MOST_PARKED, _MOST_SPANS // max(1, len(self._expected))) - len(parked)
-        others = [t for t in found if t not in parked]
-        return frozenset([t for t in found if t in parked] + others[: max(0, room)])
+        others = [t for t in blocking if t not in parked]
+        return frozenset([t for t in blocking if t in parked] + others[: max(0, room)])
 
     def _valid_through_us(self) -> int | None:
         latest = [self._answers[tp] for tp in self._expected]
@@ -336,7 +335,7 @@ class Coordinator:
         return min(known) if known and len(known) == len(latest) else None
 
     def _complete_cycle(self) -> list[CoordinatorEffect]:
-        self._take(Step.COMMIT_ENDS)
+        self._take(CommitStep.COMMIT_ENDS)
         # While a failing table waits for a retry, the sink gets no new valid-through time.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
         buffer = self._buffer

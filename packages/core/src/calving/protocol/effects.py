@@ -14,7 +14,7 @@ from calving.protocol.ledger import SourceProgress
 
 @dataclass(frozen=True, slots=True)
 class RunBatch:
-    """Read, convert and write these spans, then call ``Worker.finished`` with the same number."""
+    """Read, convert and write these spans, then call ``WorkerMachine.finished`` with the same number."""
 
     number: int
     spans: Spans
@@ -25,7 +25,7 @@ class RunBatch:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish atomically, then call ``Worker.published``. On any error discard the worker and make a new one."""
+    """Publish atomically, then call ``WorkerMachine.published``. On any error discard the worker and make a new one."""
 
     publication: Publication
 

@@ -57,5 +57,5 @@ def _missing(admitted: Admitted) -> Coverage:
             ends[tp] = max(ends.get(tp, 0), entry.spans[tp][-1].start)
     ledger, covered = admitted.ledger, admitted.progress.covered
     known = {tp: merged((*ledger.held(tp), *ledger.gone.get(tp, ()), *covered.get(tp, ()))) for tp in ends}
-    found = {tp: without((Span(0, end),), known[tp]) for tp, end in ends.items()}
-    return {tp: spans for tp, spans in found.items() if spans}
+    missing = {tp: without((Span(0, end),), known[tp]) for tp, end in ends.items()}
+    return {tp: spans for tp, spans in missing.items() if spans}

@@ -187,11 +187,11 @@ class LedgerKey:
             if self.offsets in summary and summary.get(LOG_ID, self.log_id) == self.log_id:
                 control = furthest(control, entry_of(summary, self.offsets, offsets_text.decode_control))
                 break
-        found, doubt = self._source_part(line, properties)
-        found = self._less_what_is_gone(found, properties)
-        if found.gone:
-            found = found.regained(picked(line, self.held_at))
-        return replace(found, control=control, doubt=doubt)
+        ledger, doubt = self._source_part(line, properties)
+        ledger = self._less_what_is_gone(ledger, properties)
+        if ledger.gone:
+            ledger = ledger.regained(picked(line, self.held_at))
+        return replace(ledger, control=control, doubt=doubt)
 
     def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
         """The first of the snapshots whose summary has source offsets of this sink."""
@@ -206,8 +206,8 @@ class LedgerKey:
         if (own := self.own(line.snapshots)) is not None:
             is_from_before = doubt is not None and line.is_earlier(own.place, doubt)
             above = takewhile(lambda snapshot: snapshot is not own, line.snapshots)
-            found = self.known_at(above, properties) or self._of_source(own.summary, str)
-            return found, None if is_from_before else doubt
+            ledger = self.known_at(above, properties) or self._of_source(own.summary, str)
+            return ledger, None if is_from_before else doubt
         stored = self._of_source(properties, self.of_table)
         # A table of an earlier version has no such property. Its snapshot log may still name the commit (R4).
         last = self.last_commit(properties) or (known.place if (known := self.own(line.heads())) is not None else None)
@@ -218,8 +218,8 @@ class LedgerKey:
 
     def _shown(self, line: Line, properties: Mapping[str, str]) -> Ledger | None:
         """The source offsets that a branch without a summary of this sink holds for sure, after a rollback."""
-        if (found := self.known_at(line.snapshots, properties)) is not None:
-            return found
+        if (shown := self.known_at(line.snapshots, properties)) is not None:
+            return shown
         if (own := self.own(line.past())) is not None:
             return self._of_source(own.summary, str)
         return Ledger({}) if line.below() is None else None
@@ -232,8 +232,8 @@ class LedgerKey:
 
     def held_at(self, snapshot: Ancestor) -> Coverage | None:
         """The source offsets that the ledger in a snapshot's summary holds; None if it has no ledger of this sink."""
-        found = self._of_source(snapshot.summary, str)
-        return {tp: found.held(tp) for tp in found.source} if self.own((snapshot,)) is not None else None
+        ledger = self._of_source(snapshot.summary, str)
+        return {tp: ledger.held(tp) for tp in ledger.source} if self.own((snapshot,)) is not None else None
 
     def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
         """``found`` with ``gone``: a rollback removes snapshots, but the table properties still hold the ledger from
@@ -281,17 +281,17 @@ class LedgerKey:
 
     def properties(self, ledger: Ledger, place: SnapshotPlace | None = None) -> dict[str, str]:
         """The ledger as table properties, which stay when the ledger's snapshot expires. ``place``: that snapshot."""
-        found = {self.of_table(name): value for name, value in self.summary(ledger).items()}
-        return found | self.rollback_properties(ledger, place)
+        of_summary = {self.of_table(name): value for name, value in self.summary(ledger).items()}
+        return of_summary | self.rollback_properties(ledger, place)
 
     def rollback_properties(self, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
         """The table properties that tell of rollbacks."""
-        found = {
+        texts = {
             self.of_table(GONE_OFFSETS): encode_coverage(ledger.gone) if ledger.gone else "",
             self.of_table(LEDGER_SNAPSHOT): str(place or ""),
             self.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in texts.items() if value}
 
     @property
     def holding(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from calving.model.events import TableId, TableMark
+from calving.model.events import Envelope, TableId, TableMark
 
 _MOST = 1_000
 """How many tables have a mark, at most: the tables committed last. The number is limited, because every CommitComplete
@@ -33,6 +33,11 @@ class Marks:
 
     def __init__(self) -> None:
         self._known: dict[TableId, TableMark] = {}
+
+    def hear(self, envelope: Envelope) -> None:
+        """An entry of the control log, with the marks that its coordinator knew."""
+        for table, mark in envelope.attached.marks.items():
+            self.note(table, mark)
 
     def note(self, table: TableId, mark: TableMark) -> None:
         """The table was loaded with this mark. It replaces the earlier mark unless the earlier one has a higher

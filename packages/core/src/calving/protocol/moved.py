@@ -7,8 +7,9 @@ theirs comes with an answer in the control log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from itertools import pairwise
+from typing import NamedTuple
 
 from calving.model.coverage import Coverage, present
 from calving.model.events import DataComplete, Envelope
@@ -17,7 +18,22 @@ from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 
 
-class Reading:
+class Unread(NamedTuple):
+    """Offsets below a position that somebody else has stored, and that nobody has read; none if the position went back.
+    ``in_log``: whether the control log tells what was read of the partition; if not, only the tables do, and the next
+    publication tells that all offsets below these were read.
+    """
+
+    span: Span
+    in_log: bool
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets nobody has read."""
+        return self.span.end - self.span.start
+
+
+class ReadOffsets:
     """What the control log tells: the offsets that the sink has read, and the partitions of the Java sink's tasks."""
 
     def __init__(self, start: ControlOffsets) -> None:
@@ -32,21 +48,36 @@ class Reading:
                 self._java |= {progress.source for progress in entry.event.assignments}
             self._buffer.hear(entry)
 
-    def unread(self, stored: SourceOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, Span]:
+    def unheard(self, stored: SourceOffsets, topic_ids: Mapping[str, str]) -> Set[TopicPartition]:
+        """Those of these partitions of which the log tells nothing, as after a recovery."""
+        return stored.keys() - self._ends(topic_ids).keys() - self._java
+
+    def unread(
+        self, stored: SourceOffsets, topic_ids: Mapping[str, str], resumed: SourceOffsets
+    ) -> dict[TopicPartition, Unread]:
         """The offsets between the last one that the sink has read and these positions, which somebody else has stored.
 
-        A partition that the log does not know, or in which a task of the Java sink has answered, is absent: whoever
-        stored the position may have read everything below it.
+        ``resumed``: where the sink reads on by its tables (``protocol.recovery.resumed``); it counts for partitions of
+        which the log tells nothing. A partition that neither knows, or in which a task of the Java sink has answered,
+        is absent: whoever stored the position may have read everything below it.
         """
+        ends, unheard = self._ends(topic_ids), self.unheard(stored, topic_ids)
+        known = ends | {tp: at for tp, at in resumed.items() if tp in unheard}
+        return {
+            tp: Unread(Span(min(known[tp], at), at), tp in ends) for tp, at in sorted(stored.items()) if tp in known
+        }
+
+    def _ends(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
         read = present(self._buffer.progress().covered, topic_ids)
-        ends = {tp: spans[-1].end for tp, spans in read.items() if spans and tp not in self._java}
-        return {tp: Span(ends[tp], at) for tp, at in sorted(stored.items()) if tp in ends and ends[tp] < at}
+        return {tp: spans[-1].end for tp, spans in read.items() if spans and tp not in self._java}
 
 
 def passed_over(covered: Coverage) -> dict[TopicPartition, tuple[Span, ...]]:
-    """The offsets between spans of the ``covered`` ones: the sink has read later ones, and not these."""
-    found = {tp: tuple(Span(a.end, b.start) for a, b in pairwise(spans)) for tp, spans in covered.items()}
-    return {tp: spans for tp, spans in found.items() if spans}
+    """The offsets between spans of the ``covered`` ones: the sink has read later ones, and not these. Those before the
+    first span do not count: retention may have removed the entries that told of them.
+    """
+    unread = {tp: tuple(Span(a.end, b.start) for a, b in pairwise(spans)) for tp, spans in covered.items()}
+    return {tp: spans for tp, spans in unread.items() if spans}
 
 
 def text_of(tp: TopicPartition, unread: Span) -> str:

@@ -97,19 +97,19 @@ def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str
     if ledger.doubt is not None or is_shown:
         return {}
     left = [([i for i in snapshots if i not in ids], entries) for snapshots, entries in known]
-    found = [(ids, source_entries(ledger)), *((snapshots, entries) for snapshots, entries in left if snapshots)]
-    said = [{"snapshots": snapshots, **entries} for snapshots, entries in found[:_MOST_LEDGERS]]
+    ledgers = [(ids, source_entries(ledger)), *((snapshots, entries) for snapshots, entries in left if snapshots)]
+    said = [{"snapshots": snapshots, **entries} for snapshots, entries in ledgers[:_MOST_LEDGERS]]
     return {key.of_table(LEDGERS_AT): json.dumps(said, separators=(",", ":"))}
 
 
 def _with_the_same_rows(line: Line) -> list[int]:
     """The ids of the head and of those below it that have the same rows of the sink: down to the newest cherry-pick."""
-    found = []
+    same = []
     for snapshot in islice(line.snapshots, _MOST_SNAPSHOTS):
-        found.append(snapshot.place.id)
+        same.append(snapshot.place.id)
         if source_of(snapshot) is not None:
             break
-    return found
+    return same
 
 
 def carried(summary: Mapping[str, str]) -> dict[str, str]:

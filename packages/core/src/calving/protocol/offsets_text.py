@@ -47,11 +47,11 @@ def encode_source(offsets: SourceOffsets) -> str:
     topics: dict[str, dict[int, int]] = {}
     for topic, partition, tp in sorted((str(tp.whole), tp.partition, tp) for tp in offsets):
         topics.setdefault(topic, {})[partition] = offsets[tp]
-    found = {
+    texts = {
         topic: list(said.values()) if list(said) == list(range(len(said))) else {str(p): at for p, at in said.items()}
         for topic, said in topics.items()
     }
-    return json.dumps(found, separators=(",", ":"))
+    return json.dumps(texts, separators=(",", ":"))
 
 
 def decode_source(text: str) -> dict[TopicPartition, int]:

@@ -52,34 +52,34 @@ def ordered(entries: Iterable[Envelope], control: ControlOffsets, progress: Sour
     waiting: dict[Hashable, _Publication] = {}
     while True:
         early = {
-            key: found
-            for key, found in publications.items()
-            if _is_early(found, covered, ledger) or _is_behind(found, control)
+            key: publication
+            for key, publication in publications.items()
+            if _is_early(publication, covered, ledger) or _is_behind(publication, control)
         }
         if not early:
             break
-        for key, found in early.items():
+        for key, publication in early.items():
             waiting[key] = publications.pop(key)
-            for entry in found.entries:
+            for entry in publication.entries:
                 control[entry.partition] = min(control.get(entry.partition, entry.offset), entry.offset)
-            for tp, span in found.own.items():
+            for tp, span in publication.own.items():
                 covered[tp] = without(covered.get(tp, ()), (span,))
     return Ordered(
-        tuple(entry for found in _sorted(publications.values()) for entry in found.entries),
-        tuple(entry for found in waiting.values() for entry in found.entries),
+        tuple(entry for publication in _sorted(publications.values()) for entry in publication.entries),
+        tuple(entry for publication in waiting.values() for entry in publication.entries),
         control,
         _without_holes(covered, progress.restarted, ledger),
     )
 
 
 def _publications(entries: Iterable[Envelope], restarted: Collection[TopicPartition]) -> dict[Hashable, _Publication]:
-    found: dict[Hashable, _Publication] = {}
+    by_key: dict[Hashable, _Publication] = {}
     for entry in entries:
         own = {tp: spans[-1] for tp, spans in entry.spans.items() if tp not in restarted}
         # Senders other than calving report no coverage, so each of their entries counts as its own publication.
         key = entry.publication if entry.spans else entry.place
-        found.setdefault(key, _Publication(own)).entries.append(entry)
-    return found
+        by_key.setdefault(key, _Publication(own)).entries.append(entry)
+    return by_key
 
 
 def _is_early(found: _Publication, covered: Coverage, ledger: Ledger) -> bool:
@@ -95,11 +95,14 @@ def _is_behind(found: _Publication, control: ControlOffsets) -> bool:
 
 
 def _sorted(publications: Collection[_Publication]) -> list[_Publication]:
-    """The publications in the order of source offsets within each partition, and otherwise in the order of the log."""
-    found = list(publications)
-    follows: dict[int, set[int]] = {place: set() for place in range(len(found))}
-    waits_for = [0] * len(found)
-    for places in _by_partition(found).values():
+    """The publications in the order of source offsets within each partition, and otherwise in the order of the log.
+
+    Where a position has gone back there may be no such order: those publications come last, and ``disordered`` tells.
+    """
+    given = list(publications)
+    follows: dict[int, set[int]] = {place: set() for place in range(len(given))}
+    waits_for = [0] * len(given)
+    for places in _by_partition(given).values():
         for before, after in itertools.pairwise(places):
             if after not in follows[before]:
                 follows[before].add(after)
@@ -108,12 +111,24 @@ def _sorted(publications: Collection[_Publication]) -> list[_Publication]:
     done: list[_Publication] = []
     while ready:
         place = heapq.heappop(ready)
-        done.append(found[place])
+        done.append(given[place])
         for after in follows[place]:
             waits_for[after] -= 1
             if not waits_for[after]:
                 heapq.heappush(ready, after)
-    return done
+    return [*done, *(publication for place, publication in enumerate(given) if waits_for[place])]
+
+
+def disordered(publications: Iterable[Coverage], progress: SourceProgress) -> dict[TopicPartition, Span]:
+    """For each partition the first span among these publications, in this order, that comes after a later one."""
+    first_own: dict[TopicPartition, Span] = {}
+    ends: dict[TopicPartition, int] = {}
+    for spans in publications:
+        for tp, (*_, own) in spans.items():
+            if own.start < ends.get(tp, 0) and tp not in progress.restarted:
+                first_own.setdefault(tp, own)
+            ends[tp] = max(own.end, ends.get(tp, 0))
+    return first_own
 
 
 def _by_partition(found: Sequence[_Publication]) -> Mapping[TopicPartition, list[int]]:
@@ -126,11 +141,11 @@ def _by_partition(found: Sequence[_Publication]) -> Mapping[TopicPartition, list
 
 def _without_holes(covered: Coverage, restarted: Collection[TopicPartition], ledger: Ledger) -> Coverage:
     """The coverage up to the first missing offset, so that a ledger never has a gap (G2)."""
-    found: dict[TopicPartition, tuple[Span, ...]] = {}
+    contiguous: dict[TopicPartition, tuple[Span, ...]] = {}
     for tp, spans in covered.items():
         if tp in restarted:
-            found[tp] = spans
+            contiguous[tp] = spans
             continue
         end = lowest_uncovered(merged((*ledger.held(tp), *ledger.gone.get(tp, ()), *spans)))
-        found[tp] = common(spans, (Span(0, end),))
-    return {tp: spans for tp, spans in found.items() if spans}
+        contiguous[tp] = common(spans, (Span(0, end),))
+    return {tp: spans for tp, spans in contiguous.items() if spans}

@@ -130,7 +130,7 @@ class Commit(enum.Enum):
     """The tables of this cycle are being committed."""
 
 
-class Step(enum.Enum):
+class CommitStep(enum.Enum):
     """The inputs of the coordinator's machine."""
 
     CYCLE_BEGINS = "the interval has passed"
@@ -138,10 +138,10 @@ class Step(enum.Enum):
     COMMIT_ENDS = "all tables are settled"
 
 
-COMMIT: Mapping[Commit, Mapping[Step, Commit]] = {
-    Commit.RESTING: {Step.CYCLE_BEGINS: Commit.WAITING},
-    Commit.WAITING: {Step.COMMIT_BEGINS: Commit.COMMITTING},
-    Commit.COMMITTING: {Step.COMMIT_ENDS: Commit.RESTING},
+COMMIT: Mapping[Commit, Mapping[CommitStep, Commit]] = {
+    Commit.RESTING: {CommitStep.CYCLE_BEGINS: Commit.WAITING},
+    Commit.WAITING: {CommitStep.COMMIT_BEGINS: Commit.COMMITTING},
+    Commit.COMMITTING: {CommitStep.COMMIT_ENDS: Commit.RESTING},
 }
 
 P = TypeVar("P", bound=enum.Enum)

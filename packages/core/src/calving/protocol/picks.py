@@ -29,12 +29,12 @@ def picked(line: Line, held: Held) -> Coverage:
     """The source offsets that the cherry-picks above the newest ledger of a branch have added to it, as far as their
     sources have not expired.
     """
-    found: Coverage = {}
+    total: Coverage = {}
     for snapshot in takewhile(lambda each: held(each) is None, line.snapshots):
         if (source := source_of(snapshot)) is not None:
             added = added_by(line, source, held) or {}
-            found = {tp: merged((*found.get(tp, ()), *added.get(tp, ()))) for tp in {*found, *added}}
-    return found
+            total = {tp: merged((*total.get(tp, ()), *added.get(tp, ()))) for tp in {*total, *added}}
+    return total
 
 
 def added_by(line: Line, snapshot_id: int, held: Held) -> Coverage | None:

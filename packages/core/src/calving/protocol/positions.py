@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from calving.model.events import NO_COMMIT, DataComplete, Publication
 from calving.model.offsets import Advance, SourceOffsets, Span, Spans, TopicPartition, within
+from calving.protocol.moved import Unread
 
 Reset = Literal["earliest", "latest"]
 
@@ -56,10 +58,10 @@ def within_topics(
     publication: Publication,
     topic_ids: Mapping[str, str],
     stored_within: Mapping[TopicPartition, str],
-    unread: Collection[TopicPartition] = (),
+    unread: Mapping[TopicPartition, Unread] = MappingProxyType({}),
 ) -> Publication:
     """``publication`` with topic ids. ``stored_within``: the topic ids that were stored with the positions (B10).
-    ``unread``: partitions whose stored position has offsets below it that nobody has read.
+    ``unread``: offsets below stored positions that nobody has read.
     """
     spans: dict[TopicPartition, tuple[Span, ...]] = {}
     restarted: set[TopicPartition] = set()
@@ -67,14 +69,17 @@ def within_topics(
         identity, before = topic_ids.get(tp.topic, ""), stored_within.get(tp)
         restarts = tp in publication.restarted
         first = publication.advances[tp].start is None
-        if first or before == identity or (restarts and not before) or (tp in unread and not before):
-            found: tuple[Span, ...] = (span,)
+        hole = None if before else unread.get(tp)
+        if first or before == identity or (restarts and not before) or (hole is not None and hole.in_log):
+            covered: tuple[Span, ...] = (span,)
         elif before:
-            found, restarts = (Span(0, span.end),), False  # the position belonged to a topic that no longer exists
+            covered, restarts = (Span(0, span.end),), False  # the position belonged to a topic that no longer exists
         else:
-            # The Java sink or an operator stored this position, not calving. It means: all offsets below it are done.
-            found = (Span(0, span.start), span)
-        spans[within(tp, identity)] = found
+            # The Java sink or an operator stored this position, not calving. It means: all offsets below it are done,
+            # except those of which the tables show that nobody has read them.
+            covered = (Span(0, span.start if hole is None else hole.span.start), span)
+            covered = covered if covered[0].end else (span,)
+        spans[within(tp, identity)] = covered
         restarted |= {within(tp, identity)} if restarts else set()
     return replace(publication, spans=spans, topic_ids=dict(topic_ids), restarted=frozenset(restarted))
 

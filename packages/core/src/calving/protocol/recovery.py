@@ -46,8 +46,8 @@ def recovery(
     ``settled`` of a ledger holds for all tables, so the highest one counts. ``complete``: the sink has no tables but
     these; then offsets that all of these tables hold need not be read again either. A table in ``rolled_back`` may lack
     settled records. So only its own ledger counts for it, and the table gets every record that it lacks. Another table
-    skips what a rollback has removed from it. A table in ``waiting`` still lacks records of an earlier recovery, which
-    the sink has yet to read again. The table gets them, but nothing that a later rollback has removed.
+    skips what a rollback has removed from it. A table in ``waiting`` lacks records that an earlier recovery wanted
+    to be read again, and that were not read yet. The table gets them, but nothing that a later rollback has removed.
     """
     lacking = {*rolled_back, *waiting}
     others = [ledger for name, ledger in ledgers.items() if name not in lacking]
@@ -69,6 +69,16 @@ def recovery(
     known = _up_to_the_last(ledgers.values())
     awaited = {name: less(known, {tp: kept(name, tp) for tp in known}) for name in lacking}
     return Recovery(positions, held, awaited)
+
+
+def resumed(
+    ledgers: Mapping[str, Ledger], awaited: Mapping[str, Coverage], begins: SourceOffsets, *, complete: bool
+) -> SourceOffsets:
+    """Where a sink reads on of which only the tables tell, because nothing has been read since its recovery.
+    ``awaited``: the offsets that tables wait for (``AWAITED_OFFSETS``). For the rest see ``recovery``.
+    """
+    waiting = {name for name, ledger in ledgers.items() if still_awaited(awaited.get(name, {}), ledger, {}, begins)}
+    return recovery(ledgers, (), waiting, complete=complete).positions
 
 
 def _settled(ledgers: Collection[Ledger], believed: Collection[Ledger]) -> SourceOffsets:
@@ -93,7 +103,8 @@ def still_awaited(awaited: Coverage, ledger: Ledger, settled: Coverage, begins: 
     ``begins``: the lowest offsets that the topics still have. Offsets that a later rollback has removed were read.
     """
     there = {tp: beyond(spans, begins.get(tp, 0)) for tp, spans in awaited.items()}
-    return less(there, {tp: merged((*_known(ledger, tp), *settled.get(tp, ()))) for tp in awaited})
+    left = less(there, {tp: merged((*_known(ledger, tp), *settled.get(tp, ()))) for tp in awaited})
+    return {tp: spans for tp, spans in left.items() if spans}
 
 
 def ahead(
@@ -102,11 +113,11 @@ def ahead(
     """The offsets that a table holds, or that are to stay ``away`` from it, at or above these positions. Below
     ``settled`` it holds every record routed to it.
     """
-    found = {
+    later = {
         tp: beyond(merged((Span(0, settled.get(tp, 0)), *ledger.held(tp), *away.get(tp, ()))), positions.get(tp, 0))
         for tp in {*ledger.source, *settled, *away}
     }
-    return {tp: spans for tp, spans in found.items() if spans}
+    return {tp: spans for tp, spans in later.items() if spans}
 
 
 def doubled(ledger: Ledger, positions: SourceOffsets, left_out: Coverage) -> Coverage:

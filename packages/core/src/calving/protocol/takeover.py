@@ -67,7 +67,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TakeoverVerdict:
     """``happens``: the consequences of a start. ``refusals``: reasons not to start, each with what to do; empty if a
     start is safe.
     """
@@ -76,11 +76,11 @@ class Verdict:
     refusals: tuple[str, ...]
 
 
-def verdict(place: Place) -> Verdict:
+def verdict(place: Place) -> TakeoverVerdict:
     """What happens when calving starts there."""
     refusals = [*_of_members(place), *_of_positions(place), *_of_control_topic(place), *_of_tables(place)]
     refusals += [trouble for trouble in place.troubles if trouble not in refusals]
-    return Verdict(tuple(_happens(place)), tuple(refusals))
+    return TakeoverVerdict(tuple(_happens(place)), tuple(refusals))
 
 
 def _strangers(members: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ DEGRADED = 3
 """Cycles after which a table with uncommitted files is DEGRADED. A healthy table needs at most two."""
 
 
-class Waiting:
+class OldestPublications:
     """Keeps the oldest uncommitted publication of each table."""
 
     def __init__(self) -> None:

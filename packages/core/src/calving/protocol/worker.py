@@ -60,7 +60,7 @@ class BatchOutcome:
     dead_letters: tuple[DeadLetter, ...] = ()
 
 
-class Worker:
+class WorkerMachine:
     """Decides for one worker what to read and publish; it does no I/O, and one thread calls it.
 
     Its driver reports events with ``assigned``, ``heard``, ``finished``, ``published`` and ``released``. The driver
@@ -235,9 +235,9 @@ class Worker:
         """
         tables: dict[TableReference, list[TableFiles]] = {}
         for _, outcome in self._finished:
-            for table, found in outcome.written.items():
+            for table, files_of_table in outcome.written.items():
                 known = tables.setdefault(table, [])
-                for files in found:
+                for files in files_of_table:
                     if not known or files.delete_files:
                         known.append(files)
                     else:

@@ -218,8 +218,8 @@ def objects(array: pa.Array, read: Callable[[str], Any]) -> list[Any]:
     """
     kind = array.type
     if not holds(kind, _is_special):
-        found: list[Any] = array.to_pylist()
-        return found
+        rows: list[Any] = array.to_pylist()
+        return rows
     values = (conform(array, retyped(kind, _number)) if holds(kind, pa.types.is_temporal) else array).to_pylist()
     return [_unfold(v, kind, read) for v in values]
 

@@ -55,16 +55,16 @@ def read_declarations(text: str) -> dict[str, Declaration]:
     :raises ValueError: the text is not a declaration; the error says where.
     """
     reader = _Reader(text)
-    found: dict[str, Declaration] = {}
+    by_column: dict[str, Declaration] = {}
     while not reader.is_done:
         name = reader.word("a column's name")
-        if name in found:
+        if name in by_column:
             raise ValueError(f"column '{name}' is declared twice")
         reader.units = {}
-        found[name] = Declaration(reader.type(name), reader.units)
+        by_column[name] = Declaration(reader.type(name), reader.units)
         if not reader.is_done:
             reader.take(",")
-    return found
+    return by_column
 
 
 def declaration(kind: InferredType) -> str:
@@ -114,9 +114,9 @@ class _Reader:
             return f"fixed[{int(length[1])}]"
         if name in ("list", "array", "map", "struct"):
             self.take("<")
-            found = self._nested(name, column)
+            declared = self._nested(name, column)
             self.take(">")
-            return found
+            return declared
         if name not in _SIMPLE:
             raise ValueError(f"column '{column}': there is no type '{word}'; {_HELP}")
         if _FROM.match(self._rest):
@@ -176,9 +176,9 @@ def with_declared(
         if above and not key(name).startswith(f"{key(above)}."):
             continue
         inner = name[len(above) + 1 :] if above else name
-        found = find(kind, inner, key)
-        if found is not None:
-            kind = _replaced(kind, found[0], type_)
+        place = find(kind, inner, key)
+        if place is not None:
+            kind = _replaced(kind, place[0], type_)
         elif name in everywhere:
             kind = _replaced(kind, inner.split("."), type_)
     return kind

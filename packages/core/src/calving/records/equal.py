@@ -13,20 +13,20 @@ def numbered(columns: Sequence[pa.Array]) -> pa.Array:
     first, *more = columns
     if not more and pa.types.is_integer(first.type) and not first.null_count:
         return first
-    found = _encoded(first)
+    numbers = _encoded(first)
     for column in more:
         other = _encoded(column).cast(pa.int64())
         count = (pc.max(other).as_py() or 0) + 1
-        found = _encoded(pc.add(pc.multiply(found.cast(pa.int64()), count), other))
-    return found
+        numbers = _encoded(pc.add(pc.multiply(numbers.cast(pa.int64()), count), other))
+    return numbers
 
 
 def are_last(numbers: pa.Array) -> pa.Array:
     """For each row whether no row after it has its number."""
     # Sorting takes a quarter of a hash table's memory, and so less time if the process has to allocate it.
     order = pc.sort_indices(numbers)  # stable
-    found, most = numbers.take(order), max(0, len(order) - 1)
-    earlier = order.slice(0, most).filter(pc.equal(found.slice(1), found.slice(0, most)))
+    ordered, most = numbers.take(order), max(0, len(order) - 1)
+    earlier = order.slice(0, most).filter(pc.equal(ordered.slice(1), ordered.slice(0, most)))
     if not len(earlier):
         return pa.repeat(pa.scalar(True), len(numbers))
     return pc.invert(pc.is_in(pa.arange(0, len(numbers)), value_set=earlier.cast(pa.int64())))

@@ -23,13 +23,7 @@ _OF_VALUES = (
 
 
 class ExactPathError(Exception):
-    """Arrow cannot convert these values together and exactly: they have to take the exact path, one by one. ``row``:
-    the value that Arrow refuses, if it is known.
-    """
-
-    def __init__(self, reason: str, row: int | None = None) -> None:
-        super().__init__(reason)
-        self.row = row
+    """Arrow cannot convert these values together and exactly: they have to take the exact path, one by one."""
 
 
 def is_of_value(error: BaseException) -> bool:

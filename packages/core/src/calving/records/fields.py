@@ -75,14 +75,14 @@ def leaves(column: pa.Array) -> Iterator[pa.Array]:
 def name_mapping(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
     """The names in the table's name mapping, by column id; empty without a mapping."""
     text = properties.get(NAME_MAPPING)
-    found: dict[int, tuple[str, ...]] = {}
+    names: dict[int, tuple[str, ...]] = {}
     pending: list[MappedField] = list(parse_mapping_from_json(text).root) if text else []
     while pending:
         mapped = pending.pop()
         pending += mapped.fields
         if mapped.field_id is not None and mapped.names:
-            found[mapped.field_id] = tuple(mapped.names)
-    return found
+            names[mapped.field_id] = tuple(mapped.names)
+    return names
 
 
 class Lookup:
@@ -107,7 +107,7 @@ class Lookup:
 
     def names_of(self, column: NestedField) -> tuple[str, ...]:
         """The names that lead to a column, in lower case if case is ignored."""
-        return tuple(name for name, found in self._fields.items() if found.field_id == column.field_id)
+        return tuple(name for name, field_column in self._fields.items() if field_column.field_id == column.field_id)
 
     def _key(self, name: str) -> str:
         return name.lower() if self._fold else name
@@ -176,10 +176,10 @@ class Target:
 
     def lookup(self, struct: StructType) -> Lookup:
         """The lookup for the table's columns, or for the fields of a struct within them."""
-        found = self._lookups.get(id(struct))
-        if found is None:
-            found = self._lookups[id(struct)] = Lookup(struct, self._case_insensitive, self._names)
-        return found
+        known = self._lookups.get(id(struct))
+        if known is None:
+            known = self._lookups[id(struct)] = Lookup(struct, self._case_insensitive, self._names)
+        return known
 
     def hides_order(self, kind: pa.DataType) -> bool:
         """Whether the order of fields cannot be seen in the table: all objects in values of this type go to structs, or
@@ -192,8 +192,8 @@ class Target:
             return True
         if not (pa.types.is_struct(kind) and isinstance(column, StructType)):
             return False
-        found = ((field.type, self.lookup(column).find(field.name)) for field in kind)
-        return all(to is None or self._takes_apart(inner, to.field_type) for inner, to in found)
+        pairs = ((field.type, self.lookup(column).find(field.name)) for field in kind)
+        return all(to is None or self._takes_apart(inner, to.field_type) for inner, to in pairs)
 
 
 @dataclass(frozen=True, slots=True)

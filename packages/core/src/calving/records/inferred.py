@@ -69,13 +69,13 @@ def of_array(array: pa.Array, typed: bool) -> InferredType | None:
     if pa.types.is_null(kind) or array.null_count == len(array):
         return None
     if kind == JSON:
-        found: InferredType | None = None
+        inferred: InferredType | None = None
         for text in array.drop_null().to_pylist():
-            found = merge(found, of_value(load_json(text)))
-        return found
+            inferred = merge(inferred, of_value(load_json(text)))
+        return inferred
     if isinstance(array, pa.StructArray):
         children = zip(array.type, children_of(array), strict=True)
-        fields = {f.name: found for f, child in children if (found := of_array(child, typed)) is not None}
+        fields = {f.name: inferred for f, child in children if (inferred := of_array(child, typed)) is not None}
         return {"struct": fields} if fields else None
     if pa.types.is_list(kind) and isinstance(array, pa.ListArray):
         element = of_array(items_of(array), typed)
@@ -89,7 +89,7 @@ def of_type(kind: pa.DataType) -> InferredType | None:
     if isinstance(kind, SemanticType):
         return kind.meaning.column
     if t.is_struct(kind):
-        fields = {f.name: found for f in kind if (found := of_type(f.type)) is not None}
+        fields = {f.name: inferred for f in kind if (inferred := of_type(f.type)) is not None}
         required = [f.name for f in kind if not f.nullable and f.name in fields]
         return {"struct": fields, "required": required} if fields else None
     if t.is_list(kind) or t.is_large_list(kind):
@@ -100,8 +100,9 @@ def of_type(kind: pa.DataType) -> InferredType | None:
         key = of_type(kind.key_type)
         return None if item is None else {"map": [key, item], "required": not kind.item_field.nullable}
     if t.is_decimal(kind):
-        # Iceberg has no decimals with a negative scale.
-        return f"decimal({min(38, kind.precision - min(0, kind.scale))}, {max(0, kind.scale)})"
+        # Iceberg has no decimals with a negative scale, nor with a scale above their precision.
+        digits = max(kind.precision - min(0, kind.scale), kind.scale)
+        return f"decimal({min(38, digits)}, {min(38, max(0, kind.scale))})"
     if t.is_timestamp(kind):
         return "timestamp" if kind.tz is None else "timestamptz"
     if t.is_fixed_size_binary(kind):
@@ -159,9 +160,9 @@ def find(
         if key(field) == key(name):
             return (field,), inner
     for field, inner in fields.items():
-        found = find(inner, rest, key) if rest and key(field) == key(head) else None
-        if found is not None:
-            return (field, *found[0]), found[1]
+        place = find(inner, rest, key) if rest and key(field) == key(head) else None
+        if place is not None:
+            return (field, *place[0]), place[1]
     return None
 
 
@@ -181,11 +182,11 @@ def folded(kind: Any) -> Any:
     """The kind, with fields merged if their names differ only by case. The first name in sort order stays."""
     match kind:
         case {"struct": fields}:
-            found: dict[str, tuple[str, InferredType]] = {}
+            by_lower: dict[str, tuple[str, InferredType]] = {}
             for name in sorted(fields):
-                first, inner = found.get(name.lower(), (name, None))
-                found[name.lower()] = (first, merge(inner, folded(fields[name])))
-            merged: dict[str, Any] = {"struct": dict(found.values())}
+                first, inner = by_lower.get(name.lower(), (name, None))
+                by_lower[name.lower()] = (first, merge(inner, folded(fields[name])))
+            merged: dict[str, Any] = {"struct": dict(by_lower.values())}
             required = [n for n in kind.get("required", ()) if n in merged["struct"]]
             return merged | ({"required": required} if required else {})
         case {"list": element}:

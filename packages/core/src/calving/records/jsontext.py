@@ -32,7 +32,7 @@ def parse_all(values: Sequence[bytes], nesting: int) -> list[Any | ValueError]:
     # Nothing is nested if each value begins with its only brace, and none contains a bracket.
     is_flat = b"[" not in data and data.count(b"{") == len(values) and {value[:1] for value in values} == {b"{"}
     is_plain = is_flat and b"\\ud" not in data and b"\\uD" not in data
-    found: list[Any | ValueError] = []
+    parsed: list[Any | ValueError] = []
     for value in values:
         try:
             text = value.decode()
@@ -41,8 +41,8 @@ def parse_all(values: Sequence[bytes], nesting: int) -> list[Any | ValueError]:
             item, end = None, -1
         # If the scan stops before the end, there are blanks after the value, or it is no JSON: ``parse`` decides.
         sure = end >= 0 and end == len(text) and (is_plain or _is_plain(value, nesting))
-        found.append(item if sure else _parsed(value, nesting))
-    return found
+        parsed.append(item if sure else _parsed(value, nesting))
+    return parsed
 
 
 def _is_plain(value: bytes, nesting: int) -> bool:

@@ -31,10 +31,10 @@ def order_keys(column: pa.Array, kind: OrderType) -> pa.Array:
     others = pc.indices_nonzero(pc.and_(column.is_valid(), keys.is_null())).to_pylist()
     if not others:
         return keys
-    found = keys.to_pylist()
+    texts = keys.to_pylist()
     for place in others:
-        found[place] = _key(column[place].as_py().strip())
-    return pa.array(found, pa.string())
+        texts[place] = _key(column[place].as_py().strip())
+    return pa.array(texts, pa.string())
 
 
 def _common_keys(column: pa.Array) -> pa.Array:
@@ -43,8 +43,8 @@ def _common_keys(column: pa.Array) -> pa.Array:
     first = texts[0].as_py() if len(texts) else ""
     for pattern, keys in _COMMON:
         if re.fullmatch(pattern, first):
-            found = keys(pc.extract_regex(column, f"^{pattern}$"))
-            return pc.if_else(pc.greater(pc.binary_length(column), _LONGEST), pa.scalar(None, pa.string()), found)
+            matched = keys(pc.extract_regex(column, f"^{pattern}$"))
+            return pc.if_else(pc.greater(pc.binary_length(column), _LONGEST), pa.scalar(None, pa.string()), matched)
     return pa.nulls(len(column), pa.string())
 
 
@@ -70,10 +70,10 @@ def _number(match: re.Match[str]) -> str | None:
 def _sequence(text: str) -> str | None:
     """Debezium's ``source.sequence``: an array of numbers as text. Null is less than any number."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    parts = [_element(each) for each in found]
+    parts = [_element(each) for each in parsed]
     return None if None in parts or not parts else "s" + "".join(part or "" for part in parts)
 
 

@@ -21,6 +21,9 @@ _FEW = 16
 _REPEATS = {code.MAX_REPEAT, code.MIN_REPEAT, code.POSSESSIVE_REPEAT}
 _INSIDE_SET = re.compile(r"\{,|\\[xuU0N]|\[\^?\]")
 
+_SIMPLE_SET = r"\[\^?+\]?+(?:\\.|[^\\\]\[])*+"
+_SET_WITHIN_SET = re.compile(rf"(?:\\.|[^\\\[]|{_SIMPLE_SET}\])*+{_SIMPLE_SET}\[", re.DOTALL)
+
 Template = Sequence[str | int]
 """Texts, and numbers of groups; 0 is the whole match."""
 
@@ -34,6 +37,11 @@ class Regex:
         """
         # Java and RE2 write (?<name>...), Python (?P<name>...).
         pattern = re.sub(r"\(\?<([A-Za-z]\w*)>", r"(?P<\1>", pattern)
+        if _SET_WITHIN_SET.match(pattern):
+            raise ValueError(
+                f"'{pattern}' is not a regular expression that is supported: within a set, [ means one thing in Java"
+                " and another one elsewhere: write \\[ for the character, and ranges such as A-Za-z for [:alpha:]"
+            )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", FutureWarning)  # Java has sets within sets, Python has not
@@ -130,7 +138,7 @@ def _inner(argument: Any) -> list[Any]:
     if isinstance(argument, parser.SubPattern):
         return [argument]
     if isinstance(argument, tuple | list):
-        return [found for each in argument for found in _inner(each)]
+        return [node for each in argument for node in _inner(each)]
     return []
 
 

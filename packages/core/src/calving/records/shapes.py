@@ -100,12 +100,12 @@ def alone(column: pa.Array, names: Collection[str] | None) -> list[tuple[Indices
         return [(range(len(column)), _narrow(column, names))]
     places, values = order.to_pylist(), take(column, order)
     start = 0
-    found: list[tuple[Indices, pa.Array]] = []
+    runs: list[tuple[Indices, pa.Array]] = []
     for count in ends:
         end = start + count
-        found.append((places[start:end], _narrow(values.slice(start, count), names)))
+        runs.append((places[start:end], _narrow(values.slice(start, count), names)))
         start = end
-    return found
+    return runs
 
 
 def shape_of(value: Any, *, decimals: bool) -> Shape:
@@ -125,15 +125,6 @@ def shape_of(value: Any, *, decimals: bool) -> Shape:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-def shape_of_type(kind: pa.DataType) -> Shape:
-    """The shape whose columns have this type."""
-    if pa.types.is_struct(kind):
-        return "struct", tuple(f.name for f in kind), tuple(shape_of_type(f.type) for f in kind)
-    if pa.types.is_list(kind):
-        return "list", shape_of_type(kind.value_type)
-    return next(name for name, leaf in _LEAVES.items() if leaf == kind)
-
-
 def _exactly(group: _Group, decimals: bool) -> list[_Group]:
     """Split a group of equal names and Python types by the shapes of the values."""
     first = group.values[0]
@@ -145,13 +136,13 @@ def _exactly(group: _Group, decimals: bool) -> list[_Group]:
         ):
             group.shape = ("struct", tuple(first), tuple(kinds))
             return [group]
-    found: dict[Shape, _Group] = {}
+    groups: dict[Shape, _Group] = {}
     for place, value in zip(group.places, group.values, strict=True):
         shape = shape_of(value, decimals=decimals)
-        exact = found.setdefault(shape, _Group(shape, [], []))
+        exact = groups.setdefault(shape, _Group(shape, [], []))
         exact.places.append(place)
         exact.values.append(value)
-    return list(found.values())
+    return list(groups.values())
 
 
 def _all_plain(values: Sequence[Any], name: str, kind: str, decimals: bool) -> bool:
@@ -200,13 +191,13 @@ def _with_nulls_merged(shapes: set[Any]) -> dict[Shape, Shape]:
         # Leaves, all lists together, and structs by their names.
         kind = shape if isinstance(shape, str) else shape[:-1]
         by_class.setdefault(kind, []).append(shape)
-    found: dict[Shape, Shape] = {}
+    merged: dict[Shape, Shape] = {}
     for kind, same in by_class.items():
-        found |= {kind: kind} if isinstance(kind, str) else _parts_merged(same)
-    others: set[Any] = {shape for known, shape in found.items() if known != "null"}
-    if "null" in found and len(others) == 1 and (other := others.pop())[0] != "struct":
-        found["null"] = other
-    return found
+        merged |= {kind: kind} if isinstance(kind, str) else _parts_merged(same)
+    others: set[Any] = {shape for known, shape in merged.items() if known != "null"}
+    if "null" in merged and len(others) == 1 and (other := others.pop())[0] != "struct":
+        merged["null"] = other
+    return merged
 
 
 def _parts_merged(same: Sequence[Any]) -> dict[Shape, Shape]:

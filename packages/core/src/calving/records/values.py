@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal, cast
@@ -29,6 +29,7 @@ __all__ = [
     "field",
     "load_json",
     "objects",
+    "objects_in_parts",
     "texts",
     "texts_of_any_case",
 ]
@@ -59,6 +60,10 @@ class RecordError:
     error: str
     reason: str
     fatal: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.reason.isascii():  # half of a pair of surrogates has no form in UTF-8
+            object.__setattr__(self, "reason", self.reason.encode(errors="backslashreplace").decode())
 
     def within(self, outer: Indices) -> RecordError:
         """The same error, with its place in a larger block, as ``Values.within``."""
@@ -169,6 +174,24 @@ class Records:
 def objects(column: pa.Array) -> list[Any]:
     """A column as Python values: JSON text is parsed, and a map becomes ``Pairs``."""
     return arrays.objects(column, _read)
+
+
+def objects_in_parts(column: pa.Array) -> Iterator[tuple[int, list[Any]]]:
+    """As ``objects``, but a part at a time, each with its first row: Python's values take many times as much memory as
+    the column.
+    """
+    pending = [(0, column)]
+    while pending:
+        start, part = pending.pop()
+        if len(part) == 1 or part.nbytes <= _AT_ONCE:
+            yield start, objects(part)
+        else:
+            half = len(part) // 2
+            pending += [(start + half, part.slice(half)), (start, part.slice(0, half))]
+
+
+_AT_ONCE = 8 * 1024 * 1024
+"""Bytes of a column that become Python's values at once, unless a single value has more."""
 
 
 def _read(text: str) -> Any:

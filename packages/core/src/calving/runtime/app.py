@@ -27,6 +27,7 @@ from calving.errors import (
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.model.events import Leader
+from calving.model.offsets import SourceOffsets
 from calving.model.text import counted
 from calving.runtime import components
 from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
@@ -34,20 +35,19 @@ from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures, Retries
 from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.progress import Progress
-from calving.runtime.reporting import Reporter
+from calving.runtime.reporting import Reporter, facts
 from calving.runtime.watch import Steps, Watchdog
 from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.source import dead_letters
 from calving.source.interface import Group
 from calving.status.board import Board
-from calving.status.values import Batches, SinkFacts, Status
-from calving.version import __version__
+from calving.status.values import Batches, Status
 
 if TYPE_CHECKING:
     from calving.runtime.parts import Parts
     from calving.serving.otel import Exporter
-    from calving.serving.server import Server
+    from calving.serving.server import StatusServer
     from calving.serving.webhook import Webhook
 
 log = logging.getLogger(__name__)
@@ -89,11 +89,11 @@ class App:
         self._round = time.monotonic()
         """When the worker's loop last ended a step, with or without an error."""
         self._led_since: float | None = None
-        self._board = Board(_facts(sink, self._member))
+        self._board = Board(facts(sink, self._member))
         self._reporter = Reporter(self._board)
         self._restart = False
         self._paused_ms: int | None = None
-        self._server: Server | None = None
+        self._server: StatusServer | None = None
         self._webhook: Webhook | None = None
         self._otel: Exporter | None = None
 
@@ -188,9 +188,9 @@ class App:
 
     def _serve(self) -> None:
         if self._sink.keys.http_port is not None:
-            from calving.serving.server import Server  # not imported by a sink without it
+            from calving.serving.server import StatusServer  # not imported by a sink without it
 
-            self._server = Server(self._sink, self)
+            self._server = StatusServer(self._sink, self)
         if self._sink.keys.webhook_url is not None:
             from calving.serving.webhook import Webhook
 
@@ -289,7 +289,7 @@ class App:
             return self._stop.is_set()
 
         parts = self._sink, self._backend, self._member, self._membership
-        attempt = Attempt(*parts, self._prepare, meanwhile, self._stop.is_set, self._reporter)
+        attempt = Attempt(*parts, self._prepare, meanwhile, self._stop.is_set, self._reporter, self._resumed)
         attempt.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
 
     def _stale(self) -> str | None:
@@ -308,6 +308,9 @@ class App:
         parts = self._made()
         parts.check(session, log)
         return parts.runner
+
+    def _resumed(self, log: ControlLog) -> SourceOffsets:
+        return self._made().resumed(log)
 
     def _made(self) -> Parts:
         if self._parts is None:
@@ -331,9 +334,3 @@ class App:
         url = "" if self._server is None else self._server.advertised
         leader = Leader(self._member, socket.gethostname(), url)
         return CoordinatorThread(self._sink, self._topics, self._backend, self._made().committer, self._board, leader)
-
-
-def _facts(sink: Sink, member: str) -> SinkFacts:
-    keys = sink.keys
-    intervals = keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000
-    return SinkFacts(keys.name, sink.group, member, __version__, keys.backend, keys.engine, time.time(), *intervals)

@@ -13,9 +13,10 @@ from calving.deadline import LateError, beside, within
 from calving.errors import CalvingError, UnavailableError, UnexpectedError, UnreachableError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.text import counted
-from calving.protocol.worker import BatchLimits, Worker
+from calving.protocol.worker import BatchLimits, WorkerMachine
 from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread
+from calving.runtime.moved import Resumed
 from calving.runtime.reporting import Reporter
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
@@ -82,18 +83,18 @@ class Attempt:
         meanwhile: Callable[[Group], None],
         stopping: Callable[[], bool],
         reporter: Reporter,
+        resumed: Resumed,
     ) -> None:
         """``member`` is the process's name in the backend. ``prepare`` checks that reading may continue, and returns
         the runner of batches. ``meanwhile`` is called on another thread at the same time. ``stopping``: whether a clean
-        stop was requested.
+        stop was requested. ``resumed``: see ``WorkerLoop``.
         """
         self._sink, self._backend, self._member = sink, backend, member
         self._membership, self._prepare, self._meanwhile = membership, prepare, meanwhile
-        self._stopping, self._reporter = stopping, reporter
+        self._stopping, self._reporter, self._resumed = stopping, reporter, resumed
 
     def run(self, step: Callable[[WorkerLoop, Group, Session], bool], *, wind_down_seconds: float) -> None:
         """Call ``step`` until it returns true, or until a stop is requested before its first call."""
-        keys = self._sink.keys
         session: Session | None = None
         cursor: Cursor | None = None
         loop: WorkerLoop | None = None
@@ -114,20 +115,7 @@ class Attempt:
                 session = cursor = None
                 return
             runner = preparing.result()
-            stop_at = group.bounds(group.partitions()).ends if self._sink.replayed else None
-            deaf_seconds = 2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000
-            policy = SourcePolicy(
-                keys.reset,
-                keys.on_data_loss,
-                mirror=self._backend.mirrors,
-                stop_at=stop_at,
-                deaf_seconds=deaf_seconds,
-            )
-            machine = Worker(BatchLimits(keys.batch_records, keys.batch_bytes, runner.fewer))
-            told = self._reporter
-            loop = WorkerLoop(
-                group, session, cursor, runner, machine, policy, time.monotonic, told.listening, told.publications
-            )
+            loop = self._loop(group, session, cursor, runner)
             group.tell(loop)
             while not step(loop, group, session):
                 pass
@@ -138,6 +126,27 @@ class Attempt:
             for part in (cursor, session):
                 if part is not None:
                     part.close()
+
+    def _loop(self, group: Group, session: Session, cursor: Cursor, runner: BatchRunner) -> WorkerLoop:
+        keys = self._sink.keys
+        return WorkerLoop(
+            group=group,
+            session=session,
+            cursor=cursor,
+            runner=runner,
+            machine=WorkerMachine(BatchLimits(keys.batch_records, keys.batch_bytes, runner.fewer)),
+            policy=SourcePolicy(
+                keys.reset,
+                keys.on_data_loss,
+                mirror=self._backend.mirrors,
+                stop_at=group.bounds(group.partitions()).ends if self._sink.replayed else None,
+                deaf_seconds=2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000,
+            ),
+            clock=time.monotonic,
+            listening=self._reporter.listening,
+            publications=self._reporter.publications,
+            resumed=self._resumed,
+        )
 
     def _is_prepared(self, preparing: Future[BatchRunner], group: Group, seconds: float) -> bool:
         """Wait for the start's checks to end, but at most ``seconds`` after a stop is requested. Returns false if the

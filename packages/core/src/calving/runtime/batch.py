@@ -29,7 +29,7 @@ from calving.model.record_path import RecordPath
 from calving.model.tables import SchemaChange, TableSpec
 from calving.model.text import counted
 from calving.protocol.worker import BatchOutcome
-from calving.runtime.serial import Serial
+from calving.runtime.serial import SerialThread
 from calving.runtime.tally import Tally
 from calving.status.values import Batches
 from calving.tasks.result import RECEIVED, TaskResult
@@ -80,7 +80,7 @@ class BatchRunner:
 
     def __init__(self, engine: Engine, tables: Tables, path: RecordPath, errors: ErrorLimits) -> None:
         self._engine, self._tables, self._path, self._errors = engine, tables, path, errors
-        self._batches: Serial[tuple[int, BatchOutcome]] = Serial("calving-batch")
+        self._batches: SerialThread[tuple[int, BatchOutcome]] = SerialThread("calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
         self.totals = Batches()
         """Totals of the batches since the start. The object is replaced as a whole."""
@@ -148,7 +148,7 @@ class BatchRunner:
         self.totals = tally.added_to(self.totals, time.monotonic() - started)
         if self.totals.count == 1:
             log.info("first batch finished %.1f s after the start", time.monotonic() - self._started)
-        files = sum(len(files.data_files) for found in outcome.written.values() for files in found)
+        files = sum(len(files.data_files) for steps in outcome.written.values() for files in steps)
         done = f"{counted(outcome.records, 'record')}, {counted(files, 'file')}"
         log.info("batch: %s, %.2f s", done, time.monotonic() - started)
         return outcome
@@ -177,7 +177,7 @@ class BatchRunner:
         waiting = everything
         for _ in range(_ROUNDS):
             tables = self._specs(whole=is_whole(ranges))
-            tasks = [self._task(n, found, tables, careful=careful) for n, found in waiting.items()]
+            tasks = [self._task(n, ranges_of_task, tables, careful=careful) for n, ranges_of_task in waiting.items()]
             results = self._engine.run(tasks)
             for result in results:
                 result.raise_error()
@@ -230,6 +230,7 @@ class BatchRunner:
             tables,
             self._tables.missing,
             uncreatable=self._tables.uncreatable,
+            within=self._tables.within,
             id_columns=self._tables.id_columns,
             declared=self._tables.declared,
             partition_names=self._tables.partition_names,
@@ -237,12 +238,12 @@ class BatchRunner:
         )
 
     def _tally(self, spans: Spans, results: Sequence[TaskResult]) -> Tally:
-        found = Tally(self._path.tolerance.table)
+        tally = Tally(self._path.tolerance.table)
         for result in sorted(results, key=lambda result: result.number):
-            found.add(result)
-        found.check(spans)
-        self._errors.check(found.rejected, found.read, found.first_rejected)
-        return found
+            tally.add(result)
+        tally.check(spans)
+        self._errors.check(tally.rejected, tally.read, tally.first_rejected)
+        return tally
 
     def _outcome(self, found: Tally) -> BatchOutcome:
         files = {self._tables.reference(table): in_steps(its) for table, its in found.files.items()}
@@ -259,13 +260,13 @@ def in_steps(files: Sequence[DataFile]) -> list[TableFiles]:
     """The files of one table as steps. Each key file begins a step, because it deletes rows from all files before
     it.
     """
-    found: list[TableFiles] = []
+    steps: list[TableFiles] = []
     for is_data, some in groupby(files, lambda file: file.content is FileContent.DATA):
-        if not is_data or not found:
-            found.append(TableFiles())
+        if not is_data or not steps:
+            steps.append(TableFiles())
         name = "data_files" if is_data else "delete_files"
-        found[-1] = replace(found[-1], **{name: tuple(some)})
-    return found
+        steps[-1] = replace(steps[-1], **{name: tuple(some)})
+    return steps
 
 
 def _in_steps(table: TableSpec) -> bool:
@@ -332,8 +333,8 @@ def cut_whole(spans: Spans, slots: int) -> list[list[Range]] | None:
 
 def is_whole(tasks: Iterable[Iterable[Range]]) -> bool:
     """Whether no partition is split over these tasks."""
-    found = [(each.topic, each.partition) for task in tasks for each in task]
-    return len(found) == len(set(found))
+    partitions = [(each.topic, each.partition) for task in tasks for each in task]
+    return len(partitions) == len(set(partitions))
 
 
 def _count(spans: Spans, slots: int) -> int:

@@ -19,7 +19,7 @@ from calving.protocol.effects import Acknowledge, Announce, CommitTables, Coordi
 from calving.protocol.phases import Commit
 from calving.runtime.senses import OtherTopics
 from calving.runtime.worker import Clock
-from calving.status.values import Cycle
+from calving.status.values import CommitCycle
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class CoordinatorLoop:
         self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown
         self._leader = leader
         self.complete_cycles = 0
-        self.last: Cycle | None = None
+        self.last: CommitCycle | None = None
         self._tables = self._failed = 0
         self._began: float | None = None
         """When the running commit of the tables began."""
@@ -156,15 +156,15 @@ class CoordinatorLoop:
                 before, self._passed_over = self._passed_over, self.machine.passed_over
                 self.unread = intersection(before, self._passed_over)
                 now, silent = self._clock(), self.machine.unanswered
-                self.last = Cycle(
-                    str(event.commit_id),
-                    now,
-                    "partial" if silent else "full" if self._tables or self._failed else "empty",
-                    now - self.machine.started,
-                    0.0 if self._began is None else now - self._began,
-                    event.valid_through_us,
-                    tuple(str(tp) for tp in sorted(silent)),
-                    self._tables,
-                    self._failed,
+                self.last = CommitCycle(
+                    commit_id=str(event.commit_id),
+                    ended_at=now,
+                    outcome="partial" if silent else "full" if self._tables or self._failed else "empty",
+                    seconds=now - self.machine.started,
+                    commit_seconds=0.0 if self._began is None else now - self._began,
+                    valid_through_us=event.valid_through_us,
+                    unanswered=tuple(str(tp) for tp in sorted(silent)),
+                    committed=self._tables,
+                    failed=self._failed,
                 )
                 self._tables, self._failed, self._began = 0, 0, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from calving.backoff import Backoff
 from calving.errors import (
     AccessDeniedError,
     CalvingError,
@@ -16,9 +17,9 @@ from calving.errors import (
 
 _PASSES = (UnavailableError, OutcomeUnknownError, FencedError)
 _STAYS = (AccessDeniedError, UnexpectedError)
-_SECONDS, _FAILING_SECONDS = (0.2, 2.0), (0.2, 10.0)
-"""The first pause and the longest. Short pauses let the sink continue soon after a short outage. During a pause nobody
-polls the group, and a rebalance waits.
+_PASSING, _FAILING = Backoff(0.4, 2.0), Backoff(0.4, 10.0)
+"""The pauses after errors that pass by themselves, and after others. Short pauses let the sink continue soon after a
+short outage. During a pause nobody polls the group, and a rebalance waits.
 """
 SAME = 8
 """After this many equal denials in a row, over more than half a minute, a denial counts as permanent."""
@@ -83,8 +84,7 @@ class Failures:
         else:
             self._same = 0
             self._retries.failed(error, now)
-        first, longest = _SECONDS if passes(error) else _FAILING_SECONDS
-        return min(longest, first * 2.0 ** min(self._in_a_row, 10))
+        return (_PASSING if passes(error) else _FAILING).pause(self._in_a_row)
 
     def _deny(self, error: CalvingError) -> None:
         text = _CHANGING.sub("#", str(error))

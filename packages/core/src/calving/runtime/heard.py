@@ -33,11 +33,11 @@ from calving.protocol.ledger import LedgerKey
 from calving.protocol.rollback import Line
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
-from calving.status.listening import Listening
+from calving.status.listening import TableStates
 from calving.status.partitions import committed_up_to
 
 
-class Heard:
+class ControlLogView:
     """The content of the control log from the saved position ``start`` on, and the last cycles before that position."""
 
     def __init__(self, log_id: str, start: ControlOffsets) -> None:
@@ -54,7 +54,7 @@ class Heard:
         """When the last commit cycle ended, or when the one began that has not ended; None if the log does not tell. In
         seconds since the epoch, by the coordinator's clock.
         """
-        self._listening = Listening()
+        self._listening = TableStates()
         self.unreadable: tuple[str, ...] = ()
         """Sentences on the entries at which a coordinator stops, because it cannot decode them."""
         self.unsigned = ""
@@ -124,8 +124,8 @@ class Heard:
 
     def parked(self, table: TableId) -> int:
         """The number of parked entries of a table."""
-        found = self._buffer.parked.get(table)
-        return found.entries if found is not None else 0
+        commits = self._buffer.parked.get(table)
+        return commits.entries if commits is not None else 0
 
     def cycles(self, waiting: Iterable[Envelope]) -> int:
         """Commit cycles that have ended since the first of these entries."""
@@ -133,8 +133,8 @@ class Heard:
 
     def answered(self, tp: TopicPartition) -> bool | None:
         """Whether the last ended cycle had an answer for a partition; None if the log does not tell."""
-        found = self._answered.get(self._closed) if self._closed is not None else None
-        return None if found is None else tp in found
+        partitions = self._answered.get(self._closed) if self._closed is not None else None
+        return None if partitions is None else tp in partitions
 
     def passed_over(self, key: LedgerKey, table: Table) -> Coverage:
         """Offsets that were missing in the last two commits of a table: no later commit will add them."""
@@ -151,11 +151,11 @@ class Heard:
         return less(both, settled)
 
 
-def hear(session: Session) -> Heard:
+def hear(session: Session) -> ControlLogView:
     """Read the control log to its end."""
     cursor = session.watch()
     try:
-        heard = Heard(cursor.log.identity, cursor.log.start)
+        heard = ControlLogView(cursor.log.identity, cursor.log.start)
         for entry in read_to_end(cursor):
             heard.hear(entry)
         heard.unreadable, heard.unsigned = tuple(cursor.unreadable), cursor.unsigned
@@ -164,7 +164,7 @@ def hear(session: Session) -> Heard:
     return heard
 
 
-def nothing_waits(sink: Sink, catalog: Catalog, heard: Heard) -> bool:
+def nothing_waits(sink: Sink, catalog: Catalog, heard: ControlLogView) -> bool:
     """Whether every publication is committed to all its tables."""
     for name in heard.tables:
         table = find_table(catalog, table_id(name))

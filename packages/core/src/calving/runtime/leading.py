@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
+from calving.backoff import Backoff
 from calving.errors import FATAL, CalvingError, ConfigError, FencedError, ResignedError
 from calving.model.events import Leader
 from calving.model.text import counted
@@ -26,7 +27,7 @@ from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.status.board import Board
 from calving.status.folding import after_cycle
-from calving.status.values import CoordinatorStatus, Cycle
+from calving.status.values import CommitCycle, CoordinatorStatus
 
 if TYPE_CHECKING:
     from calving.iceberg.commit import IcebergCommitter  # slow to import
@@ -35,9 +36,7 @@ log = logging.getLogger(__name__)
 
 _REPEAT_SECONDS = 1.0
 """Interval between repetitions of StartCommit: a new worker learns of the open cycle within this time."""
-_AGAIN_SECONDS = (0.2, 2.0)
-_REELECTION_SECONDS = 1.0
-_LONGER = 4.0
+_AGAIN, _REELECTION = Backoff(0.2, 2.0), Backoff(1.0, 4.0)
 """A fenced coordinator waits before it starts again, each time longer. Otherwise two coordinators that both believe
 that they lead would fence each other for ever, and would fence an operator's command, too.
 """
@@ -129,7 +128,14 @@ class CoordinatorThread:
             machine = Coordinator(intervals, cursor.log.start, self._now(), committer.seen)
             topics = self._topics
             loop = CoordinatorLoop(
-                cursor, committer, topics.partitions, machine, self._now, uuid4, topics.unknown, self._leader
+                cursor=cursor,
+                committer=committer,
+                partitions=topics.partitions,
+                machine=machine,
+                clock=self._now,
+                fresh_id=uuid4,
+                unknown=topics.unknown,
+                leader=self._leader,
             )
             self._loop = loop
             self._looks = Looks(committer, keys.look_ms / 1000)
@@ -168,7 +174,7 @@ class CoordinatorThread:
         now = replace(
             after_cycle(status.coordinator, cycle, failing, missing, self.buffered),
             held_back=held_back,
-            rolled_back={".".join(t): found for t, found in list(committer.rolled_back.items())},
+            rolled_back={".".join(t): rollback for t, rollback in list(committer.rolled_back.items())},
             key_cache=committer.key_cache_bytes,
             unread=loop.unread,
         )
@@ -183,12 +189,12 @@ class CoordinatorThread:
                 )
 
 
-def is_full(cycle: Cycle, failing: Collection[str]) -> bool:
+def is_full(cycle: CommitCycle, failing: Collection[str]) -> bool:
     """Whether all partitions answered and all tables are committed. A failing table is not tried in each cycle."""
     return not cycle.unanswered and not failing
 
 
-def cycle_text(cycle: Cycle, coordinator: CoordinatorStatus, lag: int) -> str:
+def cycle_text(cycle: CommitCycle, coordinator: CoordinatorStatus, lag: int) -> str:
     """The log line of a cycle. Its seconds are those of the commit, without the wait for answers."""
     text = (
         f"{cycle.commit_id}: {counted(cycle.committed, 'table')}, {cycle.failed} failed, {cycle.commit_seconds:.2f} s"
@@ -287,10 +293,9 @@ class Leadership:
         if error is not None:
             self._retries.failed(error, self._clock())
         if isinstance(error, FencedError):
-            self._give_up(_REELECTION_SECONDS * min(_LONGER, 2.0**self._failures) * (1 + self._jitter()))
+            self._give_up(_REELECTION.pause(self._failures + 1, self._jitter()))
         else:
-            first, longest = _AGAIN_SECONDS
-            self._give_up(min(longest, first * 2.0**self._failures))
+            self._give_up(_AGAIN.pause(self._failures + 1))
 
     def _give_up(self, pause: float) -> None:
         self.coordinator = None

@@ -18,7 +18,7 @@ from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.model.coverage import Coverage, present
-from calving.model.offsets import named
+from calving.model.offsets import SourceOffsets, named
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
@@ -32,6 +32,7 @@ from calving.runtime.preflight import (
     refuse_reused_offsets,
     routed_tables,
 )
+from calving.runtime.resuming import resumed
 from calving.runtime.table_checks import refuse_missing_tables
 from calving.runtime.takeover import refuse_a_running_connector
 from calving.settings.keys import TableKeys
@@ -65,7 +66,22 @@ class Parts:
             for _ in refuse_missing_tables(self._catalog, self._sink):
                 pass
         tables = self._held_tables()
-        refuse_a_loss(self._catalog, self._sink, self._topics, session, log, tables, self._tables.loaded)
+        refuse_a_loss(
+            catalog=self._catalog,
+            sink=self._sink,
+            topics=self._topics,
+            session=session,
+            control=log,
+            tables=tables,
+            known=self._tables.loaded,
+        )
+
+    def resumed(self, log: ControlLog) -> SourceOffsets:
+        """Where the sink reads on by its tables.
+
+        :raises UnavailableError: a table cannot be loaded; try again.
+        """
+        return resumed(self._catalog, self._sink, self._topics, log, self._held_tables())
 
     def committer(self, cursor: Cursor) -> IcebergCommitter:
         """The committer of a coordinator that reads with ``cursor``.
@@ -76,13 +92,13 @@ class Parts:
         tables = dict(held(self._catalog, self._sink, cursor.log.identity, self._held_tables(), self._tables.loaded))
         refuse_reused_offsets(self._sink, cursor.log, tables)
         return IcebergCommitter(
-            self._catalog,
-            self._sink.keys.catalog_name,
-            style,
-            self._attempts,
-            self._engine.for_other_jobs,
-            {table_id(name): found.mark for name, found in tables.items() if found.mark is not None},
-            lambda: [table_id(name) for name in self._held_tables()],
+            catalog=self._catalog,
+            catalog_name=self._sink.keys.catalog_name,
+            style=style,
+            attempts=self._attempts,
+            tasks=self._engine.for_other_jobs,
+            seen={table_id(name): record.mark for name, record in tables.items() if record.mark is not None},
+            tables=lambda: [table_id(name) for name in self._held_tables()],
         )
 
     def nothing_waits(self, backend: Backend) -> bool:
@@ -109,17 +125,17 @@ def check_record_path(sink: Sink) -> None:
     :raises ConfigError: a converter or transform cannot be made.
     """
     Chain(sink.transforms)
-    for found in sink.converters.values():
-        converter(found.value.name, found.value.options, is_key=False)
-        converter(found.key.name, found.key.options, is_key=True)
+    for converters_of_topic in sink.converters.values():
+        converter(converters_of_topic.value.name, converters_of_topic.value.options, is_key=False)
+        converter(converters_of_topic.key.name, converters_of_topic.key.options, is_key=True)
 
 
 def record_path(sink: Sink) -> RecordPath:
     """The settings of every task."""
     keys = sink.keys
     return RecordPath(
-        sink.kafka,
-        Routing(
+        kafka=sink.kafka,
+        routing=Routing(
             tuple(
                 RouteRule(name, sink.tables[name].route_regex if name in sink.tables else None) for name in keys.tables
             ),
@@ -130,11 +146,11 @@ def record_path(sink: Sink) -> RecordPath:
             unrouted=keys.on_unrouted,
             missing_table=keys.on_missing_table,
         ),
-        _evolution(sink),
-        sink.converters,
-        sink.transforms,
-        _tolerance(sink),
-        _limits(sink),
+        evolution=_evolution(sink),
+        converters=sink.converters,
+        transforms=sink.transforms,
+        tolerance=_tolerance(sink),
+        limits=_limits(sink),
     )
 
 
@@ -151,6 +167,9 @@ def _limits(sink: Sink) -> Limits:
         learned_names=keys.learned_names,
         new_columns=keys.new_columns,
         columns=keys.columns,
+        cells=keys.cells,
+        sql_ms=keys.sql_ms,
+        sql_bytes=keys.sql_bytes,
     )
 
 
@@ -164,8 +183,8 @@ def _tolerance(sink: Sink) -> Tolerance:
 
 def _left_out(sink: Sink, topics: Source) -> Callable[[str, Mapping[str, str]], Coverage]:
     def look(name: str, properties: Mapping[str, str]) -> Coverage:
-        found = ledger_key(sink, "", name).left_out(properties)
-        return present(found, topics.identities({named(tp).topic for tp in found})) if found else {}
+        offsets = ledger_key(sink, "", name).left_out(properties)
+        return present(offsets, topics.identities({named(tp).topic for tp in offsets})) if offsets else {}
 
     return look
 
@@ -183,13 +202,13 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
     )
     tables = {
         name: TableSettings(
-            defaults.partition_by if t.partition_by is None else t.partition_by,
-            defaults.id_columns if t.id_columns is None else t.id_columns,
-            t.location,
-            sink.mutations(name),
-            {column: declared.type for column, declared in t.columns},
-            types,
-            sink.units(name),
+            partition_by=defaults.partition_by if t.partition_by is None else t.partition_by,
+            id_columns=defaults.id_columns if t.id_columns is None else t.id_columns,
+            location=t.location,
+            mutations=sink.mutations(name),
+            columns={column: declared.type for column, declared in t.columns},
+            types=types,
+            units=sink.units(name),
         )
         for name, t in sink.tables.items()
     }

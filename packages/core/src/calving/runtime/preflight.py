@@ -18,12 +18,12 @@ from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.locations import FileRules
 from calving.iceberg.target import LoadedTable, mark_of
-from calving.model.coverage import Coverage, present
+from calving.model.coverage import Coverage, decode_coverage, present
 from calving.model.events import TableMark
 from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, named
 from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey
 from calving.protocol.offsets_text import decode_source
-from calving.protocol.recovery import doubled
+from calving.protocol.recovery import AWAITED_OFFSETS, doubled
 from calving.runtime.gaps import recreated_text
 from calving.runtime.takeover import refuse_lost_positions
 from calving.runtime.worker import SKIP
@@ -37,7 +37,7 @@ _LOOKING = 16
 _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
-class Held(NamedTuple):
+class TableRecord(NamedTuple):
     """A table's record of the sink: its ledger, the control log of its last commit, the offsets skipped for it, and the
     table's mark.
 
@@ -51,6 +51,8 @@ class Held(NamedTuple):
     others: Mapping[str, SourceOffsets]
     mark: TableMark | None
     """None if the table could not be loaded now."""
+    awaited: Coverage
+    """The offsets that a recovery has the sink read again for the table."""
 
 
 def commit_style(sink: Sink, log_id: str) -> CommitStyle:
@@ -58,15 +60,15 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
     keys = sink.keys
     default = keys.default_branch or "main"
     return CommitStyle(
-        keys.control_topic,
-        sink.group,
-        log_id,
-        f"{keys.name}-0",
-        {table_id(name): t.commit_branch or default for name, t in sink.tables.items()},
-        default,
-        lambda table: sink.mutations(".".join(table)),
-        keys.key_cache_bytes,
-        file_rules(sink),
+        control_topic=keys.control_topic,
+        group=sink.group,
+        log_id=log_id,
+        task_id=f"{keys.name}-0",
+        branches={table_id(name): t.commit_branch or default for name, t in sink.tables.items()},
+        default_branch=default,
+        mutations=lambda table: sink.mutations(".".join(table)),
+        key_cache_bytes=keys.key_cache_bytes,
+        files=file_rules(sink),
     )
 
 
@@ -94,15 +96,15 @@ def others_of(
     properties: Mapping[str, str], branches: Collection[str], known: Collection[str]
 ) -> dict[str, SourceOffsets]:
     """The source offsets that sinks of other names than the ``known`` ones have written into a table's properties."""
-    found: dict[str, SourceOffsets] = {}
+    offsets_of: dict[str, SourceOffsets] = {}
     for name, value in properties.items():
         if name.startswith(f"{SOURCE_OFFSETS}."):
             owner = name.removeprefix(f"{SOURCE_OFFSETS}.")
             before, _, branch = owner.rpartition("@")
             owner = before if branch in branches else owner
             if owner not in known:
-                found[owner] = decode_source(value)
-    return found
+                offsets_of[owner] = decode_source(value)
+    return offsets_of
 
 
 def own_tables(sink: Sink) -> tuple[str, ...]:
@@ -163,25 +165,26 @@ def _has_records(table: Table, sink: Sink, key: LedgerKey, topics: Collection[st
 
 def held(
     catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str], known: Mapping[str, Table] | None = None
-) -> Iterator[tuple[str, Held]]:
+) -> Iterator[tuple[str, TableRecord]]:
     """What these tables hold of the sink; missing tables are skipped. ``known``: tables as they were loaded before.
     They stand in for tables that cannot be loaded now, because a table's content has only grown since.
     """
-    found, troubled = find_tables(catalog, names, known or {})
+    loaded, troubled = find_tables(catalog, names, known or {})
     for error in troubled.values():
         log.warning("%s; what it holds is taken from when it was loaded before", error)
-    for name, table in found.items():
+    for name, table in loaded.items():
         if table is not None:
             key = ledger_key(sink, log_id, name)
             properties = table.metadata.properties
             yield (
                 name,
-                Held(
+                TableRecord(
                     ledger_of(key, table),
                     properties.get(key.of_table(LOG_ID)),
                     key.left_out(properties),
                     _others(sink, table),
                     None if name in troubled else mark_of(table),
+                    decode_coverage(properties.get(key.of_table(AWAITED_OFFSETS), "{}")),
                 ),
             )
 
@@ -198,13 +201,13 @@ def ledger_of(key: LedgerKey, table: Table) -> Ledger:
         raise ConfigError(f"table {'.'.join(table.name())}: {error}") from error
 
 
-def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, Held]) -> None:
+def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, TableRecord]) -> None:
     """B3: refuse a ledger ahead of the log's end. With it, a commit would take new events for old ones.
 
     :raises DataLossError: the control log has lost entries that a table has seen.
     """
-    for name, found in tables.items():
-        for partition, offset in found.ledger.control.items():
+    for name, record in tables.items():
+        for partition, offset in record.ledger.control.items():
             end = control.end.get(partition, 0)
             if offset > end:
                 raise DataLossError(
@@ -230,16 +233,16 @@ def refuse_a_loss(
     """
     every = topics.partitions()
     # Read the tables before the positions: other workers may publish and commit meanwhile, and positions only grow.
-    found = dict(held(catalog, sink, control.identity, tables, known))
+    records = dict(held(catalog, sink, control.identity, tables, known))
     stored = session.committed(every)
     logs = session.log_ids(every)
     identities = topics.identities({tp.topic for tp in every})
     truncated = {tp for tp, identity in session.topic_ids(every).items() if identity.endswith(TRUNCATED)}
-    ledgers = {name: table.ledger.present(identities) for name, table in found.items()}
-    said = {name: table.ledger for name, table in found.items()}
+    ledgers = {name: table.ledger.present(identities) for name, table in records.items()}
+    said = {name: table.ledger for name, table in records.items()}
     _mind_topics(sink, said, ledgers, every - stored.keys())
     refuse_lost_positions(sink, said, stored)
-    for name, table in found.items():
+    for name, table in records.items():
         if ledgers[name].source and not stored:
             raise DataLossError(
                 f"group {sink.group} has no stored positions, but table {name} holds records of this sink: starting"
@@ -258,14 +261,14 @@ def refuse_a_loss(
                 )
     logs = session.log_ids(every)
     # Version 0.1.0 stored no log identity. After a change of the control topic, its sinks have positions but no ledger.
-    unknown = bool(logs) and not any(logs.values()) and not any(table.ledger.source for table in found.values())
+    unknown = bool(logs) and not any(logs.values()) and not any(table.ledger.source for table in records.values())
     owner = (sink.keys.control_topic, sink.group)
-    mind_names(*owner, former_names(found, every, identities), stored, unknown=unknown)
+    mind_names(*owner, former_names(records, every, identities), stored, unknown=unknown)
     mind_logs(*owner, control.identity, logs, stored)
 
 
 def former_names(
-    found: Mapping[str, Held], every: Collection[TopicPartition], identities: Mapping[str, str]
+    found: Mapping[str, TableRecord], every: Collection[TopicPartition], identities: Mapping[str, str]
 ) -> Iterator[tuple[str, str, TopicPartition, int]]:
     """Table, sink name, partition and next offset, for each sink of another name that has written records of these
     topics.

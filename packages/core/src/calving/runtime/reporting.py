@@ -10,11 +10,13 @@ from collections.abc import Hashable
 from calving.model.offsets import TopicPartition
 from calving.runtime.batch import BatchRunner
 from calving.runtime.worker import Publications, WorkerLoop
+from calving.settings.load import Sink
 from calving.status.board import Board
-from calving.status.health import Told, reasons
-from calving.status.listening import Listening
+from calving.status.health import HealthLog, reasons
+from calving.status.listening import TableStates
 from calving.status.partitions import HeldPartitions
-from calving.status.values import Batches, WorkerStatus
+from calving.status.values import Batches, SinkFacts, WorkerStatus
+from calving.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,7 @@ class Reporter:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self.listening = Listening()
+        self.listening = TableStates()
         self.publications = Publications()
         self.restarts = 0
         self._error: str | None = None
@@ -35,7 +37,7 @@ class Reporter:
         self._undecodable = 0
         self._unsigned: tuple[str, float] | None = None
         self._seen: Hashable = None
-        self._told = Told()
+        self._told = HealthLog()
         self._looked = float("-inf")
         """When the reasons of the sink's health were last computed. Some reasons arise only because time has passed."""
 
@@ -123,7 +125,23 @@ class Reporter:
 
 
 def _by_topic(skipped: dict[TopicPartition, int]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for tp, records in skipped.items():
-        found[tp.topic] += records
-    return found
+        counts[tp.topic] += records
+    return counts
+
+
+def facts(sink: Sink, member: str) -> SinkFacts:
+    """What does not change while a worker of the sink runs. ``member`` is the process's name in the backend."""
+    keys = sink.keys
+    return SinkFacts(
+        name=keys.name,
+        group=sink.group,
+        member=member,
+        version=__version__,
+        backend=keys.backend,
+        engine=keys.engine,
+        started_at=time.time(),
+        interval=keys.commit_interval_ms / 1000,
+        timeout=keys.commit_timeout_ms / 1000,
+    )

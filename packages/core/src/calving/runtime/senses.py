@@ -20,7 +20,7 @@ OTHERS_SECONDS = 60.0
 """A topic that only other members read is named after so many seconds."""
 
 
-class Ear:
+class SilenceDetector:
     """Detects a cursor that no longer delivers entries and raises no error."""
 
     def __init__(self, within: float, now: float) -> None:
@@ -63,12 +63,12 @@ class OtherTopics:
         for topic in [topic for topic in self._since if topic in own]:
             del self._since[topic]
         strange = sorted(set(reported) - set(own) - self._told)
-        found = [topic for topic in strange if now - self._since.setdefault(topic, now) >= OTHERS_SECONDS]
-        self._told |= set(found)
-        return found
+        lasting = [topic for topic in strange if now - self._since.setdefault(topic, now) >= OTHERS_SECONDS]
+        self._told |= set(lasting)
+        return lasting
 
 
-class Hidden:
+class OpenTransactions:
     """Records behind open transactions of their producers: no consumer can read them, and lag does not include them."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Hidden:
         self.records = sum(hidden.values())
         self._since = {tp: self._since.get(tp, now) for tp in hidden}
         self._told &= hidden.keys()
-        found = [tp for tp, since in sorted(self._since.items()) if now - since >= HIDDEN_SECONDS]
-        new = [tp for tp in found if tp not in self._told]
+        hidden_long = [tp for tp, since in sorted(self._since.items()) if now - since >= HIDDEN_SECONDS]
+        new = [tp for tp in hidden_long if tp not in self._told]
         self._told |= set(new)
         return new

@@ -14,7 +14,7 @@ from calving.runtime.watch import where
 T = TypeVar("T")
 
 
-class Serial(Generic[T]):
+class SerialThread(Generic[T]):
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[tuple[Callable[[], T], Future[T]] | None] = queue.SimpleQueue()
         self._began: float | None = None
@@ -43,8 +43,8 @@ class Serial(Generic[T]):
         self._jobs.put(None)
 
     def _run(self) -> None:
-        while (found := self._jobs.get()) is not None:
-            job, future = found
+        while (queued := self._jobs.get()) is not None:
+            job, future = queued
             if not future.set_running_or_notify_cancel():
                 continue
             self._began = time.monotonic()

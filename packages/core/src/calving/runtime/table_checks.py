@@ -70,13 +70,13 @@ def _check_letters(catalog: Catalog, sink: Sink) -> None:
     columns = ", ".join(field.name for field in LETTERS)
     for term in own.partition_by or ():
         column, transform, _ = parse_term(term, name)
-        found = find(of_type(LETTERS), column)
-        if found is None:
+        place = find(of_type(LETTERS), column)
+        if place is None:
             raise ConfigError(
                 f"table {name}: partition-by '{term}': the dead-letter table has no column '{column}', only {columns}"
             )
-        if not takes(transform, found[1]):
-            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {declaration(found[1])}")
+        if not takes(transform, place[1]):
+            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {declaration(place[1])}")
     always = [field.name for field in LETTERS if not field.nullable]
     for column in own.id_columns or ():
         if column not in always:

@@ -63,9 +63,9 @@ class Tally:
         if not (self.filtered or self.rejected or self._replaced):
             return ""
         taken = f"read {self.read}" + (f" + copied {self._copied}" if self._copied else "")
-        found = {"written": sum(self._rows.values()), "dead letters": self.rejected}
-        found |= {**self._replaced, **self.filtered}
-        return f"{taken} = {', '.join(f'{cause} {count}' for cause, count in found.items())}"
+        causes = {"written": sum(self._rows.values()), "dead letters": self.rejected}
+        causes |= {**self._replaced, **self.filtered}
+        return f"{taken} = {', '.join(f'{cause} {count}' for cause, count in causes.items())}"
 
     @property
     def _rows(self) -> dict[str, int]:
@@ -103,10 +103,10 @@ class Tally:
             self.filtered.update(r.filtered)
             if r.timestamp_ms is not None:
                 self.latest_us[tp] = max(self.latest_us.get(tp, 0), r.timestamp_ms * 1000)
-        for table, found in result.files.items():
-            if found:
+        for table, files in result.files.items():
+            if files:
                 known = self.files.setdefault(table, [])
-                known += found
+                known += files
                 if result.number == RECEIVED:  # no other receiver has these keys, so the files form one step
                     known.sort(key=lambda file: file.content is FileContent.DATA)
 
@@ -134,26 +134,28 @@ class Tally:
         for file in chain.from_iterable(self.files.values()):
             sizes.setdefault(_CONTENTS[file.content], []).append(file.file_size_in_bytes)
         return Batches(
-            before.count + 1,
-            before.files + sum(map(len, self.files.values())),
-            RecordCounts(
-                _sum(records.read, self.topics),
-                _sum(records.written, self._rows),
-                _sum(records.dead_lettered, self.refused),
-                _sum(records.filtered, self.filtered),
-                records.superseded + self.superseded,
-                records.deleted + self.deleted,
-                records.copied + self._copied,
+            count=before.count + 1,
+            files=before.files + sum(map(len, self.files.values())),
+            records=RecordCounts(
+                read=_sum(records.read, self.topics),
+                written=_sum(records.written, self._rows),
+                dead_lettered=_sum(records.dead_lettered, self.refused),
+                filtered=_sum(records.filtered, self.filtered),
+                superseded=records.superseded + self.superseded,
+                deleted=records.deleted + self.deleted,
+                copied=records.copied + self._copied,
             ),
-            before.seconds.observe([seconds]),
-            before.sizes.observe([self.read]),
-            {
+            seconds=before.seconds.observe([seconds]),
+            sizes=before.sizes.observe([self.read]),
+            file_bytes={
                 content: before.file_bytes.get(content, Histogram.of(BYTES)).observe(sizes.get(content, ()))
                 for content in before.file_bytes.keys() | sizes.keys()
             },
-            _sum(before.stages, self.stages),
-            ((self.read, self.rejected), *before.recent)[:_RECENT],
-            ((self.first_rejected, *before.dead_letters) if self.first_rejected else before.dead_letters)[:_RECENT],
+            stages=_sum(before.stages, self.stages),
+            recent=((self.read, self.rejected), *before.recent)[:_RECENT],
+            dead_letters=((self.first_rejected, *before.dead_letters) if self.first_rejected else before.dead_letters)[
+                :_RECENT
+            ],
         )
 
 

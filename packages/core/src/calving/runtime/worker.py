@@ -15,18 +15,19 @@ from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
 from calving.model.coverage import Coverage, less, union
 from calving.model.events import Publication
-from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Span, Spans, TopicPartition, within
+from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Spans, TopicPartition, within
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.moved import Unread
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.positions import Reset, first_start, starting, within_topics
-from calving.protocol.worker import BatchOutcome, Worker
+from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.gaps import data_loss_text, recreated_text, truncated_text
-from calving.runtime.moved import moved
-from calving.runtime.senses import Ear, Hidden
+from calving.runtime.moved import Resumed, moved
+from calving.runtime.senses import OpenTransactions, SilenceDetector
 from calving.source.interface import Bounds, Group
 from calving.status.arrivals import Arrivals, seen
-from calving.status.listening import Listening
+from calving.status.listening import TableStates
 from calving.status.partitions import committed_up_to
 
 log = logging.getLogger(__name__)
@@ -93,17 +94,18 @@ class WorkerLoop:
         session: Session,
         cursor: Cursor,
         runner: Runner,
-        machine: Worker,
+        machine: WorkerMachine,
         policy: SourcePolicy,
         clock: Clock,
-        listening: Listening | None = None,
+        listening: TableStates | None = None,
         publications: Publications | None = None,
+        resumed: Resumed = lambda log: {},
     ) -> None:
         """``machine``: a new one, which decides what the loop does. ``listening`` and ``publications`` outlive the
-        loop.
+        loop. ``resumed``: what the tables tell of partitions of which the control log tells nothing.
         """
         self.machine = machine
-        self.listening = listening or Listening()
+        self.listening = listening or TableStates()
         self.publications = publications or Publications()
         self.paused_ms: int | None = None
         """Since when no batch is started, in milliseconds since the epoch; None if batches are started. Answers carry
@@ -118,13 +120,13 @@ class WorkerLoop:
         self.passed_over: dict[TopicPartition, int] = {}
         """Offsets that were passed over because somebody else has moved the position."""
         self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
-        self._policy, self._clock = policy, clock
+        self._policy, self._clock, self._resumed = policy, clock, resumed
         self._ends: SourceOffsets = {}
         self._topic_ids: dict[str, str] = {}
         """The topic ids of the topics that are read. A topic may be recreated at any time."""
         self._stored_within: dict[TopicPartition, str] = {}
         """The topic id of each stored position."""
-        self._unread: dict[TopicPartition, Span] = {}
+        self._unread: dict[TopicPartition, Unread] = {}
         """The offsets below stored positions that nobody has read."""
         self._seen_unread: Coverage = {}
         """The same, of all positions that this loop has started from."""
@@ -134,8 +136,8 @@ class WorkerLoop:
         self._looked = self._searched = float("-inf")
         self.arrivals: dict[TopicPartition, Arrivals] = {}
         """When the ends of the assigned partitions were seen to grow, by this loop's clock."""
-        self.hidden = Hidden()
-        self._ear = Ear(policy.deaf_seconds, clock())
+        self.hidden = OpenTransactions()
+        self._ear = SilenceDetector(policy.deaf_seconds, clock())
 
     @property
     def undecodable(self) -> int:
@@ -201,6 +203,7 @@ class WorkerLoop:
         self.machine.assigned(starting(partitions, stored, bounds.begins, bounds.ends, self._policy.reset))
         for tp in partitions:
             self._stored_within.pop(tp, None)
+            self._unread.pop(tp, None)  # another worker may have passed them over since
             self._truncated.discard(tp)
         for tp, identity in self._session.topic_ids(partitions).items():
             self._stored_within[tp] = identity.removesuffix(TRUNCATED)
@@ -212,13 +215,12 @@ class WorkerLoop:
 
     def _look_for_moves(self, stored: SourceOffsets) -> None:
         """``stored``: positions without a topic id."""
-        for tp in stored:
-            self._unread.pop(tp, None)
-        for tp, span in moved(self._session, stored, self._topic_ids).items() if stored else ():
-            log.warning("%s", moved_text(tp, span))
-            self._unread[tp] = span
-            known = within(tp, self._topic_ids.get(tp.topic, ""))
-            self._seen_unread = union(self._seen_unread, {known: (span,)})
+        for tp, unread in moved(self._session, stored, self._topic_ids, self._resumed).items() if stored else ():
+            self._unread[tp] = unread
+            if unread.offsets:
+                log.warning("%s", moved_text(tp, unread.span))
+                known = within(tp, self._topic_ids.get(tp.topic, ""))
+                self._seen_unread = union(self._seen_unread, {known: (unread.span,)})
 
     def _begin(self, every: Collection[TopicPartition]) -> None:
         self._recognise({tp.topic for tp in every})
@@ -324,8 +326,8 @@ class WorkerLoop:
                     self._publish(publication)
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
                     for tp in self._unread.keys() & publication.advances.keys():
-                        unread = self._unread.pop(tp)
-                        self.passed_over[tp] = self.passed_over.get(tp, 0) + unread.end - unread.start
+                        if count := self._unread.pop(tp).offsets:
+                            self.passed_over[tp] = self.passed_over.get(tp, 0) + count
                     self.machine.published()
                     self._ear.spoke(self._clock())
                     if self._policy.mirror and (publication.advances or self._mirrors_again):

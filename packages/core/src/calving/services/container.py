@@ -39,9 +39,9 @@ def _daemon() -> Mapping[str, Any] | None:
     with contextlib.suppress(docker.errors.DockerException):
         client = docker.from_env(timeout=5)
         try:
-            found: dict[str, Any] = client.info()
+            info: dict[str, Any] = client.info()
             local = str(client.api.base_url).startswith(("http+docker://", "http+unix://"))
-            return found if local and "Docker Desktop" not in found["OperatingSystem"] else None
+            return info if local and "Docker Desktop" not in info["OperatingSystem"] else None
         finally:
             client.close()
     return None

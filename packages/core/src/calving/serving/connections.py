@@ -19,29 +19,29 @@ IDLE_SECONDS = 30.0
 """The time from a request's head to the end of its answer, and from there to the next request's head."""
 
 
-class Connections:
+class HttpConnections:
     """The open connections, the one that has been without a whole request for longest first."""
 
     def __init__(self) -> None:
-        self._open: dict[Connection, None] = {}
+        self._open: dict[HttpConnection, None] = {}
 
-    def use(self, connection: Connection) -> None:
+    def use(self, connection: HttpConnection) -> None:
         """Note that a connection is new, or has sent a request."""
         self.drop(connection)
         self._open[connection] = None
         if len(self._open) > MOST:
             next(iter(self._open)).abort()
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, connection: HttpConnection) -> None:
         self._open.pop(connection, None)
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """One connection. Its time limits hold for what the client sends, and for what it does not read."""
 
     def __init__(
         self,
-        connections: Connections,
+        connections: HttpConnections,
         context: ssl.SSLContext | None,
         config: Config,
         server_state: ServerState,
@@ -120,11 +120,11 @@ class Connection(H11Protocol):
         self._limit = self.loop.call_later(seconds, self.abort)
 
 
-def connection_maker(context: ssl.SSLContext | None) -> Callable[..., Connection]:
+def connection_maker(context: ssl.SSLContext | None) -> Callable[..., HttpConnection]:
     """What makes a server's connections. ``context``: the server's certificate, if it serves HTTPS."""
-    connections = Connections()
+    connections = HttpConnections()
 
-    def make(**arguments: Any) -> Connection:
-        return Connection(connections, context, **arguments)
+    def make(**arguments: Any) -> HttpConnection:
+        return HttpConnection(connections, context, **arguments)
 
     return make

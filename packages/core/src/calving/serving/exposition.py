@@ -64,8 +64,8 @@ def _family(metric: Metric, status: Status, now: float) -> Family:
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    found, total = [], 0
+    buckets, total = [], 0
     for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
         total += count
-        found.append((bound, float(total)))
-    return found
+        buckets.append((bound, float(total)))
+    return buckets

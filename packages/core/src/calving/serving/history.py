@@ -26,13 +26,13 @@ class History:
         self._seen = ""
 
     def sample(self, status: Status, now: float) -> None:
-        found = dict(self._values(status, now))
+        current = dict(self._values(status, now))
         times = array("d", [*self._times[-_SAMPLES + 1 :], now])
         series = {}
-        for key in self._series.keys() | found.keys():
+        for key in self._series.keys() | current.keys():
             before = self._series.get(key, array("f"))[-len(times) + 1 :] if len(times) > 1 else array("f")
             padding = array("f", [nan]) * (len(times) - 1 - len(before))
-            series[key] = padding + before + array("f", [found.get(key, nan)])
+            series[key] = padding + before + array("f", [current.get(key, nan)])
         # Replace both at once, so that a reader finds series and times of equal length.
         self._times, self._series = times, {k: s for k, s in series.items() if not all(map(isnan, s))}
 

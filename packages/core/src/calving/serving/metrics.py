@@ -60,8 +60,8 @@ def _partition(name: Literal["source_lag", "commit_lag", "seconds"]) -> Callable
 
 
 def _degraded(status: Status, now: float) -> Samples:
-    found = [reason.cause for reason in reasons(status, now)]
-    return [((cause.value,), found.count(cause)) for cause in Cause]
+    causes = [reason.cause for reason in reasons(status, now)]
+    return [((cause.value,), causes.count(cause)) for cause in Cause]
 
 
 Numbers = Iterable[tuple[tuple[str, ...], float]]

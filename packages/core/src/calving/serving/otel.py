@@ -110,9 +110,9 @@ class Exporter:
 def data(status: Status, resource: Resource, now: float) -> MetricsData:
     """All metrics of a status. Sums count from the start of the process."""
     started, at = _nanos(status.sink.started_at), _nanos(now)
-    found = [_metric(metric, status, now, started, at) for metric in METRICS]
+    metrics = [_metric(metric, status, now, started, at) for metric in METRICS]
     scope = InstrumentationScope("calving", status.sink.version)
-    scoped = ScopeMetrics(scope, [metric for metric in found if metric.data.data_points], "")
+    scoped = ScopeMetrics(scope, [metric for metric in metrics if metric.data.data_points], "")
     return MetricsData([ResourceMetrics(resource, [scoped], "")])
 
 
@@ -129,10 +129,18 @@ def _metric(metric: Metric, status: Status, now: float, started: int, at: int) -
 
 
 def _histogram(labels: dict[str, str], value: Value, started: int, at: int) -> HistogramDataPoint:
-    found = cast(Histogram, value)
+    histogram = cast(Histogram, value)
     unknown = cast(float, None)  # for the least and the greatest value, which are optional in OTLP
     return HistogramDataPoint(
-        labels, started, at, found.count, found.sum, found.counts, found.bounds, min=unknown, max=unknown
+        attributes=labels,
+        start_time_unix_nano=started,
+        time_unix_nano=at,
+        count=histogram.count,
+        sum=histogram.sum,
+        bucket_counts=histogram.counts,
+        explicit_bounds=histogram.bounds,
+        min=unknown,
+        max=unknown,
     )
 
 
@@ -156,12 +164,12 @@ def _resource(sink: SinkFacts) -> Resource:
 def _interval() -> float:
     text = os.environ.get("OTEL_METRIC_EXPORT_INTERVAL") or "60000"
     try:
-        found = float(text) / 1000
+        seconds = float(text) / 1000
     except ValueError:
-        found = 0.0
-    if found <= 0:
+        seconds = 0.0
+    if seconds <= 0:
         raise ConfigError(f"OTEL_METRIC_EXPORT_INTERVAL = {text!r} is not a number of milliseconds")
-    return found
+    return seconds
 
 
 def _nanos(seconds: float) -> int:

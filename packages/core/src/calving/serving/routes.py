@@ -137,21 +137,21 @@ class Endpoints:
     def _commit(self) -> Response:
         if self._controls.commit():
             return Response(status_code=202)
-        found = {
+        answer = {
             "error_code": 409,
             "message": connect.not_leading(self._status),
             "leader": connect.leader(self._status),
         }
-        return JSONResponse(found, 409)
+        return JSONResponse(answer, 409)
 
     async def _validate(self, request: Request) -> Response:
         refused = self._access.change_refusal(request.headers)
         if refused is not None:
             return refused
-        found = await _body(request)
-        if not isinstance(found, dict):
+        body = await _body(request)
+        if not isinstance(body, dict):
             return error(400, "a configuration is an object of keys")
-        config = {str(key): str(value) for key, value in found.items() if value is not None}
+        config = {str(key): str(value) for key, value in body.items() if value is not None}
         return JSONResponse(connect.validated(config))
 
     def _charts(self, request: Request) -> Response:
@@ -169,8 +169,8 @@ class Endpoints:
         refused = self._access.change_refusal(request.headers)
         if refused is not None:
             return refused
-        found = await _body(request)
-        level = str(found.get("level", "")).upper() if isinstance(found, dict) else ""
+        body = await _body(request)
+        level = str(body.get("level", "")).upper() if isinstance(body, dict) else ""
         if level not in _LEVELS:
             return error(400, f"a level is one of {', '.join(_LEVELS)}")
         logger.setLevel(level)
@@ -179,12 +179,12 @@ class Endpoints:
 
 async def _body(request: Request) -> Any:
     """The body as JSON; None if it is no JSON, too long, nested too deep, or does not come to its end."""
-    found = bytearray()
+    content = bytearray()
     try:
         async for part in request.stream():
-            found += part
-            if len(found) > _MOST_BYTES:
+            content += part
+            if len(content) > _MOST_BYTES:
                 return None
-        return json.loads(found)
+        return json.loads(content)
     except (ValueError, RecursionError, ClientDisconnect):
         return None

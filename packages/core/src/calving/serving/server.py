@@ -52,7 +52,7 @@ class _Uvicorn(uvicorn.Server):
                 self._loop.call_soon_threadsafe(self._closed.set)
 
 
-class Server:
+class StatusServer:
     def __init__(self, sink: Sink, controls: Controls, history: History | None = None) -> None:
         """Start to listen. ``history``: earlier samples.
 
@@ -126,12 +126,12 @@ def _context(keys: SinkKeys) -> ssl.SSLContext | None:
 def _bound(host: str, port: int) -> socket.socket:
     try:
         (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(_BACKLOG)  # a client that connects before the server runs waits
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)  # a client that connects before the server runs waits
     except OSError as error:
         raise ConfigError(
             f"iceberg.http.port: the server cannot listen on {host}:{port}: {error.strerror or error}"
         ) from error
-    return found
+    return listener

@@ -7,7 +7,7 @@ from typing import Any
 
 from calving.model.mutations import MutationCounts
 from calving.serving import connect
-from calving.status.values import Cycle, Status, TableCommit, TableStatus
+from calving.status.values import CommitCycle, Status, TableCommit, TableStatus
 
 Json = dict[str, Any]
 
@@ -90,7 +90,7 @@ def _table(status: Status, name: str, wrong: str | None) -> Json:
 
 def partitions(status: Status, now: float) -> list[Json]:
     """The partitions, the ones furthest behind first."""
-    found = sorted(status.worker.partitions.items(), key=lambda item: (-item[1].source_lag, item[0]))
+    by_lag = sorted(status.worker.partitions.items(), key=lambda item: (-item[1].source_lag, item[0]))
     return [
         {
             "topic": tp.topic,
@@ -104,7 +104,7 @@ def partitions(status: Status, now: float) -> list[Json]:
             "waiting_since": p.waiting_since,
             "seconds": p.lag_seconds(now),
         }
-        for tp, p in found
+        for tp, p in by_lag
     ]
 
 
@@ -113,7 +113,7 @@ def commits(status: Status) -> list[Json]:
     return [_cycle(cycle) for cycle in status.coordinator.recent]
 
 
-def _cycle(cycle: Cycle) -> Json:
+def _cycle(cycle: CommitCycle) -> Json:
     return {
         "commit_id": cycle.commit_id,
         "ended_at": cycle.ended_at,

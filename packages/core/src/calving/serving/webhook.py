@@ -12,13 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+from calving.backoff import Backoff
 from calving.status.health import Cause, Reason, reasons
 from calving.status.values import Status
 
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS, _POST_SECONDS = 5.0, 10.0
-_PAUSES = (1.0, 2.0, 4.0, 8.0)
+_PAUSES = tuple(Backoff(1.0, 8.0).pause(failures) for failures in range(1, 5))
 """The seconds before each further try. After the last one, the post is given up."""
 _OWN = frozenset((Cause.CONTROL_LOG_BEHIND, Cause.PUBLICATION_REFUSED, Cause.DEAD_LETTER_SHARE))
 """Causes that each worker reports for itself; the leader reports the others, once for all workers."""
@@ -84,9 +85,9 @@ class Webhook:
         changes = Changes()
         while not self._ended.wait(self._look_seconds):
             status, now = self._status(), time.time()
-            found = told_by(status, now)
-            if changes.look(found) is not None:
-                self._tell(message(status, found, now))
+            reasons_now = told_by(status, now)
+            if changes.look(reasons_now) is not None:
+                self._tell(message(status, reasons_now, now))
 
     def _tell(self, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()

@@ -111,12 +111,12 @@ def _login(text: str, prefix: str) -> dict[str, str]:
     options = {name: _unquoted(value) for name, value in _OPTION.findall(match["options"])}
     module = match["module"].rpartition(".")[2]
     if module in ("PlainLoginModule", "ScramLoginModule"):
-        found = {f"sasl.{name}": options.get(name) for name in ("username", "password")}
+        login = {f"sasl.{name}": options.get(name) for name in ("username", "password")}
     elif module == "Krb5LoginModule":
         names = {"principal": "sasl.kerberos.principal", "keyTab": "sasl.kerberos.keytab"}
-        found = {ours: options.get(theirs) for theirs, ours in names.items()}
+        login = {ours: options.get(theirs) for theirs, ours in names.items()}
     elif module == "OAuthBearerLoginModule" and {"clientId", "clientSecret"} <= options.keys():
-        found = {
+        login = {
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.client.id": options["clientId"],
             "sasl.oauthbearer.client.secret": options["clientSecret"],
@@ -127,7 +127,7 @@ def _login(text: str, prefix: str) -> dict[str, str]:
             f"{prefix}sasl.jaas.config: {module} has no counterpart here; give librdkafka's sasl.* properties under"
             f" {prefix}"
         )
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in login.items() if value is not None}
 
 
 def _unquoted(value: str) -> str:

@@ -575,7 +575,8 @@ class SinkKeys(BaseModel):
         _LIMITS.record_bytes,
         ge=1024,
         alias="iceberg.limits.record-bytes",
-        description="Size limit of a record's value, in bytes. A record with a larger value is a bad record.",
+        description="Size limit of a record's value, and of its key where that is decoded, in bytes. A record with a"
+        " larger one is a bad record.",
     )
     nesting: int = Field(
         _LIMITS.nesting,
@@ -605,6 +606,31 @@ class SinkKeys(BaseModel):
         alias="iceberg.limits.columns",
         description="The most columns that a record's schema may have, and that a table may reach because of its"
         " records; nested columns included. A record whose schema has more is a bad record.",
+    )
+
+    cells: int = Field(
+        _LIMITS.cells,
+        ge=10_000,
+        alias="iceberg.limits.cells",
+        description="The most places of 8 bytes that one record may take in columns. Each element of a list or a map"
+        " takes one in every column of its type, also where it has no value; the first one of each element does not"
+        " count. The JSON of objects and arrays in text columns may have 8 characters for each. A record with more is"
+        " a bad record.",
+    )
+    sql_ms: int = Field(
+        _LIMITS.sql_ms,
+        ge=100,
+        alias="iceberg.limits.sql-ms",
+        description="The most time that one query of a transform `Sql` may take, in milliseconds. If a block of records"
+        " takes more, it is divided. A record that takes more by itself is a bad record.",
+    )
+    sql_bytes: int = Field(
+        _LIMITS.sql_bytes,
+        ge=16 * 1024 * 1024,
+        alias="iceberg.limits.sql-bytes",
+        description="The most memory that DuckDB may count for one query of a transform `Sql`, in bytes; on Linux, what"
+        " it does not count may take as much again. If a block of records takes more, it is divided. A record that"
+        " takes more by itself is a bad record.",
     )
 
     # Keys of a Kafka Connect file that is used as it is. Each is checked; none is silently ignored.

@@ -87,8 +87,8 @@ class Sink:
                 " true: set both"
             )
         for table in ("", *self.tables):
-            found = self.mutations(table)
-            if found is not None and found.order_field is None:  # rule M9
+            mutations = self.mutations(table)
+            if mutations is not None and mutations.order_field is None:  # rule M9
                 name = f"table {table}" if table else "iceberg.tables"
                 raise ConfigError(
                     f"{name}: replay would put old rows over newer ones; set order-field, which tells them apart"
@@ -123,8 +123,8 @@ class Sink:
 
     def units(self, table: str) -> Mapping[str, Unit]:
         """The declared units in which whole numbers count moments, by the dotted name of the column."""
-        found = self._declarations(table).values()
-        return {column: unit for declared in found for column, unit in declared.units.items()}
+        declarations = self._declarations(table).values()
+        return {column: unit for declared in declarations for column, unit in declared.units.items()}
 
     def _declarations(self, table: str) -> Mapping[str, Declaration]:
         own = self.tables.get(table)
@@ -209,7 +209,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     check_engine(keys.engine)
     sink = Sink(
         keys=keys,
-        tables={name: _validate(TableKeys, found, f"{_TABLE}{name}.") for name, found in tables.items()},
+        tables={name: _validate(TableKeys, own, f"{_TABLE}{name}.") for name, own in tables.items()},
         kafka=kafka,
         control_kafka=control_kafka,
         catalog=handed_on["iceberg.catalog."] or {"type": "embedded"},
@@ -256,8 +256,8 @@ _CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceb
 def _consumers(raw: Mapping[str, str]) -> dict[str, str]:
     """The keys, in which consumer overrides that are keys of a sink in calving are renamed."""
     moved = {f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}
-    found = {moved[key]: value for key, value in raw.items() if key in moved}
-    return {**found, **{key: value for key, value in raw.items() if key not in moved}}
+    renamed = {moved[key]: value for key, value in raw.items() if key in moved}
+    return {**renamed, **{key: value for key, value in raw.items() if key not in moved}}
 
 
 def _sorted(

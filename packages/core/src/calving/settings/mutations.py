@@ -16,24 +16,24 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
 
     :raises ConfigError: the keys contradict each other.
     """
-    found = {name: getattr(keys, name) for name in MUTATIONS}
+    fields = {name: getattr(keys, name) for name in MUTATIONS}
     changed = {name: value for name in MUTATIONS if (value := getattr(own, name, None)) is not None}
-    found |= changed
+    fields |= changed
     where = f"iceberg.table.{table}." if table else "iceberg.tables."
-    if not found["cdc_field"] and not found["upsert"]:
+    if not fields["cdc_field"] and not fields["upsert"]:
         if idle := sorted(changed.keys() - {"cdc_field", "upsert"}):
             alias = TableKeys.model_fields[idle[0]].alias
             raise ConfigError(f"{where}{alias} has no effect without a cdc-field or upsert-mode-enabled = true")
         return None
-    found["cdc_field"] = found["cdc_field"] or None
-    found["order_field"] = found["order_field"] or None
-    if found["inserts"] is None:
-        found["inserts"] = "upsert" if found["row_deletes"] == "positions" else "append"
-    if found["order_field"] is not None:
-        _check_order(found, changed, where)
+    fields["cdc_field"] = fields["cdc_field"] or None
+    fields["order_field"] = fields["order_field"] or None
+    if fields["inserts"] is None:
+        fields["inserts"] = "upsert" if fields["row_deletes"] == "positions" else "append"
+    if fields["order_field"] is not None:
+        _check_order(fields, changed, where)
     elif "order_type" in changed:
         raise ConfigError(f"{where}order-type has no effect without an order-field")
-    return RowMutations(**found)
+    return RowMutations(**fields)
 
 
 def check_routed_tables(keys: SinkKeys, tables: Mapping[str, TableKeys], create_properties: Mapping[str, str]) -> None:

@@ -19,12 +19,12 @@ def read_properties(text: str) -> dict[str, str]:
 
     :raises ConfigError: ``\\u`` without four hexadecimal digits, or half of a surrogate pair.
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for line in _logical_lines(text):
         match = _ENTRY.fullmatch(line)
         assert match is not None  # noqa: S101 - the pattern matches any text
-        found[_unescaped(match[1])] = _unescaped(match[2])
-    return found
+        properties[_unescaped(match[1])] = _unescaped(match[2])
+    return properties
 
 
 def _logical_lines(text: str) -> Iterator[str]:

@@ -38,9 +38,25 @@ def _look_up(key: str, kind: str, rest: str) -> str:
         return os.environ[rest]
     path, _, name = rest.rpartition(":")
     try:
-        entries = read_properties(Path(path).read_text())
+        entries = read_properties(_text(Path(path)))
     except OSError as error:
         raise ConfigError(f"{key}: {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{key}: {path}: {error}") from error
     if name not in entries:
         raise ConfigError(f"{key}: {path} has no '{name}'")
     return entries[name]
+
+
+_MOST_BYTES = 1024 * 1024
+
+
+def _text(path: Path) -> str:
+    """:raises ValueError: it is no file of text, or has more than 1 MiB. A device would be read without end."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+    return data.decode()

@@ -16,8 +16,8 @@ def converters(key: ConverterSpec, value: ConverterSpec, by_topic: Mapping[str, 
     topics: dict[str, dict[str, str]] = {}
     for name, text in by_topic.items():
         for part in (".key.converter", ".value.converter"):
-            topic, found, rest = name.partition(part)
-            if found and topic and (not rest or rest.startswith(".")):
+            topic, separator, rest = name.partition(part)
+            if separator and topic and (not rest or rest.startswith(".")):
                 topics.setdefault(topic, {})[part[1:] + rest] = text
                 break
         else:
@@ -70,13 +70,13 @@ def transforms(
 
 
 def _by_name(what: str, names: Sequence[str], keys: Mapping[str, str]) -> dict[str, tuple[str, dict[str, str]]]:
-    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    options_of: dict[str, dict[str, str]] = {name: {} for name in names}
     for key, text in keys.items():
-        name = next((n for n in found if key.startswith(f"{n}.")), None)
+        name = next((n for n in options_of if key.startswith(f"{n}.")), None)
         if name is None:
             raise ConfigError(f"unknown key '{what}.{key}': '{key.split('.')[0]}' is not among {what}")
-        found[name][key.removeprefix(f"{name}.")] = text
-    for name, options in found.items():
+        options_of[name][key.removeprefix(f"{name}.")] = text
+    for name, options in options_of.items():
         if "type" not in options:
             raise ConfigError(f"{what}.{name}.type is missing")
-    return {name: (options.pop("type"), options) for name, options in found.items()}
+    return {name: (options.pop("type"), options) for name, options in options_of.items()}

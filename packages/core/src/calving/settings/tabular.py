@@ -34,5 +34,5 @@ def from_tabular(raw: Mapping[str, str]) -> dict[str, str]:
     if not is_tabular(raw):
         return dict(raw)
     kept = {key: value for key, value in raw.items() if key not in (_GROUP, _CONTROL_GROUP, _OVERRIDE)}
-    found = {_WRITE_HERE + k.removeprefix(_WRITE) if k.startswith(_WRITE) else k: v for k, v in kept.items()}
-    return found | {_GROUP: raw.get(_CONTROL_GROUP) or f"cg-control-{raw.get('name', '')}"}
+    keys = {_WRITE_HERE + k.removeprefix(_WRITE) if k.startswith(_WRITE) else k: v for k, v in kept.items()}
+    return keys | {_GROUP: raw.get(_CONTROL_GROUP) or f"cg-control-{raw.get('name', '')}"}

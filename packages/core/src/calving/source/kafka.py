@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,6 +38,18 @@ _GIVING_BACK_SECONDS = 5.0
 _TOGETHER = 100
 """The most partitions in one request, because the client compares each partition with every other."""
 _NO_IDENTITY = str(Uuid(0, 0))
+
+
+def subscription(regex: str) -> str:
+    """The expression by which librdkafka subscribes to the topics that ``regex`` matches in full. It uses extended
+    expressions of POSIX, which know neither ``\\d`` nor groups that only group.
+    """
+    return f"^({_TOKEN.sub(lambda token: _POSIX.get(token[0], token[0]), regex)})$"
+
+
+_TOKEN = re.compile(r"\\.|\[\^?\]?[^\]]*\]|\(\?:")
+"""What a translation must not look into: an escaped character, or a class of characters."""
+_POSIX = {r"\d": "[0-9]", r"\D": "[^0-9]", "(?:": "("}
 
 
 class Topics(Source):
@@ -91,22 +104,22 @@ class Topics(Source):
 
     @patiently
     def identities(self, topics: Collection[str]) -> dict[str, str]:
-        found = {}
+        ids = {}
         with reaching("asking for the topics' identities"):
             asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT)
             for name, future in asked.items():
                 try:
-                    found[name] = str(future.result().topic_id)
+                    ids[name] = str(future.result().topic_id)
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise
-        return {name: identity for name, identity in found.items() if identity != _NO_IDENTITY}
+        return {name: identity for name, identity in ids.items() if identity != _NO_IDENTITY}
 
     def unknown(self, topics: Collection[Topic]) -> frozenset[Topic]:
         named: dict[str, set[Topic]] = {}
         for topic in topics:
             named.setdefault(topic.name, set()).add(topic)
-        found: set[Topic] = set()
+        lost: set[Topic] = set()
         with reaching("asking for topics that may be gone"):
             asked = self._admin.describe_topics(TopicCollection(sorted(named)), request_timeout=TIMEOUT)
             for name, future in asked.items():
@@ -114,10 +127,10 @@ class Topics(Source):
                     now = str(future.result().topic_id)
                 except KafkaException as error:
                     if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        found |= named[name]
+                        lost |= named[name]
                     continue  # any other error, such as a missing privilege, does not show that the topic is gone
-                found |= {topic for topic in named[name] if topic.id not in ("", now) and now != _NO_IDENTITY}
-        return frozenset(found)
+                lost |= {topic for topic in named[name] if topic.id not in ("", now) and now != _NO_IDENTITY}
+        return frozenset(lost)
 
     @cached_property
     def _pattern(self) -> Regex | None:
@@ -128,8 +141,8 @@ class Topics(Source):
     def _ask(self) -> frozenset[TopicPartition]:
         with reaching("asking for the topics' partitions"):
             if self._pattern is not None:
-                found = self._admin.list_topics(timeout=TIMEOUT).topics
-                topics = {name: list(found[name].partitions) for name in self._pattern.matching(found)}
+                metadata = self._admin.list_topics(timeout=TIMEOUT).topics
+                topics = {name: list(metadata[name].partitions) for name in self._pattern.matching(metadata)}
             else:
                 topics = dict(self._described())
         return frozenset(TopicPartition(name, p) for name, numbers in topics.items() for p in numbers)
@@ -164,11 +177,11 @@ def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: 
         return {}
     with reaching("asking for the topics' offsets"):
         requests = _requests(frozenset(partitions), which)
-        found = [each for asked in requests for each in consumer.offsets_for_times(asked, TIMEOUT)]
-        for each in found:
+        answers = [each for asked in requests for each in consumer.offsets_for_times(asked, TIMEOUT)]
+        for each in answers:
             if each.error is not None:
                 raise KafkaException(each.error)
-    return {TopicPartition(each.topic, each.partition): each.offset for each in found}
+    return {TopicPartition(each.topic, each.partition): each.offset for each in answers}
 
 
 @lru_cache(maxsize=4)
@@ -208,7 +221,7 @@ class KafkaGroup(Group):
                 )
             )
             self._consumer.subscribe(
-                [f"^{topics.regex}$"] if topics.regex else list(topics.names),
+                [subscription(topics.regex)] if topics.regex else list(topics.names),
                 on_assign=self._on_assign,
                 on_revoke=self._on_revoke,
                 on_lost=self._on_lost,
@@ -240,9 +253,9 @@ class KafkaGroup(Group):
         return Claim(self._consumer.memberid() or "", token)
 
     def mirror(self, positions: SourceOffsets) -> None:
-        found = [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in positions.items()]
+        positions_to_commit = [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in positions.items()]
         with contextlib.suppress(KafkaException):
-            self._consumer.commit(offsets=found, asynchronous=True)
+            self._consumer.commit(offsets=positions_to_commit, asynchronous=True)
 
     def partitions(self) -> frozenset[TopicPartition]:
         return self._topics.partitions()

@@ -1,15 +1,15 @@
-"""Reads records as Arrow columns, without an object for each record, with ``calving-native`` and confluent-kafka's
-librdkafka.
+"""Reads records as Arrow columns, with ``calving-native`` and confluent-kafka's librdkafka, without an object for each
+record. Where there is no calving-native, the columns are made of message objects.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka
 import pyarrow as pa
@@ -20,12 +20,17 @@ from calving.converters import native
 from calving.model.ranges import Range
 from calving.records.payloads import Payloads
 from calving.source.client import TIMEOUT, log
-from calving.source.kafka_reader import Arrived, Client, Position
+from calving.source.kafka_messages import MessageConsumer
 from calving.source.reading import Block, header_column
 
 _LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
 """Python's log level for each level of syslog."""
 _MAPS = Path("/proc/self/maps")
+
+PartitionKey = tuple[str | None, int | None]
+"""A topic and the number of a partition. Both are None only for a fault that is of no partition."""
+Position = tuple[str, int, int]
+"""Topic, partition and offset."""
 
 
 def absence() -> str | None:
@@ -39,14 +44,30 @@ def absence() -> str | None:
 def _library() -> str | None:
     """The file of the library that confluent_kafka has loaded."""
     if _MAPS.exists():
-        found = {line.split(maxsplit=5)[-1].strip() for line in _MAPS.read_text().splitlines() if "librdkafka" in line}
+        paths = {line.split(maxsplit=5)[-1].strip() for line in _MAPS.read_text().splitlines() if "librdkafka" in line}
     else:
         package = Path(confluent_kafka.__file__).parent
         beside = (package / ".dylibs", package.with_name("confluent_kafka.libs"))
-        found = {str(path) for folder in beside for path in folder.glob("librdkafka*")}
+        paths = {str(path) for folder in beside for path in folder.glob("librdkafka*")}
     # A library whose package has been replaced meanwhile cannot be found again by its name.
-    found = {path for path in found if Path(path).exists()}
-    return found.pop() if len(found) == 1 else None
+    paths = {path for path in paths if Path(path).exists()}
+    return paths.pop() if len(paths) == 1 else None
+
+
+class Arrived(NamedTuple):
+    """The arrivals of one partition: records, or a fault."""
+
+    partition: PartitionKey
+    offset: int
+    """The offset of the last record; or the end of the partition; or the offset that a fault is about."""
+    records: Any
+    """The argument for the client's ``block``, if there is no fault."""
+    fault: KafkaError | None
+
+    @property
+    def is_end(self) -> bool:
+        """Whether this arrival says where the partition ends."""
+        return self.fault is not None and self.fault.code() == KafkaError._PARTITION_EOF
 
 
 class ColumnBlock(Block):
@@ -81,46 +102,59 @@ class ColumnBlock(Block):
         return pa.array(made)[: self._count]
 
 
-class ColumnClient(Client):
-    """A client that reads columns.
-
-    :raises LookupError: the library cannot be used.
+class Client:
+    """A consumer that is in no group: of calving-native, or of confluent-kafka where there is none. Its methods raise
+    KafkaException.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        """:raises LookupError: librdkafka cannot be used."""
         self._config = config
-        properties = [(name, _text(value)) for name, value in config.items() if name != "logger"]
-        made = importlib.import_module("calving_native")
-        self._logged = made.logged
+        self._logged: Callable[[], Sequence[tuple[int, str]]] = tuple  # confluent-kafka logs by itself
+        if absence() is not None:
+            self._consumer: Any = MessageConsumer(config)
+            return
+        native, properties = importlib.import_module("calving_native"), _properties(config)
+        self._logged = native.logged
         try:
-            self._consumer = made.Consumer(_library() or "", confluent_kafka.libversion()[1], properties)
+            self._consumer = native.Consumer(_library() or "", confluent_kafka.libversion()[1], properties)
         except ValueError as error:
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
 
     def learn(self, topic: str) -> None:
+        """Find out who leads the partitions of a topic."""
         _check(self._consumer.learn(topic, int(TIMEOUT * 1000)))
 
     def assign(self, positions: Sequence[Position]) -> None:
+        """Begin to read these partitions, too."""
         _check(self._consumer.assign(list(positions)))
 
     def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Stop reading these partitions."""
         _check(self._consumer.unassign([(*partition, 0) for partition in partitions]))
 
     def take(self, most: int, seconds: float, *, headers: bool) -> list[Arrived]:
-        found = self._consumer.take(most, int(seconds * 1000), headers)
+        """At most ``most`` records, which arrive within ``seconds``; fewer if they are large. Records of one partition
+        are in order. ``headers``: whether the headers of these records will be read.
+        """
+        arrived = self._consumer.take(most, int(seconds * 1000), headers)
         self._tell()
         return [
             Arrived((topic, partition), offset, records, None if fault is None else KafkaError(*fault))
-            for topic, partition, offset, records, fault in found
+            for topic, partition, offset, records, fault in arrived
         ]
 
     def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
+        """The block of records that arrived. With ``cut``, only the records below the range's end; None if there are
+        none.
+        """
         if not cut:
             return ColumnBlock(source, records)
         count = pc.sum(pc.less(pa.array(records.offsets()), source.end)).as_py()
         return ColumnBlock(source, records, count) if count else None
 
     def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
+        """The first offset and the end of the partition on the broker."""
         consumer = confluent_kafka.Consumer(dict(self._config))
         try:
             return consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), seconds)
@@ -134,6 +168,10 @@ class ColumnClient(Client):
     def _tell(self) -> None:
         for level, line in self._logged():
             log.log(_LEVELS[min(level, len(_LEVELS) - 1)], "%s", line)
+
+
+def _properties(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, _text(value)) for name, value in config.items() if name != "logger"]
 
 
 def _text(value: object) -> str:

@@ -1,112 +1,76 @@
-"""Reads records with confluent-kafka, as one message object each."""
+"""Reads records with confluent-kafka where there is no reader in Rust, by the methods of calving-native's consumer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from calving.model.ranges import Range
-from calving.model.timestamps import is_moment
-from calving.records.payloads import Payloads
-from calving.source.client import TIMEOUT, headers_of
-from calving.source.kafka_reader import Arrived, Client, PartitionKey, Position
-from calving.source.reading import Block, header_column
+from calving.model.dead_letters import Headers
+from calving.source.client import headers_of
 
 
-class MessageBlock(Block):
-    """A block of message objects. ``map`` makes the columns, because a loop would take twice as long."""
+class MessageRecords:
+    """Consecutive records of one partition, as columns of equal length. ``map`` makes them, because a loop would take
+    twice as long.
+    """
 
-    def __init__(self, source: Range, messages: Sequence[Message]) -> None:
-        self.source = source
-        self._messages = messages
+    def __init__(self, messages: Sequence[Message], *, headers: bool) -> None:
+        self._messages, self._headers = messages, headers
 
-    def __len__(self) -> int:
-        return len(self._messages)
+    def values(self) -> pa.Array:
+        return pa.array(list(map(Message.value, self._messages)), pa.binary())
 
-    @cached_property
-    def values(self) -> Payloads:
-        return Payloads(list(map(Message.value, self._messages)))
+    def keys(self) -> pa.Array:
+        return pa.array(list(map(Message.key, self._messages)), pa.binary())
 
-    @cached_property
-    def keys(self) -> Payloads:
-        return Payloads(list(map(Message.key, self._messages)))
-
-    @cached_property
     def offsets(self) -> pa.Array:
         return pa.array(list(map(Message.offset, self._messages)), pa.int64())
 
-    @cached_property
-    def timestamps_ms(self) -> pa.Array:
-        return pa.array(
-            [at if kind else None for kind, at in (message.timestamp() for message in self._messages)], pa.int64()
-        )
+    def timestamps(self) -> pa.Array:
+        times = map(Message.timestamp, self._messages)
+        return pa.array([at if kind else None for kind, at in times], pa.int64())
 
-    @cached_property
-    def headers(self) -> pa.ListArray:
-        return header_column(list(map(headers_of, self._messages)))
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self._messages))
-
-    @property
-    def latest_ms(self) -> int | None:
-        largest = max(map(itemgetter(1), map(Message.timestamp, self._messages)))
-        return largest if is_moment(largest) else super().latest_ms
+    def headers(self) -> list[Headers | None]:
+        """:raises RuntimeError: the records were taken without their headers."""
+        if not self._headers:
+            raise RuntimeError("the records were taken without their headers")
+        return list(map(headers_of, self._messages))
 
 
-class MessageClient(Client):
+class MessageConsumer:
+    """A consumer in no group. Its methods raise KafkaException."""
+
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._consumer = Consumer(dict(config))
-        self._assigned: dict[PartitionKey, None] = {}
 
-    def learn(self, topic: str) -> None:
-        self._consumer.list_topics(topic, TIMEOUT)
+    def learn(self, topic: str, timeout_ms: int) -> None:
+        self._consumer.list_topics(topic, timeout_ms / 1000)
 
-    def assign(self, positions: Sequence[Position]) -> None:
-        self._consumer.incremental_assign([TopicPartition(*each) for each in positions])
-        self._assigned |= {(topic, partition): None for topic, partition, _ in positions}
+    def assign(self, partitions: Sequence[tuple[str, int, int]]) -> None:
+        self._consumer.incremental_assign([TopicPartition(*each) for each in partitions])
 
-    def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
-        self._consumer.incremental_unassign([TopicPartition(*partition) for partition in partitions])
-        for partition in partitions:
-            del self._assigned[partition]
+    def unassign(self, partitions: Sequence[tuple[str, int, int]]) -> None:
+        self._consumer.incremental_unassign([TopicPartition(*each) for each in partitions])
 
-    def take(self, most: int, seconds: float, *, headers: bool) -> list[Arrived]:
-        found = self._consumer.consume(most, seconds)
-        if found and len(self._assigned) == 1 and not any(map(Message.error, found)):
-            (partition,) = self._assigned
-            return [Arrived(partition, _offset(found[-1]), found, None)]
-        return _by_partition(found)
-
-    def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
-        found = [message for message in records if _offset(message) < source.end] if cut else records
-        return MessageBlock(source, found) if found else None
-
-    def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
-        return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), seconds)
+    def take(
+        self, most: int, timeout_ms: int, headers: bool
+    ) -> list[tuple[str | None, int | None, int | None, MessageRecords | None, tuple[int, str, bool] | None]]:
+        """Faults, and the records of each partition with the offset of the last one."""
+        arrived: list[Any] = []
+        groups: dict[tuple[str | None, int | None], list[Message]] = {}
+        for message in self._consumer.consume(most, timeout_ms / 1000):
+            fault = message.error()
+            if fault is None:
+                groups.setdefault((message.topic(), message.partition()), []).append(message)
+            else:
+                told = fault.code(), fault.str(), fault.fatal()
+                arrived.append((message.topic(), message.partition(), message.offset(), None, told))
+        for place, messages in groups.items():
+            arrived.append((*place, messages[-1].offset(), MessageRecords(messages, headers=headers), None))
+        return arrived
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _by_partition(found: Sequence[Message]) -> list[Arrived]:
-    """The records of each partition in order, and faults at their place among them."""
-    arrived: list[Arrived] = []
-    groups: dict[PartitionKey, list[Message]] = {}
-    for message in found:
-        partition, fault = (message.topic(), message.partition()), message.error()
-        if fault is not None:
-            arrived.append(Arrived(partition, _offset(message), None, fault))
-        else:
-            groups.setdefault(partition, []).append(message)
-    return arrived + [Arrived(partition, _offset(its[-1]), its, None) for partition, its in groups.items()]
-
-
-def _offset(message: Message) -> int:
-    return cast("int", message.offset())  # every consumed message has an offset

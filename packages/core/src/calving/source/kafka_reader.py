@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 import time
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -22,12 +21,8 @@ from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.model.ranges import Range
 from calving.model.record_path import Limits
 from calving.source.client import REFUSED, client_config, reaching, unavailable
+from calving.source.kafka_columns import Arrived, Client, PartitionKey, Position, absence
 from calving.source.reading import Block, Reader
-
-PartitionKey = tuple[str | None, int | None]
-"""A topic and the number of a partition. Both are None only for a fault that is of no partition."""
-Position = tuple[str, int, int]
-"""Topic, partition and offset."""
 
 _AHEAD_RECORDS = 40_000
 """The next range is opened once the open ranges have fewer records left than this. It is twice the number of records
@@ -37,58 +32,9 @@ _WAIT_SECONDS = 0.05
 _WATERMARK_SECONDS = 5.0
 
 _DATA_LOSS = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
+_UNREADABLE = (KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG)
+"""Errors of a batch that the client cannot read. It tries the batch for ever, or goes on behind it."""
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
-
-
-class Arrived(NamedTuple):
-    """The arrivals of one partition: records, or a fault."""
-
-    partition: PartitionKey
-    offset: int
-    """The offset of the last record; or the end of the partition; or the offset that a fault is about."""
-    records: Any
-    """The argument for the client's ``block``, if there is no fault."""
-    fault: KafkaError | None
-
-    @property
-    def is_end(self) -> bool:
-        """Whether this arrival says where the partition ends."""
-        return self.fault is not None and self.fault.code() == KafkaError._PARTITION_EOF
-
-
-class Client(ABC):
-    """A consumer that is in no group. Its methods raise KafkaException."""
-
-    @abstractmethod
-    def learn(self, topic: str) -> None:
-        """Find out who leads the partitions of a topic."""
-
-    @abstractmethod
-    def assign(self, positions: Sequence[Position]) -> None:
-        """Begin to read these partitions, too."""
-
-    @abstractmethod
-    def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Stop reading these partitions."""
-
-    @abstractmethod
-    def take(self, most: int, seconds: float, *, headers: bool) -> Sequence[Arrived]:
-        """At most ``most`` records, which arrive within ``seconds``; fewer if they are large. Records of one partition
-        are in order. ``headers``: whether the headers of these records will be read.
-        """
-
-    @abstractmethod
-    def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
-        """The block of records that arrived. With ``cut``, only the records below the range's end; None if there are
-        none.
-        """
-
-    @abstractmethod
-    def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
-        """The first offset and the end of the partition on the broker."""
-
-    @abstractmethod
-    def close(self) -> None: ...
 
 
 _CLIENTS: dict[str, tuple[Client, set[str]]] = {}
@@ -117,13 +63,11 @@ class KafkaReader(Reader):
     connections and its metadata of the cluster, until an error.
     """
 
-    def __init__(
-        self, kafka: Mapping[str, str], limits: Limits, make: Callable[[Mapping[str, Any]], Client], *, headers: bool
-    ) -> None:
+    def __init__(self, kafka: Mapping[str, str], limits: Limits, *, headers: bool) -> None:
         self._limits, self._headers = limits, headers
-        self._key = json.dumps([make.__name__, *sorted(kafka.items())])
+        self._key = json.dumps([absence(), *sorted(kafka.items())])
         if self._key not in _CLIENTS:
-            _CLIENTS[self._key] = make(_consumer_config(kafka)), set()
+            _CLIENTS[self._key] = Client(_consumer_config(kafka)), set()
         self._client, self._topics = _CLIENTS[self._key]
         self._open: dict[PartitionKey, _Open] = {}
         self._waited = 0.0
@@ -177,21 +121,21 @@ class KafkaReader(Reader):
         started = time.monotonic()
         try:
             most = min(self._limits.block_records, self._left)
-            found = self._client.take(most, _WAIT_SECONDS, headers=self._headers)
+            arrivals = self._client.take(most, _WAIT_SECONDS, headers=self._headers)
         except KafkaException as error:
             raise unavailable(error.args[0], "reading from Kafka") from error
         self._waited += time.monotonic() - started
-        if not found:
+        if not arrivals:
             self._check_progress()
-        for arrived in found:
+        for arrived in arrivals:
             self._raise_fault(arrived)
-        for arrived in found:
+        for arrived in arrivals:
             each = self._open.get(arrived.partition)
             # Other records are late, because their range has ended.
             if arrived.fault is None and each is not None:
                 yield from self._advance(each, arrived.offset, arrived.records)
         # The end of a partition comes after all records that arrived with it.
-        for arrived in found:
+        for arrived in arrivals:
             each = self._open.get(arrived.partition)
             if each is not None and arrived.is_end and arrived.offset > each.position:
                 each.position, each.moved = arrived.offset, self._waited
@@ -206,6 +150,12 @@ class KafkaReader(Reader):
             return  # a broker went away: librdkafka handles that
         if fault.code() in _DATA_LOSS:
             raise DataLossError(self._loss(each, arrived.offset))
+        if fault.code() in _UNREADABLE:
+            raise ConfigError(
+                f"{each}: the batch at offset {arrived.offset} is unreadable ({fault.str()}); if zstd makes more than"
+                " kafka.receive.message.max.bytes of it, raise that key; else copy the records behind it to another"
+                " topic, or delete the topic's records up to the end of the batch, see iceberg.source.on-data-loss"
+            )
         if fault.code() in REFUSED:
             raise ConfigError(f"{each}: {fault.str()}; check the kafka.* settings and the privileges")
         if fault.code() in _GONE:

@@ -21,9 +21,9 @@ def first_times(kafka: Mapping[str, str], positions: SourceOffsets) -> dict[Topi
     """The timestamps, in ms, of the first records at or above these offsets, of those partitions that answer within
     three seconds and have such a record that can be read, and has a timestamp that is a moment.
     """
-    found: dict[TopicPartition, int] = {}
+    first: dict[TopicPartition, int] = {}
     if not positions:
-        return found
+        return first
     until = time.monotonic() + _SECONDS
     with reaching("reading the oldest records that are in no table yet"):
         consumer = Consumer(
@@ -49,9 +49,9 @@ def first_times(kafka: Mapping[str, str], positions: SourceOffsets) -> dict[Topi
                         continue
                     kind, at = message.timestamp()
                     if message.error() is None and kind != TIMESTAMP_NOT_AVAILABLE and is_moment(at):
-                        found[tp] = at
+                        first[tp] = at
                     waiting.discard(tp)
                     consumer.pause([KafkaPartition(tp.topic, tp.partition)])
         finally:
             consumer.close()
-    return found
+    return first

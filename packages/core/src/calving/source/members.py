@@ -41,25 +41,25 @@ def members(kafka: Mapping[str, str], group: str) -> dict[str, str]:
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{what}: no answer") from error
-    found: dict[str, Any] = json.loads(done.stdout)
-    if "wrong" in found:
-        raise ConfigError(found["wrong"])
-    if "unavailable" in found:
-        raise UnavailableError(found["unavailable"])
-    return dict(found["members"])
+    report: dict[str, Any] = json.loads(done.stdout)
+    if "wrong" in report:
+        raise ConfigError(report["wrong"])
+    if "unavailable" in report:
+        raise UnavailableError(report["unavailable"])
+    return dict(report["members"])
 
 
 def answer() -> None:
     """Read a question from the standard input, and write the answer to the standard output, both as JSON."""
     kafka, group, what = json.load(sys.stdin)
-    found: dict[str, object]
+    report: dict[str, object]
     try:
         with reaching(what):
             admin = admin_client(kafka)  # the client must live until the answer has come
             described = admin.describe_consumer_groups([group], request_timeout=TIMEOUT)[group].result()
-        found = {"members": {member.member_id: member.client_id for member in described.members}}
+        report = {"members": {member.member_id: member.client_id for member in described.members}}
     except ConfigError as error:
-        found = {"wrong": str(error)}
+        report = {"wrong": str(error)}
     except UnavailableError as error:
-        found = {"unavailable": str(error)}
-    json.dump(found, sys.stdout)
+        report = {"unavailable": str(error)}
+    json.dump(report, sys.stdout)

@@ -27,16 +27,13 @@ def open_reader(kafka: Mapping[str, str], limits: Limits, *, headers: bool = Tru
     :raises ConfigError: a property is wrong.
     """
     # Imported here, because importing Arrow takes most of a start, and only tasks read.
-    from calving.source import kafka_columns
-    from calving.source.kafka_messages import MessageClient
     from calving.source.kafka_reader import KafkaReader
 
-    make = MessageClient if kafka_columns.absence() else kafka_columns.ColumnClient
-    return KafkaReader(kafka, limits, make, headers=headers)
+    return KafkaReader(kafka, limits, headers=headers)
 
 
 def no_native_reader() -> str | None:
-    """The reason why records are not read as columns; None if they are."""
+    """The reason why records are not read by Rust; None if they are."""
     from calving.source import kafka_columns
 
     return kafka_columns.absence()

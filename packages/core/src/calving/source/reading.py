@@ -55,8 +55,8 @@ class Block(ABC):
     @abstractmethod
     def headers(self) -> pa.ListArray:
         """The headers, of the type ``HEADERS``. Empty, not null, if a record has no headers; null if they are
-        ``UNREADABLE``. Do not ask for them if the reader was opened without headers: the native reader raises
-        RuntimeError then.
+        ``UNREADABLE``. Do not ask for them if the reader was opened without headers: it raises RuntimeError
+        then.
         """
 
     @property
@@ -67,16 +67,16 @@ class Block(ABC):
     @property
     def latest_ms(self) -> int | None:
         """The largest timestamp that is a moment; None if no record has one."""
-        found: int | None = pc.max(self.timestamps_ms).as_py()
-        if found is not None and not is_moment(found):
-            found = max(filter(is_moment, self.timestamps_ms.drop_null().to_pylist()), default=None)
-        return found
+        latest: int | None = pc.max(self.timestamps_ms).as_py()
+        if latest is not None and not is_moment(latest):
+            latest = max(filter(is_moment, self.timestamps_ms.drop_null().to_pylist()), default=None)
+        return latest
 
 
 def headers_of(block: Block, index: int) -> tuple[tuple[str, bytes | None], ...] | None:
     """The headers of one record; None if they are ``UNREADABLE``."""
-    found = block.headers[index].as_py()
-    return None if found is None else tuple((each["key"], each["value"]) for each in found)
+    pairs = block.headers[index].as_py()
+    return None if pairs is None else tuple((each["key"], each["value"]) for each in pairs)
 
 
 def header_column(found: Sequence[Headers | None]) -> pa.ListArray:

@@ -7,40 +7,46 @@ from collections.abc import Mapping
 
 from calving.model.mutations import MutationCounts
 from calving.status.histogram import SECONDS, Histogram
-from calving.status.values import STEPS, CoordinatorStatus, Cycle, Failure, TableCommit
+from calving.status.values import STEPS, CommitCycle, CoordinatorStatus, Failure, TableCommit
 
 _RECENT = 20
 
 
 def after_cycle(
-    before: CoordinatorStatus, cycle: Cycle, times_failed: Mapping[str, int], missing: Mapping[str, str], buffered: int
+    before: CoordinatorStatus,
+    cycle: CommitCycle,
+    times_failed: Mapping[str, int],
+    missing: Mapping[str, str],
+    buffered: int,
 ) -> CoordinatorStatus:
     """The status after a cycle. ``times_failed``: how many commits of each table failed in a row."""
     tables = cycle.tables
     reasons = {each.table: each.reason for each in tables if each.reason is not None}
     return CoordinatorStatus(
-        Counter(before.cycles) + Counter({cycle.outcome: 1}),
-        (cycle, *before.recent)[:_RECENT],
-        before.cycle_seconds.observe([cycle.seconds]),
-        _steps(before.step_seconds, tables),
-        Counter(before.commits) + Counter((each.table, each.outcome) for each in tables),
-        {table: Failure(times, reasons.get(table) or _before(before, table)) for table, times in times_failed.items()},
-        missing,
-        buffered,
-        before.files + sum(each.files for each in tables),
-        before.records + sum(each.records for each in tables),
-        {**before.totals, **{each.table: each for each in tables if each.total_files is not None}},
-        _mutations(before.mutations, tables),
-        {**before.changes, **{each.table: each for each in tables if each.mutations is not None}},
+        cycles=Counter(before.cycles) + Counter({cycle.outcome: 1}),
+        recent=(cycle, *before.recent)[:_RECENT],
+        cycle_seconds=before.cycle_seconds.observe([cycle.seconds]),
+        step_seconds=_steps(before.step_seconds, tables),
+        commits=Counter(before.commits) + Counter((each.table, each.outcome) for each in tables),
+        failing={
+            table: Failure(times, reasons.get(table) or _before(before, table)) for table, times in times_failed.items()
+        },
+        missing=missing,
+        buffered=buffered,
+        files=before.files + sum(each.files for each in tables),
+        records=before.records + sum(each.records for each in tables),
+        totals={**before.totals, **{each.table: each for each in tables if each.total_files is not None}},
+        mutations=_mutations(before.mutations, tables),
+        changes={**before.changes, **{each.table: each for each in tables if each.mutations is not None}},
     )
 
 
 def _mutations(before: Mapping[str, MutationCounts], tables: tuple[TableCommit, ...]) -> Mapping[str, MutationCounts]:
-    found = dict(before)
+    totals = dict(before)
     for each in tables:
         if each.mutations is not None:
-            found[each.table] = found.get(each.table, MutationCounts()) + each.mutations
-    return found
+            totals[each.table] = totals.get(each.table, MutationCounts()) + each.mutations
+    return totals
 
 
 def _before(before: CoordinatorStatus, table: str) -> str:

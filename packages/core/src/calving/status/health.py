@@ -71,7 +71,7 @@ def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
     return "STARTING" if status.log.cycle_at is None else "OK"
 
 
-class Told:
+class HealthLog:
     """The reasons that have been logged. Each reason is logged when it appears, and again when it is gone."""
 
     def __init__(self) -> None:
@@ -98,20 +98,20 @@ def not_ready(status: Status) -> tuple[str, ...]:
 
 
 def _tables(status: Status) -> Iterator[Reason]:
-    found: dict[str, str] = {}
+    reason_of: dict[str, str] = {}
     for name, cycles in status.log.degraded.items():
         if name in status.led.held_back:
             continue
         files = status.log.tables[name].buffered_files
-        found[name] = f"{counted(files, 'file is', 'files are')} not committed after {cycles} commit cycles"
+        reason_of[name] = f"{counted(files, 'file is', 'files are')} not committed after {cycles} commit cycles"
     for name, missing in status.led.missing.items():
-        found[name] = f"it lacks {missing} after two commits that should have held them"
+        reason_of[name] = f"it lacks {missing} after two commits that should have held them"
     for name, failure in status.led.failing.items():
-        if failure.times >= DEGRADED or name in found:
+        if failure.times >= DEGRADED or name in reason_of:
             reason = failure.reason.removeprefix(f"table {name}").removeprefix(":").strip()
-            found[name] = f"{reason} ({counted(failure.times, 'commit')} failed in a row)"
-    for name in sorted(found):
-        yield Reason(Cause.TABLE_FAILING, name, f"table {name}: {found[name]}")
+            reason_of[name] = f"{reason} ({counted(failure.times, 'commit')} failed in a row)"
+    for name in sorted(reason_of):
+        yield Reason(Cause.TABLE_FAILING, name, f"table {name}: {reason_of[name]}")
 
 
 def _order(status: Status) -> Iterator[Reason]:

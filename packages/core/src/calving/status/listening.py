@@ -17,7 +17,7 @@ from calving.model.events import (
     StartCommit,
     WorkerEnd,
 )
-from calving.protocol.waiting import Waiting, settled
+from calving.protocol.waiting import OldestPublications, settled
 from calving.status.values import LogStatus, TableStatus
 
 
@@ -36,13 +36,13 @@ class _Commit:
     valid_through_us: int | None
 
 
-class Listening:
+class TableStates:
     """The state of tables from the control log. It lives as long as the process, also if a loop restarts: after missed
     entries, the next CommitComplete makes the state complete again.
     """
 
     def __init__(self) -> None:
-        self.waiting = Waiting()
+        self.waiting = OldestPublications()
         self.leader: Leader | None = None
         """The leader that the last event of a coordinator names, if it names one."""
         self.end: WorkerEnd | None = None
@@ -69,8 +69,8 @@ class Listening:
                 self._open = commit_id
             case DataWritten(table=table, data_files=data, delete_files=deletes):
                 self._number += 1
-                found = _Publication(self._number, len(data) + len(deletes), now, envelope.spans)
-                self._buffered.setdefault(str(table), deque()).append(found)
+                publication = _Publication(self._number, len(data) + len(deletes), now, envelope.spans)
+                self._buffered.setdefault(str(table), deque()).append(publication)
             case DataComplete(commit_id) if commit_id == self._open:
                 self._answered = self._number
             case CommitToTable(_, table, snapshot_id, valid_through):

@@ -243,7 +243,7 @@ class TableCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
+class CommitCycle:
     """A commit cycle that has ended. ``seconds`` count from the cycle's StartCommit, ``commit_seconds`` from the start
     of the first table's commit.
     """
@@ -277,7 +277,7 @@ class CoordinatorStatus:
 
     cycles: Counts = field(default_factory=dict)
     """By outcome."""
-    recent: tuple[Cycle, ...] = ()
+    recent: tuple[CommitCycle, ...] = ()
     """The newest first."""
     cycle_seconds: Histogram = NO_SECONDS
     step_seconds: Mapping[str, Histogram] = field(default_factory=dict)

@@ -43,15 +43,15 @@ class Columns:
         for rows, data in self._shaped(values.data, values.typed):
             index = compose(values.index, rows)
             records = Records(
-                numbers(index),
-                pa.repeat(pa.scalar(topic, pa.string()), len(index)),
-                partition,
-                self._picked("offset", lambda: self._offsets(block), index, pa.int64()),
-                self._picked("timestamp", lambda: block.timestamps_ms, index, pa.timestamp("ms", "UTC")),
-                pa.nulls(len(index)),
-                data,
-                self._picked("headers", lambda: block.headers, index, HEADERS),
-                values.typed,
+                index=numbers(index),
+                topic=pa.repeat(pa.scalar(topic, pa.string()), len(index)),
+                partition=partition,
+                offset=self._picked("offset", lambda: self._offsets(block), index, pa.int64()),
+                timestamp=self._picked("timestamp", lambda: block.timestamps_ms, index, pa.timestamp("ms", "UTC")),
+                key=pa.nulls(len(index)),
+                value=data,
+                headers=self._picked("headers", lambda: block.headers, index, HEADERS),
+                typed=values.typed,
             )
             records = self._with_headers(records, bad)
             yield from self._with_keys(block, topic, records, bad) if "key" in self._wanted else [records]
@@ -75,8 +75,8 @@ class Columns:
         """The source offsets. A replayed dead letter has the offset of its original record."""
         if not self._replayed:
             return block.offsets
-        found = zip(_origins(block), block.offsets.to_pylist(), strict=True)
-        return pa.array([offset if place is None else place[2] for place, offset in found], pa.int64())
+        places = zip(_origins(block), block.offsets.to_pylist(), strict=True)
+        return pa.array([offset if place is None else place[2] for place, offset in places], pa.int64())
 
     def _with_headers(self, records: Records, bad: list[RecordError]) -> Records:
         """The records whose headers can be read, if headers are wanted."""
@@ -94,23 +94,22 @@ class Columns:
         here: Indices = without(len(keys), {*keys.nulls})
         if keys.nulls:
             yield records.take(numbers(keys.nulls))
-        if here:
-            decoded = self._decoders.keys(topic, keys.take(here)).within(here)
-            bad += [error.within(index) for error in decoded.bad]
-            for found in decoded.values:
-                for some, data in self._shaped(found.data, found.typed):
-                    rows = compose(found.index, some)
+        for decoded in self._decoders.keys(topic, keys.take(here)):
+            bad += [error.within(here).within(index) for error in decoded.bad]
+            for key_values in decoded.values:
+                for some, data in self._shaped(key_values.data, key_values.typed):
+                    rows = compose(here, compose(key_values.index, some))
                     part = records if len(rows) == len(index) else records.take(numbers(rows))
                     yield replace(part, key=data)
 
 
 def origins(block: Block) -> list[tuple[str, int, list[int]]]:
     """Indices of replayed dead letters, by the topic and partition of their original records."""
-    found: dict[tuple[str, int], list[int]] = {}
+    rows_of: dict[tuple[str, int], list[int]] = {}
     for i, place in enumerate(_origins(block)):
         key = place[:2] if place is not None else (block.source.topic, block.source.partition)
-        found.setdefault(key, []).append(i)
-    return [(topic, partition, index) for (topic, partition), index in found.items()]
+        rows_of.setdefault(key, []).append(i)
+    return [(topic, partition, index) for (topic, partition), index in rows_of.items()]
 
 
 def _origins(block: Block) -> Iterator[tuple[str, int, int] | None]:

@@ -40,7 +40,8 @@ class Creation:
             return
         for group in _by_schema(values):
             reasons = {table: why for table in missing if (why := self._obstacle(table, group.type)) is not None}
-            uncreatable = next((table for table in reasons if table in self._spec.uncreatable), None)
+            lost = {*self._spec.uncreatable, *self._spec.within}
+            uncreatable = next((table for table in reasons if table in lost), None)
             if uncreatable is not None:
                 reason = f"table {uncreatable}: {reasons[uncreatable]}"
                 run.outcome.bad += [
@@ -58,7 +59,7 @@ class Creation:
         records.
         """
         for table in tables:
-            if table in self._spec.tables or table in self._spec.uncreatable:
+            if table in self._spec.tables or table in self._spec.uncreatable or table in self._spec.within:
                 continue
             if table not in self._spec.missing:
                 run.ask(SchemaChange(table, "load"))
@@ -77,15 +78,17 @@ class Creation:
 
     def _obstacle(self, table: str, kind: InferredType | None) -> str | None:
         """The reason why the table cannot be created from a record of this type; None if it can be created."""
+        if (outer := self._spec.within.get(table)) is not None:
+            return f"its name leads through the table {outer}, and a table cannot be within another"
         fold = self._spec.path.evolution.case_insensitive
         kind = folded(kind) if fold else kind
         for column in self._spec.id_columns.get(table, ()):
-            _, found = find(kind, column, str.lower if fold else str) or ((), None)
-            if found is None:
+            _, inferred = find(kind, column, str.lower if fold else str) or ((), None)
+            if inferred is None:
                 return f"the record has no value for the id-column '{column}'"
             if column in self._spec.declared.get(table, ()):
                 continue
-            if not isinstance(found, str) or found in ("float", "double"):
+            if not isinstance(inferred, str) or inferred in ("float", "double"):
                 return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
         if kind is None:
             return "it does not exist, and the record has no field with a value to create it from"
@@ -122,12 +125,12 @@ def _by_schema(values: Values) -> Iterator[_Alike]:
     rows: dict[Hashable, list[int]] = {}
     for row, key in enumerate(keys):
         rows.setdefault(key, []).append(row)
-    for found in rows.values():
+    for places in rows.values():
         if isinstance(data, list):
-            yield _Alike(of_value(data[found[0]]), found, data[found[0]])
+            yield _Alike(of_value(data[places[0]]), places, data[places[0]])
         else:
-            first = data.slice(found[0], 1)
-            yield _Alike(of_array(first, typed=False), found, objects(first)[0])
+            first = data.slice(places[0], 1)
+            yield _Alike(of_array(first, typed=False), places, objects(first)[0])
 
 
 def _key(value: Any) -> Hashable:

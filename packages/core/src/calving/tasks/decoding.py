@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,7 +13,8 @@ from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.registry import converter
 from calving.model.dead_letters import Stage
 from calving.model.record_path import TopicConverters
-from calving.records.arrays import holds, is_flat
+from calving.records.arrays import Indices, holds, is_flat
+from calving.records.cells import FullBlockError
 from calving.records.fields import Projection, Target, name_mapping
 from calving.records.payloads import Payloads
 from calving.records.values import RecordError, Values
@@ -37,29 +38,46 @@ class Decoders:
         """Whether values of this topic are decoded only as far as a projection needs."""
         return self._converter(topic, use).projects
 
-    def keys(self, topic: str, keys: Payloads) -> Decoded:
-        """The decoded keys, without a projection."""
-        return self._decoded(topic, _KEY, keys, None)
+    def keys(self, topic: str, keys: Payloads) -> Iterator[Decoded]:
+        """The decoded keys, without a projection: all together or divided, as values."""
+        return self.decode(topic, _KEY, keys, None)
 
-    def decode(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Decoded:
-        """The decoded values, as far as ``projection`` needs. Each ``use`` has its own converter, because converters
-        learn different things for different projections.
+    def decode(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Iterator[Decoded]:
+        """The decoded values, as far as ``projection`` needs: all together, or divided, if they take too many cells
+        together. Each ``use`` has its own converter, because converters learn different things for different
+        projections.
         """
         if not values:
-            return Decoded()
+            return
         most = self._spec.path.limits.record_bytes
         if values.size <= most or values.longest <= most:
-            return self._decoded(topic, use, values, projection)
+            yield from self._divided(topic, use, values, projection)
+            return
         sizes = [len(value) for value in values]
         kept = [i for i, size in enumerate(sizes) if size <= most]
-        decoded = self.decode(topic, use, values.take(kept), projection).within(kept)
         reason = "{} bytes are more than iceberg.limits.record-bytes = {}"
-        decoded.bad += [
-            RecordError(i, stage(is_key=False), "RecordTooLargeError", reason.format(size, most))
+        wrong = [
+            RecordError(i, stage(is_key=use == _KEY), "RecordTooLargeError", reason.format(size, most))
             for i, size in enumerate(sizes)
             if size > most
         ]
-        return decoded
+        yield Decoded(bad=wrong)
+        for part in self._divided(topic, use, values.take(kept), projection):
+            yield part.within(kept)
+
+    def _divided(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Iterator[Decoded]:
+        pending: list[Indices] = [range(len(values))]
+        while pending:
+            places = pending.pop()
+            try:
+                decoded = self._decoded(topic, use, values.take(places), projection)
+            except FullBlockError:
+                if len(places) == 1:
+                    raise
+                half = len(places) // 2
+                pending += [places[half:], places[:half]]
+                continue
+            yield decoded.within(places)
 
     def _decoded(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Decoded:
         used = self._converter(topic, use)
@@ -68,29 +86,29 @@ class Decoders:
         return decoded if is_own else _once(decoded, len(values), stage(is_key=use == _KEY))
 
     def _converter(self, topic: str, use: str) -> Converter:
-        found = self._converters.get((topic, use))
-        if found is None:
+        known = self._converters.get((topic, use))
+        if known is None:
             specs, is_key = self._spec.path.converters, use == _KEY
             both = specs.get(topic) or specs.get("") or TopicConverters()
             spec = both.key if is_key else both.value
-            found = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.path.limits)
-            self._converters[topic, use] = found
-        return found
+            known = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.path.limits)
+            self._converters[topic, use] = known
+        return known
 
 
 def _once(decoded: Decoded, count: int, at: Stage) -> Decoded:
     """Of ``count`` values each once: as a value, or as bad. Those that a converter has returned several times or never
     are bad.
     """
-    times = Counter(place for found in decoded.values for place in found.index)
+    times = Counter(place for values in decoded.values for place in values.index)
     times.update(bad.index for bad in decoded.bad)
     wrong = {place: times[place] for place in range(count) if times[place] != 1}
     if not wrong and len(times) == count:
         return decoded
     left = frozenset(range(count)).difference(wrong)
     bad = [each for each in decoded.bad if each.index in left]
-    for place, found in wrong.items():
-        reason = f"its converter has returned {'several results' if found else 'nothing'} for it"
+    for place, is_twice in wrong.items():
+        reason = f"its converter has returned {'several results' if is_twice else 'nothing'} for it"
         bad.append(RecordError(place, at, "ConverterError", reason))
     return Decoded([part for values in decoded.values if len(part := _chosen(values, left))], bad)
 
@@ -114,18 +132,18 @@ class Projections:
 
     def of(self, tables: Tables) -> Projection | None:
         """The projection to the columns of these tables; None while one of them is not loaded."""
-        found = self._by_tables.get(tables)
-        if found is None and all(table in self._spec.tables for table in tables):
+        projection = self._by_tables.get(tables)
+        if projection is None and all(table in self._spec.tables for table in tables):
             evolution = self._spec.path.evolution
             folds = evolution.case_insensitive or any(self._target(table).maps_names for table in tables)
             targets = tuple(self._target(table) for table in tables)
-            found = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
+            projection = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
             if operations := self._operations(tables):
                 # The field with a record's operation may be no column of the table.
-                plain = found.unknown == "ignore" and len(operations) == 1
-                found = replace(found, route=operations.pop()) if plain else self.whole
-            self._by_tables[tables] = found
-        return found
+                plain = projection.unknown == "ignore" and len(operations) == 1
+                projection = replace(projection, route=operations.pop()) if plain else self.whole
+            self._by_tables[tables] = projection
+        return projection
 
     def _operations(self, tables: Tables) -> set[str]:
         """The fields that name a record's operation for these tables."""
@@ -147,10 +165,10 @@ class Projections:
         """
         if len(self.alternatives) > _TOGETHER:
             return None
-        found = self.of(tuple(sorted(self.alternatives)))
-        if found is None or found.unknown != "ignore" or not found.targets or found.route is not None:
+        shared = self.of(tuple(sorted(self.alternatives)))
+        if shared is None or shared.unknown != "ignore" or not shared.targets or shared.route is not None:
             return None
-        return replace(found, route=self._spec.path.routing.field)
+        return replace(shared, route=self._spec.path.routing.field)
 
     def _hides_order(self, kind: pa.DataType) -> bool:
         """Whether the order of fields within values of this type cannot be seen in any table."""
@@ -170,14 +188,14 @@ class Projections:
         return self._spec.path.evolution.case_insensitive and holds(kind, _has_same_but_for_case)
 
     def _target(self, table: str) -> Target:
-        found = self._targets.get(table)
-        if found is None:
+        known = self._targets.get(table)
+        if known is None:
             spec, fold = self._spec.tables[table], self._spec.path.evolution.case_insensitive
             columns = row_schema(spec).as_struct()
             names = name_mapping(spec.properties)
-            found = Target(columns, names, case_insensitive=fold, moments=spec.moments)
-            self._targets[table] = found
-        return found
+            known = Target(columns, names, case_insensitive=fold, moments=spec.moments)
+            self._targets[table] = known
+        return known
 
 
 def _has_same_but_for_case(kind: pa.DataType) -> bool:

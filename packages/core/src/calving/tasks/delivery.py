@@ -4,6 +4,7 @@ the writers.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from calving.model.mutations import RowMutations
 from calving.model.offsets import TopicPartition
 from calving.model.tables import SchemaChange
 from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
+from calving.records.cells import FullBlockError
 from calving.records.fields import name_mapping, table_schema
 from calving.records.inferred import of_type
 from calving.records.values import RecordError, Values
@@ -51,8 +53,8 @@ class Delivery:
         self.writers = Writers(spec)
         self._changes = SchemaChanges(fold=spec.path.evolution.case_insensitive)
         self.creation = Creation(spec)
-        found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
-        self._coverage = {name: coverage for name, coverage in found.items() if coverage}
+        coverage_of = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
+        self._coverage = {name: coverage for name, coverage in coverage_of.items() if coverage}
         self._asked: tuple[Values, RowMutations, pa.Array] | None = None
         """The last values and their operations, cached."""
 
@@ -77,7 +79,30 @@ class Delivery:
             self.creation.look_for(run, tables)
             run.outcome.filtered["truncate event"] += len(values)
         else:
-            self._deliver(run, tables, values)
+            for part in self._parts(tables, values):
+                self._divided(run, tables, part)
+
+    def _parts(self, tables: Sequence[str], values: Values) -> list[Values]:
+        """The values in parts whose rows do not take too much memory together."""
+        parts = [values]
+        for table in tables:
+            if table in self._spec.tables:
+                cells = self._converter(table).cells
+                parts = [part.choose(rows) for part in parts for rows in cells.parts(part)]
+        return parts
+
+    def _divided(self, run: BlockRun, tables: Sequence[str], values: Values) -> None:
+        """Deliver the values, in parts if their rows turn out to take too much memory together."""
+        pending = [values]
+        while pending:
+            part = pending.pop()
+            try:
+                self._deliver(run, tables, part)
+            except FullBlockError:  # raised before anything is delivered
+                if len(part) == 1:
+                    raise
+                half = len(part) // 2
+                pending += [part.choose(range(half, len(part))), part.choose(range(half))]
 
     def _deliver(self, run: BlockRun, tables: Sequence[str], values: Values) -> None:
         spec, outcome = self._spec, run.outcome
@@ -147,9 +172,9 @@ class Delivery:
 
     def _to_tables(self, run: BlockRun, tables: Sequence[str], values: Values) -> None:
         outcome, places = run.outcome, values.index
-        found = {table: self._held(table, run.block, places) for table in tables}
-        held = {table: here for table, here in found.items() if here}
-        done = set.intersection(*(found[table] for table in tables)) if held else set()
+        held_by = {table: self._held(table, run.block, places) for table in tables}
+        held = {table: here for table, here in held_by.items() if here}
+        done = set.intersection(*(held_by[table] for table in tables)) if held else set()
         bad = {i: error for i, error in self._write(run, tables, values, held).items() if i not in done}
         outcome.written += len(values) - len(bad) - len(done)
         outcome.bad += [error.within(places) for error in bad.values()]
@@ -189,10 +214,10 @@ class Delivery:
     ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
         """The values as rows of every table. Schema changes are requested only for values that no table refuses."""
         bad, converted = self._tried(run, tables, values)
-        changes = [change for _, found in converted for change in found.changes]
+        changes = [change for _, part in converted for change in part.changes]
         if changes and len(tables) > 1 and bad:
             converted = self._convert_some(run, tables, values, without(len(values), bad))
-            changes = [change for _, found in converted for change in found.changes]
+            changes = [change for _, part in converted for change in part.changes]
         for change in changes:
             run.ask(change)
         return bad, converted
@@ -202,9 +227,9 @@ class Delivery:
     ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
         """Like ``_convert``, but requests no schema changes."""
         bad: dict[int, RecordError] = {}
-        converted = [(table, found) for table in tables for found in self._converted(run, table, values)]
-        for _, found in converted:
-            for each in found.bad:
+        converted = [(table, part) for table in tables for part in self._converted(run, table, values)]
+        for _, part in converted:
+            for each in part.bad:
                 bad.setdefault(each.index, each)
         return bad, converted
 
@@ -216,8 +241,8 @@ class Delivery:
         some = values.choose(rows)
         converted = []
         for table in tables:
-            found = self._converted(run, table, some)
-            converted += [(table, replace(each, index=compose(rows, each.index))) for each in found]
+            parts = self._converted(run, table, some)
+            converted += [(table, replace(each, index=compose(rows, each.index))) for each in parts]
         return converted
 
     def _converted(self, run: BlockRun, table: str, values: Values) -> list[Converted]:
@@ -252,13 +277,13 @@ class Delivery:
         while True:
             ready: list[tuple[str, Placed]] = []
             known = len(bad)
-            for table, found in converted:
-                if found.rows is None:
+            for table, part in converted:
+                if part.rows is None:
                     continue
                 left_out = {*bad, *held.get(table, ())}
-                here = [row for row, i in enumerate(found.index) if i not in left_out] if left_out else found.index
-                kept = compose(found.index, here) if left_out else found.index
-                rows = found.rows if len(kept) == len(found.index) else chosen_rows(found.rows, here)
+                here = [row for row, i in enumerate(part.index) if i not in left_out] if left_out else part.index
+                kept = compose(part.index, here) if left_out else part.index
+                rows = part.rows if len(kept) == len(part.index) else chosen_rows(part.rows, here)
                 if rows.num_rows:
                     ready += self.writers.prepare(table, rows, kept, bad, trial=trial)
             if len(bad) == known:
@@ -289,21 +314,23 @@ class Delivery:
             self.writers.of(table).write(converted.rows)
 
     def _converter(self, table: str) -> TableConverter:
-        found = self._converters.get(table)
-        if found is None:
+        known = self._converters.get(table)
+        if known is None:
             spec = self._spec.tables[table]
             schema = table_schema(spec.schema_json)
             names = name_mapping(spec.properties)
             evolution, limits = self._spec.path.evolution, self._spec.path.limits
+            if table == self._spec.path.tolerance.table:  # a dead letter is never bad itself
+                limits = replace(limits, cells=sys.maxsize)
             if spec.mutations is None:
-                found = TableConverter(
+                known = TableConverter(
                     table, schema, evolution, names, limits, spec.moments, partition_names=spec.partition_names
                 )
             else:
                 conversion = self._conversions[table] = Conversion(spec, evolution, names, limits)
-                found = conversion.rows
-            self._converters[table] = found
-        return found
+                known = conversion.rows
+            self._converters[table] = known
+        return known
 
 
 def _without_table(table: str, values: Values, *, fatal: bool) -> list[RecordError]:

@@ -28,11 +28,11 @@ def moved(
         return
     places = chosen(pa.array(of.index, pa.int64()), rows.index)
     for images in before:
-        found = pc.index_in(places, value_set=pa.array(images.index, pa.int64()))
-        here = pc.indices_nonzero(found.is_valid()).to_pylist()
+        positions = pc.index_in(places, value_set=pa.array(images.index, pa.int64()))
+        here = pc.indices_nonzero(positions.is_valid()).to_pylist()
         if not here:
             continue
-        made = converter.convert(images.choose(found.drop_null().to_pylist()))
+        made = converter.convert(images.choose(positions.drop_null().to_pylist()))
         updates = compose(rows.index, here)
         yield Converted(None, [], [error.within(updates) for error in made.bad], made.changes)
         if made.rows is not None and made.rows.num_rows:
@@ -52,19 +52,19 @@ def _under_old_keys(
     changed = pc.indices_nonzero(_any(pc.not_equal(was, now) for _, now, was in keys)).to_pylist()
     if not changed:
         return
-    found = made.rows if is_whole else after
+    rows = made.rows if is_whole else after
     for place, _, was in keys:
-        found = _with_column(found, place, was)
+        rows = _with_column(rows, place, was)
     if is_whole and new.order is not None:  # the change counts by the order value of its event
-        found = _with_column(found, new.order, new.order.of(after))
-    yield replace(Converted(None, [], []), rows=chosen_rows(found, changed), index=compose(index, changed))
+        rows = _with_column(rows, new.order, new.order.of(after))
+    yield replace(Converted(None, [], []), rows=chosen_rows(rows, changed), index=compose(index, changed))
 
 
 def _any(masks: Iterator[pa.Array]) -> pa.Array:
-    found = next(masks)
+    either = next(masks)
     for mask in masks:
-        found = pc.or_(found, mask)
-    return found
+        either = pc.or_(either, mask)
+    return either
 
 
 def _with_column(rows: pa.RecordBatch, place: ColumnPath, values: pa.Array) -> pa.RecordBatch:

@@ -86,17 +86,17 @@ class Conversion:
         if self._mutations.delete_mode == "hard":
             gone = pc.indices_nonzero(pc.equal(operations, DELETE)).to_pylist()
         stays = without(len(values), dict.fromkeys(gone))
-        found = []
+        parts = []
         left: list[Converted] = []
         if len(stays):
-            found.append(_within(self._rows_of(values.choose(stays)), stays))
-            left = [*self._moved(found[0], values, operations, before)]
+            parts.append(_within(self._rows_of(values.choose(stays)), stays))
+            left = [*self._moved(parts[0], values, operations, before)]
         if gone:  # a delete needs only its key and its order value (M10, M8)
             keys = self._keys.convert(values.choose(gone))
-            found.append(_within(self._complete_only(keys, self._key_identity), gone))
+            parts.append(_within(self._complete_only(keys, self._key_identity), gone))
         deletes = pa.repeat(pa.scalar(DELETE, pa.int8()), len(values))
         return [
-            *(self._marked(each, operations, origin) for each in found),
+            *(self._marked(each, operations, origin) for each in parts),
             *(self._marked(each, deletes, origin) for each in left),
         ]
 
@@ -116,14 +116,14 @@ class Conversion:
         """The values as rows. A value without its key is bad only for this reason, whatever else is wrong with it; it
         requests no schema change.
         """
-        found = self.rows.convert(values)
-        if not found.bad and not found.changes:
-            return self._complete_only(found, self._identity)
+        rows = self.rows.convert(values)
+        if not rows.bad and not rows.changes:
+            return self._complete_only(rows, self._identity)
         incomplete = self._incomplete(self._keys.convert(values), self._key_identity)
         if incomplete:
             complete = without(len(values), incomplete)
-            found = _within(self.rows.convert(values.choose(complete)), complete)
-        return replace(found, bad=[*found.bad, *incomplete.values()])
+            rows = _within(self.rows.convert(values.choose(complete)), complete)
+        return replace(rows, bad=[*rows.bad, *incomplete.values()])
 
     def _complete_only(self, found: Converted, identity: Identity) -> Converted:
         """The rows with a complete key and an order value; the others become bad."""
@@ -212,8 +212,8 @@ def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -
         (letters, "D", DELETE),
         (letters, "T", TRUNCATE),
     ]
-    found = [pc.fill_null(pc.equal(where, pa.scalar(word)), False) for where, word, _ in cases]
-    whether = pc.make_struct(*found)
+    masks = [pc.fill_null(pc.equal(where, pa.scalar(word)), False) for where, word, _ in cases]
+    whether = pc.make_struct(*masks)
     named = pc.case_when(whether, *(pa.scalar(each, pa.int8()) for _, _, each in cases), pa.scalar(INSERT, pa.int8()))
     return pc.if_else(column.is_valid(), named, pa.scalar(None, pa.int8()))
 
@@ -230,15 +230,15 @@ def without_truncates(
     values: Values, operations: pa.Array, mutations: RowMutations, bad: list[RecordError], filtered: Counter[str]
 ) -> Values:
     """The values, without events that empty their source. They are not rows, and become bad records or are filtered."""
-    found = pc.indices_nonzero(pc.equal(operations, TRUNCATE)).to_pylist()
-    if not found:
+    truncates = pc.indices_nonzero(pc.equal(operations, TRUNCATE)).to_pylist()
+    if not truncates:
         return values
     places = values.index
     if mutations.on_truncate == "skip":
-        filtered["truncate event"] += len(found)
+        filtered["truncate event"] += len(truncates)
     else:
-        bad += [RecordError(places[i], Stage.CONVERSION, "UnfitError", "truncate event") for i in found]
-    return values.choose(without(len(values), dict.fromkeys(found)))
+        bad += [RecordError(places[i], Stage.CONVERSION, "UnfitError", "truncate event") for i in truncates]
+    return values.choose(without(len(values), dict.fromkeys(truncates)))
 
 
 def as_objects(keys: Values, tables: Sequence[TableSpec]) -> Values:

@@ -5,7 +5,8 @@ Every record of a block has exactly one outcome: written, filtered by a named ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from calving.model.tables import is_table_name, is_table_name_of_record
 from calving.records.arrays import Indices, compose, without
 from calving.records.fields import Projection
 from calving.records.payloads import Payloads
-from calving.records.values import RecordError, Records, Values, texts
+from calving.records.values import Decoded, RecordError, Records, Values, texts
 from calving.source.reading import Block
 from calving.tasks.columns import Columns, origins
 from calving.tasks.decoding import Decoders, Projections, Tables
@@ -38,7 +39,7 @@ class Pipeline:
         self._spec, self._delivery, self._timings = spec, delivery, timings
         self._router = Router(spec.path.routing)
         changes_rows = any(table.mutations is not None for table in spec.tables.values())
-        self._chain = Chain(spec.path.transforms, images=changes_rows)
+        self._chain = Chain(spec.path.transforms, images=changes_rows, limits=spec.path.limits)
         self._decoders = Decoders(spec)
         self._projections = Projections(spec, self._chain.leaves)
         decimals, replayed = self._projections.decimals, spec.path.tolerance.replayed
@@ -62,8 +63,8 @@ class Pipeline:
             self._run(run, block.source.topic, block.source.partition, index)
             return run.outcome
         wanted = set(index)
-        for topic, partition, found in origins(block):
-            self._run(run, topic, partition, [i for i in found if i in wanted])
+        for topic, partition, places in origins(block):
+            self._run(run, topic, partition, [i for i in places if i in wanted])
         return run.outcome
 
     def _run(self, run: BlockRun, topic: str, partition: int, index: Indices) -> None:
@@ -74,7 +75,7 @@ class Pipeline:
             nulls, index, present = compose(index, present.nulls), compose(index, kept), present.take(kept)
         if self._chain:
             tombstones = [Values(pa.nulls(len(nulls)), False, nulls)] if nulls else []
-            for part in [*tombstones, *self._decode(run, topic, "", present, self._projections.whole, index)]:
+            for part in chain(tombstones, self._decode(run, topic, "", present, self._projections.whole, index)):
                 self._transform(run, topic, partition, part)
             return
         if nulls:
@@ -131,18 +132,18 @@ class Pipeline:
         reason = "a record with neither a value nor a key identifies no row"
         run.outcome.bad += [RecordError(places[i], Stage.CONVERSION, "UnfitError", reason) for i in keys.nulls]
         present = without(len(keys), {*keys.nulls})
-        with self._timings("decode"):
-            decoded = self._decoders.keys(topic, keys.take(present)).within(compose(places, present))
-        run.outcome.bad += decoded.bad
-        for part in decoded.values:
+        for part in self._placed(run, self._decoders.keys(topic, keys.take(present)), compose(places, present)):
             named = as_objects(part, [self._spec.tables[table] for table in tables])
             self._delivery.deliver(run.of_deletes(), tables, named)
 
     def _transform(self, run: BlockRun, topic: str, partition: int, values: Values) -> None:
-        with self._timings("transform"):
-            parts = self._columns.records(run.block, topic, partition, values, run.outcome.bad)
-            done = [self._chain.apply(part) for part in parts]
-        for transformed in done:
+        parts = self._columns.records(run.block, topic, partition, values, run.outcome.bad)
+        while True:
+            with self._timings("transform"):
+                part = next(parts, None)
+                transformed = None if part is None else self._chain.apply(part)
+            if transformed is None:
+                return
             run.outcome.filtered.update(transformed.dropped)
             run.outcome.bad += transformed.bad
             beside = run.beside([*map(_values_of, transformed.before)])
@@ -220,12 +221,20 @@ class Pipeline:
         present: Payloads,
         projection: Projection | None,
         index: Indices,
-    ) -> list[Values]:
+    ) -> Iterator[Values]:
         """The decoded values, with their places in the block."""
-        with self._timings("decode"):
-            decoded = self._decoders.decode(topic, use, present, projection).within(index)
-        run.outcome.bad += decoded.bad
-        return decoded.values
+        return self._placed(run, self._decoders.decode(topic, use, present, projection), index)
+
+    def _placed(self, run: BlockRun, parts: Iterator[Decoded], index: Indices) -> Iterator[Values]:
+        """The decoded values, with their places in the block; ``index``: the places of what is decoded."""
+        while True:
+            with self._timings("decode"):
+                decoded = next(parts, None)
+            if decoded is None:
+                return
+            decoded = decoded.within(index)
+            run.outcome.bad += decoded.bad
+            yield from decoded.values
 
 
 def _values_of(records: Records) -> Values:

@@ -39,15 +39,15 @@ def range_bounds(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> Range
     """The ranges for ``slots`` receivers. Each range is small enough to be sorted as a whole, and to become one
     file.
     """
-    found: dict[TablePartition, list[Sample]] = {}
+    by_partition: dict[TablePartition, list[Sample]] = {}
     for sample in samples:
-        found.setdefault((sample.table, sample.partition), []).append(sample)
-    total = sum(sample.size for own in found.values() for sample in own)
+        by_partition.setdefault((sample.table, sample.partition), []).append(sample)
+    total = sum(sample.size for own in by_partition.values() for sample in own)
     bounds: dict[TablePartition, bytes] = {}
     receivers: dict[TablePartition, int] = {}
     before = 0.0
-    for partition in sorted(found):
-        own, table = found[partition], spec.tables[partition[0]]
+    for partition in sorted(by_partition):
+        own, table = by_partition[partition], spec.tables[partition[0]]
         size = sum(sample.size for sample in own)
         at_most = min(total / slots, _one_file(table), spec.path.limits.buffered_bytes)
         count = -int(-size // at_most)
@@ -92,13 +92,13 @@ def _bounds(order: Sorting, samples: Iterable[Sample], count: int) -> pa.RecordB
         batch = next(unpack(sample.keys))
         keys.append(batch)
         weights += [sample.size / batch.num_rows] * batch.num_rows
-    found = pa.concat_batches(keys)
+    all_keys = pa.concat_batches(keys)
     size, reached = sum(weights), 0.0
-    for i in order.indices(found).to_pylist():
+    for i in order.indices(all_keys).to_pylist():
         while len(chosen) < count - 1 and reached >= size * (len(chosen) + 1) / count:
             chosen.append(i)
         reached += weights[i]
-    return found.take(pa.array(chosen, pa.int64()))
+    return all_keys.take(pa.array(chosen, pa.int64()))
 
 
 def _split(order: Sorting, rows: pa.RecordBatch, bounds: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -121,7 +121,7 @@ def _one_file(table: TableSpec) -> int:
 
 
 def _sorting(table: TableSpec) -> Sorting:
-    found = sorting(table)
-    if found is None:
+    order = sorting(table)
+    if order is None:
         raise TypeError(f"table {table.name} has no sort order")
-    return found
+    return order

@@ -89,7 +89,7 @@ class TaskResult:
         return bool(self.changes) or self.unclear is not None
 
     def to_json(self) -> str:
-        files = {table: [_file_out(f) for f in found] for table, found in self.files.items()}
+        files = {table: [_file_out(f) for f in files_of_table] for table, files_of_table in self.files.items()}
         return json.dumps(
             {
                 "number": self.number,
@@ -114,21 +114,23 @@ class TaskResult:
     def from_json(text: str) -> TaskResult:
         raw = json.loads(text)
         return TaskResult(
-            raw["number"],
-            {table: [_file_in(f) for f in found] for table, found in raw["files"].items()},
-            [RangeResult(Range(*source), *rest) for source, *rest in raw["ranges"]],
-            [SchemaChange(n["table"], n["kind"], tuple(n["path"]), n["type"], n["seen"]) for n in raw["changes"]],
-            [_letter_in(letter) for letter in raw["dead_letters"]],
-            raw["first_bad"],
-            raw["bad_by_stage"],
-            raw["error"],
-            raw["error_class"],
-            raw["unclear"],
-            raw["superseded"],
-            raw["deleted"],
-            raw["shuffled"],
-            raw["stages"],
-            raw["unnamed"],
+            number=raw["number"],
+            files={table: [_file_in(f) for f in files_of_table] for table, files_of_table in raw["files"].items()},
+            ranges=[RangeResult(Range(*source), *rest) for source, *rest in raw["ranges"]],
+            changes=[
+                SchemaChange(n["table"], n["kind"], tuple(n["path"]), n["type"], n["seen"]) for n in raw["changes"]
+            ],
+            dead_letters=[_letter_in(letter) for letter in raw["dead_letters"]],
+            first_bad=raw["first_bad"],
+            bad_by_stage=raw["bad_by_stage"],
+            error=raw["error"],
+            error_class=raw["error_class"],
+            unclear=raw["unclear"],
+            superseded=raw["superseded"],
+            deleted=raw["deleted"],
+            shuffled=raw["shuffled"],
+            stages=raw["stages"],
+            unnamed=raw["unnamed"],
         )
 
 

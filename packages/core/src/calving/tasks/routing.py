@@ -34,22 +34,22 @@ class Router:
 
     def by_topic(self, topic: str) -> tuple[str, ...]:
         """The tables of a topic's records if there is no route field. Empty if the records go to no table."""
-        found = self._by_topic.get(topic)
-        if found is None:
+        targets = self._by_topic.get(topic)
+        if targets is None:
             if len(self._by_topic) >= _KNOWN_AT_MOST:
                 self._by_topic.clear()
-            found = self._by_topic[topic] = self._topic_targets(topic)
-        return found
+            targets = self._by_topic[topic] = self._topic_targets(topic)
+        return targets
 
     def by_field(self, texts: Sequence[str | None]) -> dict[tuple[str, ...], Indices]:
         """Indices of the field's texts, by the tables to which they lead. The empty tuple has the texts that lead to no
         table.
         """
         known = self._targets_of({*texts})
-        found: dict[tuple[str, ...], list[int]] = {}
+        rows_of: dict[tuple[str, ...], list[int]] = {}
         for i, text in enumerate(texts):
-            found.setdefault(known[text], []).append(i)
-        return {targets: range(len(texts)) if len(rows) == len(texts) else rows for targets, rows in found.items()}
+            rows_of.setdefault(known[text], []).append(i)
+        return {targets: range(len(texts)) if len(rows) == len(texts) else rows for targets, rows in rows_of.items()}
 
     def _targets_of(self, texts: set[str | None]) -> dict[str | None, tuple[str, ...]]:
         """The targets of these texts of the route field."""

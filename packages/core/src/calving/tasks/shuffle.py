@@ -102,8 +102,8 @@ class ShuffleWriter(BufferedWriter):
             keys = self._ranges.keys(rows)
             count = min(_SAMPLED, rows.num_rows)
             places = [(2 * i + 1) * rows.num_rows // (2 * count) for i in range(count)]
-            found = keys.take(self._ranges.indices(keys).take(pa.array(places, pa.int64())))
-            self._ready.append(Sample(self._table, place, rows.nbytes, pack(found)))
+            sampled = keys.take(self._ranges.indices(keys).take(pa.array(places, pa.int64())))
+            self._ready.append(Sample(self._table, place, rows.nbytes, pack(sampled)))
 
 
 def pack(rows: pa.RecordBatch) -> bytes:
@@ -111,8 +111,8 @@ def pack(rows: pa.RecordBatch) -> bytes:
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, rows.schema) as stream:
         stream.write_batch(rows)
-    found: bytes = out.getvalue().to_pybytes()
-    return found
+    packed: bytes = out.getvalue().to_pybytes()
+    return packed
 
 
 def unpack(rows: bytes) -> Iterator[pa.RecordBatch]:

@@ -39,6 +39,8 @@ class TaskSpec:
     shuffle: bool = False
     uncreatable: frozenset[str] = frozenset()
     """Missing tables that no record of the batch can create. Each record for such a table is bad."""
+    within: Mapping[str, str] = field(default_factory=dict)
+    """Missing tables whose name leads through a table, and this table. Each record for such a missing table is bad."""
     id_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The columns that become the identifier fields when a missing table is created, by table."""
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -88,17 +90,17 @@ def _table_in(raw: dict[str, Any]) -> TableSpec:
 def _path_in(raw: dict[str, Any]) -> RecordPath:
     routing = raw["routing"]
     return RecordPath(
-        raw["kafka"],
-        Routing(**routing | {"rules": tuple(RouteRule(**r) for r in routing["rules"])}),
-        Evolution(**raw["evolution"]),
-        {
+        kafka=raw["kafka"],
+        routing=Routing(**routing | {"rules": tuple(RouteRule(**r) for r in routing["rules"])}),
+        evolution=Evolution(**raw["evolution"]),
+        converters={
             topic: TopicConverters(ConverterSpec(**c["key"]), ConverterSpec(**c["value"]))
             for topic, c in raw["converters"].items()
         },
-        tuple(
+        transforms=tuple(
             TransformSpec(**t | {"predicate": PredicateSpec(**t["predicate"]) if t["predicate"] else None})
             for t in raw["transforms"]
         ),
-        Tolerance(**raw["tolerance"]),
-        Limits(**raw["limits"]),
+        tolerance=Tolerance(**raw["tolerance"]),
+        limits=Limits(**raw["limits"]),
     )

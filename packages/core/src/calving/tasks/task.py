@@ -47,13 +47,13 @@ def _settings(spec: TaskSpec) -> set[tuple[str, str]]:
     """The settings of the task's clients, as a configuration names them. Reasons of bad records show none of their
     secrets.
     """
-    found = {(f"kafka.{key}", value) for key, value in spec.path.kafka.items()}
+    settings = {(f"kafka.{key}", value) for key, value in spec.path.kafka.items()}
     for table in spec.tables.values():
-        found |= {(f"iceberg.catalog.{key}", value) for key, value in table.io_properties.items()}
+        settings |= {(f"iceberg.catalog.{key}", value) for key, value in table.io_properties.items()}
     for converters in spec.path.converters.values():
         for kind in (converters.key, converters.value):
-            found |= {(f"value.converter.{key}", value) for key, value in kind.options.items()}
-    return found
+            settings |= {(f"value.converter.{key}", value) for key, value in kind.options.items()}
+    return settings
 
 
 def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
@@ -132,7 +132,15 @@ class _Book:
                 f"{source}: read {counted(self.read, 'record')}, wrote {self.written}, rejected {self.bad},"
                 f" filtered {dict(self.filtered)}"
             )
-        return RangeResult(source, self.read, self.written, self.bad, dict(self.filtered), self.size, self.latest_ms)
+        return RangeResult(
+            range=source,
+            read=self.read,
+            written=self.written,
+            bad=self.bad,
+            filtered=dict(self.filtered),
+            bytes=self.size,
+            timestamp_ms=self.latest_ms,
+        )
 
 
 class _Task:
@@ -186,9 +194,9 @@ class _Task:
                 if block is None:
                     return
                 block.values  # noqa: B018 - made here
-            found = self._rehearse(block) if self._spec.careful else []
-            outcome = self._pipeline.run(block, without(len(block), {bad.index for bad in found}))
-            outcome.bad += found
+            errors = self._rehearse(block) if self._spec.careful else []
+            outcome = self._pipeline.run(block, without(len(block), {bad.index for bad in errors}))
+            outcome.bad += errors
             self._reject(block, outcome.bad)
             books[block.source].enter(block, outcome)
             self._unnamed.update(outcome.unnamed)
@@ -198,23 +206,23 @@ class _Task:
         """The records that make a step fail. They are found by running the block, and then its halves, without keeping
         any result.
         """
-        found: list[RecordError] = []
+        errors: list[RecordError] = []
         pending: list[Indices] = [range(len(block))]
         while pending:
             places = pending.pop()
             try:
                 outcome = self._pipeline.run(block, places, trial=True)
-                found += [bad for bad in outcome.bad if bad.stage == Stage.WRITING]
+                errors += [bad for bad in outcome.bad if bad.stage == Stage.WRITING]
             except BaseException as error:
                 if not is_of_value(error):
                     raise
                 if len(places) == 1:
                     name = type(error).__name__
-                    found.append(RecordError(places[0], Stage(self._timings.last.upper()), name, first_line(error)))
+                    errors.append(RecordError(places[0], Stage(self._timings.last.upper()), name, first_line(error)))
                 else:
                     half = len(places) // 2
                     pending += [places[half:], places[:half]]
-        return found
+        return errors
 
     def _reject(self, block: Block, bad: Sequence[RecordError]) -> None:
         if not bad:
@@ -246,15 +254,18 @@ class _Task:
             headers, reason = (), reason if reason == UNREADABLE else f"{reason}; {UNREADABLE}"
         if self._spec.path.tolerance.replayed:
             place = origin(headers) or place
+        topic, partition, offset = place
         return DeadLetter(
-            *place,
-            block.timestamps_ms[i].as_py(),
-            block.keys[i],
-            block.values[i],
-            headers,
-            bad.stage,
-            bad.error,
-            reason,
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=block.timestamps_ms[i].as_py(),
+            key=block.keys[i],
+            value=block.values[i],
+            headers=headers,
+            stage=bad.stage,
+            error=bad.error,
+            reason=reason,
         )
 
 
@@ -274,10 +285,10 @@ def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
     taken = 0
     try:
         with stages("write"):
-            for (table, _), found in groupby(blocks, lambda block: (block.table, block.partition)):
+            for (table, _), blocks_of_table in groupby(blocks, lambda block: (block.table, block.partition)):
                 if table not in writers:
                     writers[table] = writer_of(spec, table)
-                taken += _taken(writers[table], found, spec.path.limits.buffered_bytes)
+                taken += _taken(writers[table], blocks_of_table, spec.path.limits.buffered_bytes)
             files = {table: writer.close() for table, writer in writers.items()}
     except BaseException as error:
         for writer in writers.values():

@@ -30,8 +30,8 @@ def writer_of(spec: TaskSpec, table: str) -> Writer:
 
 def replaced(writers: Iterable[Writer]) -> tuple[int, int]:
     """The numbers of changes that a later change of the same key replaced, and of changes that left no row."""
-    found = [writer for writer in writers if isinstance(writer, ChangeWriter)]
-    return sum(writer.superseded for writer in found), sum(writer.deleted for writer in found)
+    change_writers = [writer for writer in writers if isinstance(writer, ChangeWriter)]
+    return sum(writer.superseded for writer in change_writers), sum(writer.deleted for writer in change_writers)
 
 
 class Writers:
@@ -44,14 +44,14 @@ class Writers:
 
     def of(self, table: str) -> Writer | ShuffleWriter:
         """The writer, or shuffle writer, of a table."""
-        found = self._writers.get(table) or self._shuffle_writers.get(table)
-        if found is None:
+        writer = self._writers.get(table) or self._shuffle_writers.get(table)
+        if writer is None:
             spec, target = self._spec, self._spec.tables[table]
             if spec.shuffle and target.distribution != "none":
-                found = self._shuffle_writers[table] = ShuffleWriter(target, ranges=target.distribution == "range")
+                writer = self._shuffle_writers[table] = ShuffleWriter(target, ranges=target.distribution == "range")
             else:
-                found = self._writers[table] = writer_of(spec, table)
-        return found
+                writer = self._writers[table] = writer_of(spec, table)
+        return writer
 
     def prepare(
         self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, RecordError], *, trial: bool

@@ -45,10 +45,10 @@ def view(status: Status, rate: float, now: float, url: str | None, *, ends: bool
         parts.append(_estimate(status, rate))
     if status.log.tables:
         parts.append(_tables(status, now))
-    found = reasons(status, now)
-    parts += [Text(f"{r.cause.value}: {printable(r.text)}", "red") for r in found[:_REASONS]]
-    if len(found) > _REASONS:
-        parts.append(Text(f"and {len(found) - _REASONS} more reasons", "red"))
+    reasons_now = reasons(status, now)
+    parts += [Text(f"{r.cause.value}: {printable(r.text)}", "red") for r in reasons_now[:_REASONS]]
+    if len(reasons_now) > _REASONS:
+        parts.append(Text(f"and {len(reasons_now) - _REASONS} more reasons", "red"))
     return Group(*parts)
 
 

@@ -36,8 +36,8 @@ def showing(
     rate = Rate()
 
     def now() -> RenderableType:
-        found, moment = status(), time.time()
-        return view(found, rate.add(found.worker.batches.read, moment), moment, url(), ends=ends)
+        state, moment = status(), time.time()
+        return view(state, rate.add(state.worker.batches.read, moment), moment, url(), ends=ends)
 
     root = logging.getLogger()
     handlers, lines = list(root.handlers), _Lines(console)

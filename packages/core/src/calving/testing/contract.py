@@ -62,11 +62,11 @@ class BackendContract:
 
     @pytest.fixture
     def store(self, harness: Harness) -> Iterator[Store]:
-        found = Store(harness)
+        opened = Store(harness)
         try:
-            yield found
+            yield opened
         finally:
-            found.close()
+            opened.close()
             harness.close()
 
     # B1
@@ -96,10 +96,10 @@ class BackendContract:
     def test_a_large_publication_is_read_whole(self, store: Store) -> None:
         cursor = store.cursor()
         store.publish(0, None, 10, files=6_000)
-        found = store.wait_for(cursor, DataComplete)
-        paths = [f.file_path for e in found if isinstance(e.event, DataWritten) for f in e.event.data_files]
+        entries = store.wait_for(cursor, DataComplete)
+        paths = [f.file_path for e in entries if isinstance(e.event, DataWritten) for f in e.event.data_files]
         assert len(paths) == len(set(paths)) == 6_000
-        assert isinstance(found[-1].event, DataComplete)
+        assert isinstance(entries[-1].event, DataComplete)
 
     @rule("B1.5", "Spans and timestamps travel with the events.")
     def test_spans_travel_with_the_events(self, store: Store) -> None:
@@ -158,8 +158,8 @@ class BackendContract:
         ids = [uuid4() for _ in range(20)]
         for i, commit in enumerate(ids):
             session.publish(store.publication({0: (i or None, i + 1)}, commit), store.harness.claim())
-        found = store.wait_for(cursor, DataComplete, 20)
-        assert [e.event.commit_id for e in found if isinstance(e.event, DataComplete)] == ids
+        entries = store.wait_for(cursor, DataComplete, 20)
+        assert [e.event.commit_id for e in entries if isinstance(e.event, DataComplete)] == ids
 
     @rule("B3.2", "Offsets grow, and no two events have the same.")
     def test_offsets_grow(self, store: Store) -> None:
@@ -167,8 +167,8 @@ class BackendContract:
         for i in range(5):
             store.publish(0, i or None, i + 1, files=3)
             store.publish(1, i or None, i + 1, files=3)
-        found = store.wait_for(cursor, DataComplete, 10)
-        places = [(e.partition, e.offset) for e in found]
+        entries = store.wait_for(cursor, DataComplete, 10)
+        places = [(e.partition, e.offset) for e in entries]
         assert len(set(places)) == len(places)
         for partition in {p for p, _ in places}:
             offsets = [o for p, o in places if p == partition]
@@ -192,8 +192,8 @@ class BackendContract:
         store.publish(0, None, 10)
         store.wait_for(store.cursor(replay=True), DataComplete)
         replay = store.cursor(replay=True)
-        found = store.wait_for(replay, DataComplete)
-        assert all(e.offset < replay.log.end[e.partition] for e in found)
+        entries = store.wait_for(replay, DataComplete)
+        assert all(e.offset < replay.log.end[e.partition] for e in entries)
 
     @rule("B3.5", "The log keeps its identity while it exists; after its store was wiped, it has another one.")
     def test_a_wiped_store_has_another_identity(self, store: Store) -> None:
@@ -317,8 +317,8 @@ class BackendContract:
         store.publish(0, 10, 20)
         first.acknowledge({e.partition: e.offset + 1 for e in seen}, [])
         second = store.cursor(replay=True)
-        found = store.wait_for(second, DataComplete)
-        assert min(e.offset for e in found) > max(e.offset for e in seen)
+        entries = store.wait_for(second, DataComplete)
+        assert min(e.offset for e in entries) > max(e.offset for e in seen)
 
     @rule("B5.3", "Replays give the same events at the same offsets.")
     def test_replays_give_the_same(self, store: Store) -> None:
@@ -495,8 +495,8 @@ class BackendContract:
         cursor = store.cursor(replay=True) if kind == "coordinator" else store.session().watch()
         at_end = cursor.has_ended
         assert not at_end
-        found = store.read_to_end(cursor)
-        assert sum(isinstance(entry.event, DataComplete) for entry in found) == 3
+        entries = store.read_to_end(cursor)
+        assert sum(isinstance(entry.event, DataComplete) for entry in entries) == 3
         cursor.close()
 
     @rule("B7.7", "A cursor of an empty log ends without entries, and one that reads from the end has ended at once.")
@@ -512,12 +512,12 @@ class BackendContract:
         cursor = store.cursor(replay=True)
         for i in range(10):
             store.publish(0, i or None, i + 1)
-        found = store.wait_for(cursor, DataComplete, 10)
-        middle = found[len(found) // 2]
+        entries = store.wait_for(cursor, DataComplete, 10)
+        middle = entries[len(entries) // 2]
         for _ in range(3):
             cursor.acknowledge({middle.partition: middle.offset}, [])
         again = store.wait_for(store.cursor(replay=True), DataComplete, 5)
-        assert [e.offset for e in again] == [e.offset for e in found if e.offset >= middle.offset]
+        assert [e.offset for e in again] == [e.offset for e in entries if e.offset >= middle.offset]
 
     @rule("B8.2", "Closing twice is safe.")
     def test_closing_twice_is_safe(self, store: Store) -> None:
@@ -543,10 +543,10 @@ class BackendContract:
         before = store.wait_for(cursor, DataComplete)
         cursor.rewind({store.source[0]: 4})
         store.publish(0, 4, 12)
-        found = store.wait_for(store.cursor(replay=True), DataComplete)
-        assert len(found) == 2
-        assert found[0].spans[store.source[0]][-1] == Span(4, 12)
-        assert min(e.offset for e in found) > max(e.offset for e in before)
+        entries = store.wait_for(store.cursor(replay=True), DataComplete)
+        assert len(entries) == 2
+        assert entries[0].spans[store.source[0]][-1] == Span(4, 12)
+        assert min(e.offset for e in entries) > max(e.offset for e in before)
 
     @rule("B9.3", "A coordinator that has a successor cannot rewind.")
     def test_a_coordinator_with_a_successor_cannot_rewind(self, store: Store) -> None:
@@ -614,19 +614,19 @@ class Store:
         return self.harness.backend()
 
     def session(self, member: str | None = None) -> Session:
-        found = self.backend().open(member or str(uuid4()))
-        self._opened.append(found)
-        return found
+        session = self.backend().open(member or str(uuid4()))
+        self._opened.append(session)
+        return session
 
     def cursor(self, *, replay: bool = False) -> Cursor:
-        found = self.session().follow(replay=replay)
-        self._opened.append(found)
-        return found
+        cursor = self.session().follow(replay=replay)
+        self._opened.append(cursor)
+        return cursor
 
     def watcher(self) -> Cursor:
-        found = self.session().watch()
-        self._opened.append(found)
-        return found
+        cursor = self.session().watch()
+        self._opened.append(cursor)
+        return cursor
 
     def sign(self, secret: str) -> None:
         """Backends have this secret from now on."""
@@ -660,31 +660,31 @@ class Store:
         return Publication(events, advances, spans)
 
     def publish(self, partition: int, start: int | None, end: int, files: int = 1, topic_id: str | None = None) -> None:
-        found = self.publication({partition: (start, end)}, files=files)
+        publication = self.publication({partition: (start, end)}, files=files)
         if topic_id is not None:
-            found = replace(found, topic_ids={self.source[partition].topic: topic_id})
-        self.session().publish(found, self.harness.claim())
+            publication = replace(publication, topic_ids={self.source[partition].topic: topic_id})
+        self.session().publish(publication, self.harness.claim())
 
     def raw(self) -> list[Event]:
         return [decode(entry).event for entry in self.harness.entries()]
 
     def wait_for(self, cursor: Cursor, kind: type[Event], count: int = 1) -> list[Envelope]:
         """Entries up to the ``count``-th of a kind."""
-        found: list[Envelope] = []
+        entries: list[Envelope] = []
         deadline = time.monotonic() + _SECONDS
-        while sum(isinstance(e.event, kind) for e in found) < count:
-            assert time.monotonic() < deadline, f"only {[type(e.event).__name__ for e in found]} came"
-            found += cursor.read(0.2)
-        return found
+        while sum(isinstance(e.event, kind) for e in entries) < count:
+            assert time.monotonic() < deadline, f"only {[type(e.event).__name__ for e in entries]} came"
+            entries += cursor.read(0.2)
+        return entries
 
     def read_to_end(self, cursor: Cursor) -> list[Envelope]:
         """All entries that the log held when the cursor was opened."""
-        found: list[Envelope] = []
+        entries: list[Envelope] = []
         deadline = time.monotonic() + 30
         while not cursor.has_ended:
             assert time.monotonic() < deadline, "it does not reach the end"
-            found += cursor.read(0.2)
-        return found
+            entries += cursor.read(0.2)
+        return entries
 
     def restart(self) -> None:
         if not self.harness.survives_restart:

@@ -71,12 +71,12 @@ class ConverterContract:
     ) -> None:
         chance, kept = Random(seed), _make(spec)
         block = _block(values, chance)
-        found = dict(zip(block, _outcomes(kept, block), strict=True))
+        outcome_of = dict(zip(block, _outcomes(kept, block), strict=True))
         for _ in range(3):
             chance.shuffle(block)
-            assert _outcomes(kept, block) == [found[value] for value in block]
+            assert _outcomes(kept, block) == [outcome_of[value] for value in block]
         good = list(values) * (_MANY // len(values) + 1)
-        assert _outcomes(kept, good) == [found[value] for value in good]
+        assert _outcomes(kept, good) == [outcome_of[value] for value in good]
 
     @pytest.mark.parametrize("seed", range(10))
     def test_no_bytes_raise_anything(self, spec: ConverterSpec, values: Sequence[bytes], seed: int) -> None:
@@ -99,8 +99,8 @@ class ConverterContract:
     ) -> None:
         block = [*values, *nulls]
         decoded = _make(spec).decode(block, None)
-        found = {place: row for part in decoded.values for place, row in zip(part.index, _rows(part), strict=True)}
-        assert [found[place] for place in range(len(values), len(block))] == [None] * len(nulls)
+        row_of = {place: row for part in decoded.values for place, row in zip(part.index, _rows(part), strict=True)}
+        assert [row_of[place] for place in range(len(values), len(block))] == [None] * len(nulls)
 
     def test_of_no_values_there_is_nothing(self, spec: ConverterSpec) -> None:
         decoded = _make(spec).decode([], None)
@@ -141,10 +141,10 @@ def _outcomes(made: Converter, values: Sequence[bytes]) -> list[str]:
     and NaN equals NaN.
     """
     decoded = made.decode(values, None)
-    found = {error.index: f"bad: {error.reason}" for error in decoded.bad}
+    outcome_of = {error.index: f"bad: {error.reason}" for error in decoded.bad}
     for part in decoded.values:
-        found |= dict(zip(part.index, map(str, _told(part)), strict=True))
-    return [found[place] for place in range(len(values))]
+        outcome_of |= dict(zip(part.index, map(str, _told(part)), strict=True))
+    return [outcome_of[place] for place in range(len(values))]
 
 
 def _told(part: Values) -> list[str]:

@@ -69,8 +69,8 @@ class EngineContract:
     def test_jobs_run_beside_each_other(self, engine: Engine) -> None:
         others = [other for _ in range(2) if (other := engine.for_other_jobs()) is not None]
         with ThreadPoolExecutor() as pool:
-            found = [pool.submit(each.map, shout, [f"{i} a", f"{i} b"]) for i, each in enumerate([engine, *others])]
-        assert [each.result() for each in found] == [[f"{i} A", f"{i} B"] for i in range(len(found))]
+            jobs = [pool.submit(each.map, shout, [f"{i} a", f"{i} b"]) for i, each in enumerate([engine, *others])]
+        assert [each.result() for each in jobs] == [[f"{i} A", f"{i} B"] for i in range(len(jobs))]
 
     def test_every_task_runs_and_has_its_result(self, engine: Engine) -> None:
         path = RecordPath({"bootstrap.servers": "localhost:1"}, Routing())

@@ -48,7 +48,7 @@ from calving.writing.table import TableWriter
 
 Read = Callable[[Path], Sequence[Mapping[str, Any]]]
 _F = NestedField
-_SIMPLE = Schema(
+_SIMPLE_FIELDS = (
     _F(1, "id", LongType(), required=True),
     _F(2, "text", StringType(), required=False),
     _F(3, "x", DoubleType(), required=False),
@@ -65,23 +65,23 @@ _SIMPLE = Schema(
         required=False,
     ),
 )
-_TYPES = assign_fresh_schema_ids(
-    Schema(
-        _F(1, "id", LongType(), required=True),
-        _F(2, "i", IntegerType(), required=False),
-        _F(3, "b", BooleanType(), required=False),
-        _F(4, "f", FloatType(), required=False),
-        _F(5, "x", DoubleType(), required=False),
-        _F(6, "n", DecimalType(9, 2), required=False),
-        _F(7, "s", StringType(), required=False),
-        _F(8, "raw", BinaryType(), required=False),
-        _F(11, "d", DateType(), required=False),
-        _F(13, "ts", TimestampType(), required=False),
-        _F(14, "tz", TimestamptzType(), required=False),
-        _F(15, "m", MapType(16, StringType(), 17, LongType(), value_required=False), required=False),
-        _F(18, "l", ListType(19, DoubleType(), element_required=False), required=False),
-    )
+_SIMPLE = Schema(*_SIMPLE_FIELDS)
+_TYPES_FIELDS = (
+    _F(1, "id", LongType(), required=True),
+    _F(2, "i", IntegerType(), required=False),
+    _F(3, "b", BooleanType(), required=False),
+    _F(4, "f", FloatType(), required=False),
+    _F(5, "x", DoubleType(), required=False),
+    _F(6, "n", DecimalType(9, 2), required=False),
+    _F(7, "s", StringType(), required=False),
+    _F(8, "raw", BinaryType(), required=False),
+    _F(11, "d", DateType(), required=False),
+    _F(13, "ts", TimestampType(), required=False),
+    _F(14, "tz", TimestamptzType(), required=False),
+    _F(15, "m", MapType(16, StringType(), 17, LongType(), value_required=False), required=False),
+    _F(18, "l", ListType(19, DoubleType(), element_required=False), required=False),
 )
+_TYPES = assign_fresh_schema_ids(Schema(*_TYPES_FIELDS))
 """Columns of all types that pyiceberg reads in every format, with the ids that a new table gives them."""
 _CELLS: dict[str, list[Any]] = {
     "id": [1, 2, 3],
@@ -149,9 +149,9 @@ class FormatContract:
 
     def test_a_file_is_closed_at_its_target_size(self, name: str, tmp_path: Path) -> None:
         batch = _simple(40_000)
-        found = _written(name, tmp_path, _SIMPLE, *[batch] * 6, **{"write.target-file-size-bytes": "200000"})
-        assert len(found) > 2
-        assert sum(file.record_count for file in found) == 240_000
+        files = _written(name, tmp_path, _SIMPLE, *[batch] * 6, **{"write.target-file-size-bytes": "200000"})
+        assert len(files) > 2
+        assert sum(file.record_count for file in files) == 240_000
 
     def test_what_is_discarded_leaves_nothing(self, name: str, tmp_path: Path) -> None:
         writer = TableWriter(_table(name, tmp_path, _SIMPLE, {"write.target-file-size-bytes": "200000"}), 0, Limits())
@@ -221,5 +221,5 @@ def _scanned(file: DataFile, schema: Schema) -> list[dict[str, Any]]:
     )
     entry.spec_id = 0
     scan = ArrowScan(table, load_file_io({}, location), table.schema(), AlwaysTrue())
-    found: list[dict[str, Any]] = scan.to_table([FileScanTask(entry)]).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = scan.to_table([FileScanTask(entry)]).to_pylist()
+    return rows

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
-
-import fastavro
 
 from calving.model.events import (
     CommitComplete,
@@ -130,6 +127,12 @@ def own_with_files(group: str) -> Mapping[str, OddEntry]:
         "an answer with a branch that its union does not have": OddEntry(
             complete.replace(b"source\0\2", b"source\0\x63")
         ),
+        "an answer with a branch that counts from the end": OddEntry(complete.replace(b"source\0\2", b"source\0\1")),
+        "an answer for a partition of more than 64 bits": OddEntry(
+            complete.replace(b"source\0", b"source" + b"\x80" * 9 + b"\2")
+        ),
+        "an answer that is cut off before its partitions": OddEntry(complete[: complete.index(b"\2\2\x0csource")]),
+        "files with a branch that counts from the end": OddEntry(_with_delete_files(written, b"\3")),
         "an event of an unknown class": OddEntry(_unknown_class(group)),
         "a value that is no event, with source offsets": OddEntry(b"zz", _COVERAGE, beside),
         "files with source offsets that are no JSON": OddEntry(written, b"{", beside),
@@ -174,6 +177,11 @@ def _event(group: str, event: Event) -> bytes:
     return encode(Message(uuid4(), 1, group, event))
 
 
+def _with_delete_files(written: bytes, branch: bytes) -> bytes:
+    """An event of files whose last field, a union, has this branch instead of its list, which is empty."""
+    return written.removesuffix(b"\2\0") + branch + b"\0"
+
+
 def _with(beside: bytes, **more: object) -> bytes:
     return json.dumps({**json.loads(beside), **more}).encode()
 
@@ -202,9 +210,10 @@ def _typed(group: str, event: Event, field_id: int, kind: object, value: object)
     """An event of ``group`` in which a field has this type and this value."""
     data = _event(group, event)
     (length,) = struct.unpack(">H", data[2:4])
-    text, stream = data[4 : 4 + length].decode(), io.BytesIO(data[4 + length :])
-    body: Any = fastavro.schemaless_reader(stream, resolve(text).schema, None)
-    answers: Any = fastavro.schemaless_reader(stream, resolve(text).assignments, None)
+    text = data[4 : 4 + length].decode()
+    written = resolve(text)
+    body, rest = written.event.read(data[4 + length :])
+    answers = written.assignments.read(rest).value if written.assignments else None
     schema = json.loads(text)
     for node in _nodes(schema):
         if node.get("field-id") == field_id:
@@ -213,10 +222,9 @@ def _typed(group: str, event: Event, field_id: int, kind: object, value: object)
         if f"f{field_id}" in node:
             node[f"f{field_id}"] = value
     answers = value if field_id == _ANSWERS_ID else answers
-    changed, out = resolve(json.dumps(schema)), io.BytesIO()
-    fastavro.schemaless_writer(out, changed.schema, body)
-    fastavro.schemaless_writer(out, changed.assignments, answers)
-    return _framed(json.dumps(schema).encode(), out.getvalue())
+    changed = resolve(json.dumps(schema))
+    datum = changed.event.write(body) + (changed.assignments.write(answers) if changed.assignments else b"")
+    return _framed(json.dumps(schema).encode(), datum)
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -232,11 +240,11 @@ _RECURSIVE = {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R
 
 def _doubled(leaf: object, times: int) -> object:
     """A record with a record twice, and so on: values without bytes, and with two to the power of ``times`` leaves."""
-    found, before = leaf, leaf
+    schema, before = leaf, leaf
     for n in range(times):
-        fields = [{"name": "a", "type": found, "field-id": 3}, {"name": "b", "type": before, "field-id": 4}]
-        found, before = {"type": "record", "name": f"R{n}", "fields": fields}, f"R{n}"
-    return found
+        fields = [{"name": "a", "type": schema, "field-id": 3}, {"name": "b", "type": before, "field-id": 4}]
+        schema, before = {"type": "record", "name": f"R{n}", "fields": fields}, f"R{n}"
+    return schema
 
 
 def _with_field(group: str, kind: object) -> bytes:

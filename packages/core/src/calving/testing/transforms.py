@@ -30,15 +30,15 @@ def block(values: pa.Array, *, typed: bool = False) -> Records:
     """Records of these values; ``typed``: the values have a schema, and this is its type. Every second has a key."""
     count = range(len(values))
     return Records(
-        pa.array(count, pa.int32()),
-        pa.array(["a-topic" if i % 3 else "another" for i in count]),
-        3,
-        pa.array([100 + i for i in count], pa.int64()),
-        pa.array([1_704_196_800_123 + 1_000 * i for i in count], pa.timestamp("ms", "UTC")),
-        pa.array([f"key {i}" if i % 2 else None for i in count], pa.string()),
-        values,
-        pa.array([[{"key": "h", "value": b"%d" % i}] * (i % 3) for i in count], HEADERS),
-        typed,
+        index=pa.array(count, pa.int32()),
+        topic=pa.array(["a-topic" if i % 3 else "another" for i in count]),
+        partition=3,
+        offset=pa.array([100 + i for i in count], pa.int64()),
+        timestamp=pa.array([1_704_196_800_123 + 1_000 * i for i in count], pa.timestamp("ms", "UTC")),
+        key=pa.array([f"key {i}" if i % 2 else None for i in count], pa.string()),
+        value=values,
+        headers=pa.array([[{"key": "h", "value": b"%d" % i}] * (i % 3) for i in count], HEADERS),
+        typed=typed,
     )
 
 
@@ -121,8 +121,8 @@ class TransformContract(_OverRecords):
     def test_it_looks_only_at_the_columns_that_it_names(self, spec: TransformSpec, records: Sequence[Records]) -> None:
         chain = Chain([spec])
         for given in records:
-            found, without = (_outcomes(chain, r) for r in (given, _without(given, chain.needs)))
-            assert [_main(outcome) for outcome in without.values()] == [_main(outcome) for outcome in found.values()]
+            outcomes, without = (_outcomes(chain, r) for r in (given, _without(given, chain.needs)))
+            assert [_main(outcome) for outcome in without.values()] == [_main(outcome) for outcome in outcomes.values()]
 
 
 class PredicateContract(_OverRecords):
@@ -150,8 +150,8 @@ class PredicateContract(_OverRecords):
     def test_the_order_of_records_does_not_matter(self, made: Predicate, records: Sequence[Records], seed: int) -> None:
         for given in _with_tombstones(records):
             order = Random(seed).sample(range(len(given)), len(given))
-            found = made.test(given).to_pylist()
-            assert made.test(_taken(given, order)).to_pylist() == [found[row] for row in order]
+            kept = made.test(given).to_pylist()
+            assert made.test(_taken(given, order)).to_pylist() == [kept[row] for row in order]
 
     def test_it_looks_only_at_the_columns_that_it_names(self, made: Predicate, records: Sequence[Records]) -> None:
         for given in records:
@@ -205,16 +205,16 @@ def _without(given: Records, needs: frozenset[Any]) -> Records:
 def _outcomes(chain: Chain, given: Records) -> dict[int, Any]:
     """By place, ascending: topic, value, and what else a record has; or that it is dropped, or why it is refused."""
     done = chain.apply(given)
-    found: dict[int, Any] = dict.fromkeys(sorted(given.index.to_pylist()), _DROPPED)
-    found |= {error.index: f"refused: {error.reason}" for error in done.bad}
+    outcome_of: dict[int, Any] = dict.fromkeys(sorted(given.index.to_pylist()), _DROPPED)
+    outcome_of |= {error.index: f"refused: {error.reason}" for error in done.bad}
     for part in done.records:
         kind = str(part.value.type) if part.typed else None
         rest = (part.key, part.timestamp, part.headers)
         for row, place in _rows(part):
             value = _text(part.value.slice(row, 1))
             told = None if value == "[None]" else kind
-            found[place] = (part.topic[row].as_py(), told, value), [_text(column.slice(row, 1)) for column in rest]
-    return found
+            outcome_of[place] = (part.topic[row].as_py(), told, value), [_text(column.slice(row, 1)) for column in rest]
+    return outcome_of
 
 
 def _main(outcome: Any) -> Any:

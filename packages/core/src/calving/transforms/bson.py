@@ -17,14 +17,14 @@ _INSTANT = pa.timestamp("ms", "UTC")
 _REGEX = pa.struct([("regex", pa.string()), ("options", pa.string())])
 
 
-class Typed(NamedTuple):
+class BsonValue(NamedTuple):
     """A value in the form that ``pyarrow.array`` takes for its type. Null has the null type."""
 
     type: pa.DataType
     value: Any
 
 
-NULL = Typed(pa.null(), None)
+NULL = BsonValue(pa.null(), None)
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -33,42 +33,42 @@ def parse(text: str) -> dict[str, Any]:
     :raises ValueError: the text is no document.
     """
     with long_integers_named():
-        found = json.loads(text, parse_constant=_no_constant)
-    if not isinstance(found, dict):
+        fields = json.loads(text, parse_constant=_no_constant)
+    if not isinstance(fields, dict):
         raise ValueError("not a document")
-    return found
+    return fields
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def document(fields: Mapping[str, Any], as_documents: bool) -> Typed:
+def document(fields: Mapping[str, Any], as_documents: bool) -> BsonValue:
     """A struct of the fields. A null has the null type, and an empty array a list of it.
 
     ``as_documents``: arrays become structs ``_0``, ``_1``, ... Otherwise the elements of an array must be of one kind.
 
     :raises ValueError: an array has elements of several kinds, or a value is not extended JSON.
     """
-    found = {name: _typed(value, as_documents) for name, value in fields.items()}
-    kind = pa.struct([(name, typed.type) for name, typed in found.items()])
-    return Typed(kind, {name: typed.value for name, typed in found.items()})
+    fields_by_name = {name: _typed(value, as_documents) for name, value in fields.items()}
+    kind = pa.struct([(name, typed.type) for name, typed in fields_by_name.items()])
+    return BsonValue(kind, {name: typed.value for name, typed in fields_by_name.items()})
 
 
-def _typed(value: Any, as_documents: bool) -> Typed:
+def _typed(value: Any, as_documents: bool) -> BsonValue:
     match value:
         case None:
             return NULL
         case bool():
-            return Typed(pa.bool_(), value)
+            return BsonValue(pa.bool_(), value)
         case int() if -(2**31) <= value < 2**31:
-            return Typed(pa.int32(), value)
+            return BsonValue(pa.int32(), value)
         case int():
             return _long(value)
         case float():
-            return Typed(pa.float64(), value)
+            return BsonValue(pa.float64(), value)
         case str():
-            return Typed(pa.string(), value)
+            return BsonValue(pa.string(), value)
         case list() if as_documents:
             return document({f"_{i}": item for i, item in enumerate(value)}, as_documents)
         case list():
@@ -81,11 +81,11 @@ def _typed(value: Any, as_documents: bool) -> Typed:
     return document(value, as_documents)
 
 
-def _array(items: Sequence[Typed]) -> Typed:
+def _array(items: Sequence[BsonValue]) -> BsonValue:
     kind: pa.DataType = pa.null()
     for item in items:
         kind = _merged(kind, item.type)
-    return Typed(pa.list_(kind), [item.value for item in items])
+    return BsonValue(pa.list_(kind), [item.value for item in items])
 
 
 def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
@@ -106,66 +106,66 @@ def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     raise ValueError("an array holds values of several kinds; set array_handling_mode = document")
 
 
-def _long(value: Any) -> Typed:
+def _long(value: Any) -> BsonValue:
     number = int(value)
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"{number} does not fit 64 bits")
-    return Typed(pa.int64(), number)
+    return BsonValue(pa.int64(), number)
 
 
-def _int(value: Any) -> Typed:
+def _int(value: Any) -> BsonValue:
     number = int(value)
     if not -(2**31) <= number < 2**31:
         raise ValueError(f"{number} does not fit 32 bits")
-    return Typed(pa.int32(), number)
+    return BsonValue(pa.int32(), number)
 
 
-def _date(value: Any) -> Typed:
+def _date(value: Any) -> BsonValue:
     match value:
         case {"$numberLong": text}:
-            return Typed(_INSTANT, int(text))
+            return BsonValue(_INSTANT, int(text))
         case bool():
             raise ValueError("a boolean is not a date")
         case int():
-            return Typed(_INSTANT, value)
+            return BsonValue(_INSTANT, value)
         case str():
             moment = datetime.fromisoformat(value)
-            return Typed(_INSTANT, (moment - _EPOCH) // timedelta(milliseconds=1))
+            return BsonValue(_INSTANT, (moment - _EPOCH) // timedelta(milliseconds=1))
     raise ValueError(f"{value!r} is not a date")
 
 
-def _binary(value: Any) -> Typed:
+def _binary(value: Any) -> BsonValue:
     text = value["base64"] if isinstance(value, Mapping) else value
-    return Typed(pa.binary(), base64.b64decode(text, validate=True))
+    return BsonValue(pa.binary(), base64.b64decode(text, validate=True))
 
 
-def _regex(pattern: Any, options: Any) -> Typed:
-    return Typed(_REGEX, {"regex": pattern, "options": "".join(sorted(options))})
+def _regex(pattern: Any, options: Any) -> BsonValue:
+    return BsonValue(_REGEX, {"regex": pattern, "options": "".join(sorted(options))})
 
 
-def _text(value: Any) -> Typed:
+def _text(value: Any) -> BsonValue:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not text")
-    return Typed(pa.string(), value)
+    return BsonValue(pa.string(), value)
 
 
-def _code(value: Mapping[str, Any], as_documents: bool) -> Typed:
+def _code(value: Mapping[str, Any], as_documents: bool) -> BsonValue:
     code = _text(value["$code"])
     if "$scope" not in value:
         return code
     scope = document(value["$scope"], as_documents)
     kind = pa.struct([("code", pa.string()), ("scope", scope.type)])
-    return Typed(kind, {"code": code.value, "scope": scope.value})
+    return BsonValue(kind, {"code": code.value, "scope": scope.value})
 
 
-_SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], Typed]] = {
+_SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], BsonValue]] = {
     "$oid": lambda v: _text(v["$oid"]),
     "$numberDecimal": lambda v: _text(v["$numberDecimal"]),
     "$numberInt": lambda v: _int(v["$numberInt"]),
     "$numberLong": lambda v: _long(v["$numberLong"]),
-    "$numberDouble": lambda v: Typed(pa.float64(), float(v["$numberDouble"])),
+    "$numberDouble": lambda v: BsonValue(pa.float64(), float(v["$numberDouble"])),
     "$date": lambda v: _date(v["$date"]),
-    "$timestamp": lambda v: Typed(_INSTANT, int(v["$timestamp"]["t"]) * 1000),
+    "$timestamp": lambda v: BsonValue(_INSTANT, int(v["$timestamp"]["t"]) * 1000),
     "$binary": lambda v: _binary(v["$binary"]),
     "$regularExpression": lambda v: _regex(v["$regularExpression"]["pattern"], v["$regularExpression"]["options"]),
     "$symbol": lambda v: _text(v["$symbol"]),

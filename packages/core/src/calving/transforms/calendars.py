@@ -27,9 +27,9 @@ class Day(NamedTuple):
 def day_of(days: int) -> Day:
     """The date of a number of days since 1970."""
     if _CUTOVER <= days <= _LAST:
-        found = date.fromordinal(days + _EPOCH)
-        first = _julian(found.year, 1) if found.year == 1582 else date(found.year, 1, 1).toordinal() - _EPOCH
-        return Day(found.year, found.month, found.day, days - first + 1)
+        day = date.fromordinal(days + _EPOCH)
+        first = _julian(day.year, 1) if day.year == 1582 else date(day.year, 1, 1).toordinal() - _EPOCH
+        return Day(day.year, day.month, day.day, days - first + 1)
     if days > _LAST:
         cycles = -(-(days - _LAST) // _CYCLE_DAYS)
         inner = day_of(days - cycles * _CYCLE_DAYS)

@@ -57,9 +57,9 @@ class Cast(Sided):
             return cast(column, self._whole, "the value")
         fields = Fields(column)
         for name, kind in self._fields.items():
-            found = fields.get(name)
-            if found is not None:
-                fields.put(name, cast(found, kind, f"field '{name}'"))
+            current = fields.get(name)
+            if current is not None:
+                fields.put(name, cast(current, kind, f"field '{name}'"))
         return fields.column()
 
 
@@ -96,9 +96,9 @@ def _by_arrow(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
             return pc.and_(pc.not_equal(pc.trunc(column), 0), pc.invert(pc.is_nan(column)))
         return pc.not_equal(column, 0)
     if pa.types.is_floating(kind):
-        found = column.cast(kind, safe=False)
-        same = not floating or pc.all(pc.equal(pc.is_inf(found), pc.is_inf(column))).as_py() is not False
-        return found if same else None
+        casted = column.cast(kind, safe=False)
+        same = not floating or pc.all(pc.equal(pc.is_inf(casted), pc.is_inf(column))).as_py() is not False
+        return casted if same else None
     try:
         return (pc.trunc(column) if floating else column).cast(kind)
     except pa.ArrowInvalid:

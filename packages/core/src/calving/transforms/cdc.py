@@ -33,8 +33,8 @@ class CopyValue(Transform):
 
     def apply(self, records: Records) -> Records:
         fields = Fields(records.value)
-        found = fields.require(self._source) if records.typed else fields.get(self._source)
-        fields.add(self._target, pa.nulls(len(records)) if found is None else found, records.typed)
+        column = fields.require(self._source) if records.typed else fields.get(self._source)
+        fields.add(self._target, pa.nulls(len(records)) if column is None else column, records.typed)
         return records.with_value(fields.column())
 
 
@@ -90,15 +90,15 @@ class DebeziumTransform(Transform):
             cdc = self._cdc(Fields(records.value), records)
         except UnfitTypeError as error:  # other events of this type have no row, and are no errors
             raise ValueError(str(error)) from error
-        found = [_rows(records, side, cdc, mask, content) for side, mask, content in parts if pc.any(mask).as_py()]
-        return [*found, *emptied]
+        sides = [_rows(records, side, cdc, mask, content) for side, mask, content in parts if pc.any(mask).as_py()]
+        return [*sides, *emptied]
 
     def _emptied(self, record: Records) -> Records:
         """The record of an event that empties its table."""
         cdc = {"op": pa.array(["T"])}
         try:
-            found = Fields(self._cdc(Fields(record.value), record))
-            cdc |= {name: column for name in ("ts", "source", "target") if (column := found.get(name)) is not None}
+            fields = Fields(self._cdc(Fields(record.value), record))
+            cdc |= {name: column for name in ("ts", "source", "target") if (column := fields.get(name)) is not None}
         except ValueError:
             pass  # only the topic may tell the table
         return replace(record, value=struct_of({CDC: struct_of(cdc, None, 1)}, None, 1), content="truncate")
@@ -106,7 +106,7 @@ class DebeziumTransform(Transform):
     def _cdc(self, event: Fields, records: Records) -> pa.Array:
         source = event.inside("source")
         count = len(records)
-        databases = [as_text(found) for name in ("schema", "db") if (found := source.get(name)) is not None]
+        databases = [as_text(named) for name in ("schema", "db") if (named := source.get(name)) is not None]
         database = pc.coalesce(*databases) if databases else pa.nulls(count, pa.string())
         # For MongoDB, the table is a collection.
         table = _text(source, "table" if "table" in source or "collection" not in source else "collection")
@@ -174,9 +174,9 @@ class _Side:
     def lack(self, operation: str, place: int) -> str:
         """Why an event of this operation has no row on this side."""
         if self.column[place].is_valid and not self.is_struct:
-            found = f"'{self.name}' is {self.column.type}, not a row"
+            reason = f"'{self.name}' is {self.column.type}, not a row"
             is_text = pa.types.is_string(self.column.type)
-            return f"{found}: MongoDebeziumTransform has to come first" if is_text else found
+            return f"{reason}: MongoDebeziumTransform has to come first" if is_text else reason
         if operation == "d":
             return (
                 f"a delete without '{self.name}' does not say which row: the source has to write it (in Postgres with a"
@@ -206,10 +206,10 @@ def _refuse(lacking: pa.Array, operation: pa.Array, before: _Side, after: _Side)
 
 def _text(fields: Fields, name: str) -> pa.Array:
     """A field as text. :raises ValueError: it is null."""
-    found = as_text(fields.require(name))
-    if found.null_count:
+    texts = as_text(fields.require(name))
+    if texts.null_count:
         raise ValueError(f"the field '{name}' is null")
-    return found
+    return texts
 
 
 def _kind(operation: pa.Array, update: str, delete: str) -> pa.Array:
@@ -276,16 +276,16 @@ class DmsTransform(Transform):
         if not all(name in about for name in _DMS):
             raise ValueError(f"the event's metadata is without one of {', '.join(_DMS)}")
         image = _before_image(event, rows)
-        found = self._rows(records, rows, about)
+        after = self._rows(records, rows, about)
         if image is None or not self.images:
-            return [found]
+            return [after]
         is_update = pc.and_(pc.equal(_text(about, "operation"), "update"), image.is_valid())
         if not pc.any(is_update).as_py():
-            return [found]
+            return [after]
         of_updates = records.take(is_update)
         about = Fields(Fields(of_updates.value).require("metadata"))
         before = self._rows(of_updates, Fields(image.filter(is_update)), about)
-        return [found, replace(before, content="before image")]
+        return [after, replace(before, content="before image")]
 
     def _rows(self, records: Records, fields: Fields, about: Fields) -> Records:
         count = len(records)
@@ -312,10 +312,10 @@ _IMAGE, _PREFIX = "before-image", "BI_"
 
 
 def _before_image(event: Fields, rows: Fields) -> pa.Array | None:
-    found = event.get(_IMAGE)
-    if found is not None and not pa.types.is_null(found.type):
-        if not pa.types.is_struct(found.type):
-            raise UnfitTypeError(f"'{_IMAGE}' is {found.type}, not a row")
-        return found
+    image = event.get(_IMAGE)
+    if image is not None and not pa.types.is_null(image.type):
+        if not pa.types.is_struct(image.type):
+            raise UnfitTypeError(f"'{_IMAGE}' is {image.type}, not a row")
+        return image
     named = {name.removeprefix(_PREFIX): rows.require(name) for name in rows if name.startswith(_PREFIX)}
     return struct_of(named, None, len(rows)) if named else None

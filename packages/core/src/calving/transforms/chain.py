@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from calving.errors import CalvingError
 from calving.model.dead_letters import Stage
-from calving.model.record_path import TransformSpec
+from calving.model.record_path import Limits, TransformSpec
 from calving.records.arrays import is_flat
 from calving.records.values import RecordError, Records
 from calving.transforms.interface import NO_FIELDS, Column, Predicate, RefusedError, Transform, UnfitTypeError
@@ -69,7 +69,7 @@ _Again = Callable[[_Step, Records, Transformed], None]
 
 
 class Chain:
-    def __init__(self, specs: Sequence[TransformSpec], *, images: bool = True) -> None:
+    def __init__(self, specs: Sequence[TransformSpec], *, images: bool = True, limits: Limits | None = None) -> None:
         """``images``: whether before images are needed.
 
         :raises ConfigError: a type is not known, or an option is wrong.
@@ -85,6 +85,7 @@ class Chain:
         ]
         for step in self._steps:
             step.transform.images = images
+            step.transform.limit(limits or Limits())
         self.needs: frozenset[Column] = frozenset().union(
             *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)
         )
@@ -92,16 +93,16 @@ class Chain:
     @property
     def null_types(self) -> frozenset[str] | None:
         """As ``Transform.null_types``, of all steps, for the values that the first one gets."""
-        found: set[str] = set()
+        types: set[str] = set()
         keeps_names = True
         for step in self._steps:
             wanted = [step.transform.null_types, NO_FIELDS if step.predicate is None else step.predicate.null_types]
             names = None if None in wanted else frozenset[str]().union(*(each for each in wanted if each))
             if names is None or (names and not keeps_names):
                 return None
-            found |= names
+            types |= names
             keeps_names = keeps_names and step.transform.keeps_names
-        return frozenset(found)
+        return frozenset(types)
 
     def leaves(self, kind: pa.DataType) -> pa.DataType | None:
         """The type that values of this type have after all steps; None if some step may depend on the order of fields

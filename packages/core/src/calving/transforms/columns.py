@@ -41,28 +41,28 @@ class Fields:
         return len(self._column)
 
     def get(self, name: str) -> pa.Array | None:
-        found = self._fields.get(name)
-        return None if found is None else found[0]
+        field = self._fields.get(name)
+        return None if field is None else field[0]
 
     def require(self, name: str) -> pa.Array:
         """The field of this name.
 
         :raises UnfitTypeError: no record of this type has the field.
         """
-        found = self.get(name)
-        if found is None:
+        column = self.get(name)
+        if column is None:
             raise UnfitTypeError(f"there is no field '{name}'")
-        return found
+        return column
 
     def inside(self, name: str) -> Fields:
         """The fields of the object in this field.
 
         :raises UnfitTypeError: no record of this type has an object there.
         """
-        found = plain(self.require(name))
-        if not isinstance(found, pa.StructArray):
-            raise UnfitTypeError(f"the field '{name}' must be an object, not {kind_text(found.type)}")
-        return Fields(found)
+        column = plain(self.require(name))
+        if not isinstance(column, pa.StructArray):
+            raise UnfitTypeError(f"the field '{name}' must be an object, not {kind_text(column.type)}")
+        return Fields(column)
 
     def put(self, name: str, column: pa.Array, *, nullable: bool = True) -> None:
         """Replace a field in its place, or append it."""
@@ -85,14 +85,14 @@ class Fields:
 
         :raises UnfitTypeError: two fields would have one name.
         """
-        renamed = {names.get(n, n): found for n, found in self._fields.items()}
+        renamed = {names.get(n, n): column for n, column in self._fields.items()}
         if len(renamed) < len(self._fields):
             taken = [new for old, new in names.items() if old in self._fields and old != new]
             raise UnfitTypeError(f"after renaming, two fields have one name: {', '.join(taken)}")
         self._fields = renamed
 
     def keep(self, names: Sequence[str]) -> None:
-        self._fields = {n: found for n, found in self._fields.items() if n in names}
+        self._fields = {n: column for n, column in self._fields.items() if n in names}
 
     def column(self) -> pa.Array:
         """The fields as a struct column."""
@@ -158,10 +158,10 @@ def required(options: Mapping[str, str], key: str, transform: str) -> str:
 
     :raises ConfigError: the option is missing.
     """
-    found = options.get(key)
-    if not found:
+    option = options.get(key)
+    if not option:
         raise ConfigError(f"transform {transform}: the option '{key}' is missing")
-    return found
+    return option
 
 
 def flag(options: Mapping[str, str], key: str, transform: str) -> bool:
@@ -194,7 +194,7 @@ def check_options(options: Mapping[str, str], known: Sequence[str], transform: s
 
 def by_type(kinds: Sequence[pa.DataType]) -> list[tuple[pa.DataType, list[int]]]:
     """The places of each type, in the order in which the types first occur."""
-    found: dict[pa.DataType, list[int]] = {}
+    places: dict[pa.DataType, list[int]] = {}
     for place, kind in enumerate(kinds):
-        found.setdefault(kind, []).append(place)
-    return list(found.items())
+        places.setdefault(kind, []).append(place)
+    return list(places.items())

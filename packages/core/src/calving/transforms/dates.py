@@ -63,14 +63,14 @@ class JavaDateFormat:
         self._century = days_of(today - 80, *day_of(now // _DAY_MS)[1:3]) * _DAY_MS + now % _DAY_MS
 
     def _parse_pattern(self, pattern: str) -> Sequence[_Token]:
-        found = []
+        tokens = []
         for match in _TOKEN.finditer(pattern):
             text, letter = match.group(0), match.group("letter")
             if match.group("open"):
                 raise ConfigError(f"date pattern '{pattern}': a quote is not closed")
             if letter is None:
                 quoted = match.group("quoted")
-                found.append(
+                tokens.append(
                     _Token("", 0, "'" if text == "''" else text if quoted is None else quoted.replace("''", "'"))
                 )
             elif letter not in _SUPPORTED or (letter == "X" and len(text) > 3):
@@ -78,8 +78,8 @@ class JavaDateFormat:
                     f"date pattern '{pattern}': '{text}' is not supported; supported are the letters {_SUPPORTED}"
                 )
             else:
-                found.append(_Token(letter, len(text)))
-        return found
+                tokens.append(_Token(letter, len(text)))
+        return tokens
 
     def unreadable(self) -> str | None:
         """The reason why text cannot be read with this pattern: its fields contradict each other, or do not determine a
@@ -109,21 +109,21 @@ class JavaDateFormat:
 
     def parse(self, text: str) -> int:
         """Parse a date; text after it is ignored. :raises ValueError: the text does not match the pattern."""
-        found: dict[str, int] = {}
+        fields: dict[str, int] = {}
         place = 0
         for read in self._readers:
-            place = read(text, place, found)
+            place = read(text, place, fields)
             if place < 0:
                 raise ValueError(f"'{text}' does not match '{self.pattern}'")
-        short = found.get("yy")
+        short = fields.get("yy")
         if short is None:
-            return _instant(found)
+            return _instant(fields)
         start = day_of(self._century // _DAY_MS).year
-        found["y"] = start - start % 100 + short + (100 if short < start % 100 else 0)
-        millis = _instant(found)
+        fields["y"] = start - start % 100 + short + (100 if short < start % 100 else 0)
+        millis = _instant(fields)
         if short == start % 100 and millis < self._century:
-            found["y"] += 100
-            millis = _instant(found)
+            fields["y"] += 100
+            millis = _instant(fields)
         return millis
 
 

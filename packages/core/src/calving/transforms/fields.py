@@ -51,17 +51,17 @@ class ExtractField(Sided):
             if not (typed or pa.types.is_struct(column.type)):
                 return only_nulls(column, f"it must be an object with a field '{step}', not {kind_text(column.type)}")
             fields = Fields(column)
-            found = fields.require(step) if typed else fields.get(step)
-            column = pa.nulls(len(column)) if found is None else found
+            column_of_step = fields.require(step) if typed else fields.get(step)
+            column = pa.nulls(len(column)) if column_of_step is None else column_of_step
         return column
 
     def becomes(self, kind: pa.DataType) -> pa.DataType | None:
-        found: pa.DataType = kind
+        type_inside: pa.DataType = kind
         for step in self._path:
-            if self.side != "value" or not pa.types.is_struct(found) or found.get_field_index(step) < 0:
+            if self.side != "value" or not pa.types.is_struct(type_inside) or type_inside.get_field_index(step) < 0:
                 return None
-            found = found.field(step).type
-        return found
+            type_inside = type_inside.field(step).type
+        return type_inside
 
 
 class Filter(Transform):
@@ -163,7 +163,7 @@ class InsertField(Sided):
     def on(self, records: Records, column: pa.Array) -> Records:
         fields = Fields(column)
         count = len(records)
-        found = {
+        columns = {
             "topic": lambda: records.topic,
             "partition": lambda: pa.repeat(pa.scalar(records.partition, pa.int32()), count),
             "offset": lambda: records.offset,
@@ -172,7 +172,7 @@ class InsertField(Sided):
         }
         for kind, name in self._names.items():
             plain = name[:-1] if name[-1] in "!?" else name
-            fields.add(plain, found[kind](), records.typed, nullable=not name.endswith("!"))
+            fields.add(plain, columns[kind](), records.typed, nullable=not name.endswith("!"))
         return with_side(records, self.side, fields.column())
 
 
@@ -235,8 +235,8 @@ class ValueToKey(Transform):
     def apply(self, records: Records) -> Records:
         fields = Fields(records.value)
         count = len(records)
-        found: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         for name in self._fields:
             column = fields.require(name) if records.typed else fields.get(name)
-            found[name] = pa.nulls(count) if column is None else column
-        return replace(records, key=struct_of(found, None, count))
+            columns[name] = pa.nulls(count) if column is None else column
+        return replace(records, key=struct_of(columns, None, count))

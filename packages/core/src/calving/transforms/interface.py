@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
+from calving.model.record_path import Limits
 from calving.model.text import counted
 from calving.records.values import Records
 
@@ -90,6 +91,10 @@ class Transform(ABC):
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None: ...
+
+    def limit(self, limits: Limits) -> None:
+        """The limits of the task. The chain calls it once, before the first records."""
+        return  # most transforms take no more than their records do
 
     @abstractmethod
     def apply(self, records: Records) -> Records | list[Records]:

@@ -62,11 +62,11 @@ class JsonToMapTransform(Transform):
 
 def _by_fields(values: Sequence[Mapping[str, Any]]) -> dict[tuple[tuple[str, _Kind], ...], list[int]]:
     """The places of objects with the same fields. Null, empty objects and empty arrays make no field."""
-    found: dict[tuple[tuple[str, _Kind], ...], list[int]] = {}
+    places: dict[tuple[tuple[str, _Kind], ...], list[int]] = {}
     for place, value in enumerate(values):
         fields = tuple([(name, kind) for name, item in value.items() if (kind := _kind(item)) is not None])
-        found.setdefault(fields, []).append(place)
-    return found
+        places.setdefault(fields, []).append(place)
+    return places
 
 
 def _part(
@@ -83,10 +83,10 @@ def _part(
 
 
 def _object(text: str) -> dict[str, Any]:
-    found = load_json(text)
-    if not isinstance(found, dict):
+    fields = load_json(text)
+    if not isinstance(fields, dict):
         raise ValueError("the text is not a JSON object")
-    return found
+    return fields
 
 
 def _texts(value: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -35,14 +35,14 @@ class MaskField(Sided):
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         fields = Fields(column)
         for name in self._fields:
-            found = fields.get(name)
-            if found is None or pa.types.is_null(found.type):
+            current = fields.get(name)
+            if current is None or pa.types.is_null(current.type):
                 continue
             if self._replacement is not None:
-                masked = _replaced(plain(found), self._replacement, name)
+                masked = _replaced(plain(current), self._replacement, name)
             else:
-                masked = _masked(plain(found), typed, name)
-            fields.put(name, like(found.type, masked))
+                masked = _masked(plain(current), typed, name)
+            fields.put(name, like(current.type, masked))
         return fields.column()
 
 

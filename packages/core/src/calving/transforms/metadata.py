@@ -36,17 +36,17 @@ class KafkaMetadataTransform(Transform):
     def apply(self, records: Records) -> Records:
         fields = Fields(records.value)
         count = len(records)
-        found = {
+        columns = {
             "topic": records.topic,
             "partition": pa.repeat(pa.scalar(records.partition, pa.int32()), count),
             "offset": records.offset,
             "timestamp": records.timestamp.cast(pa.int64()),
         }
         if self._external is not None:
-            found[self._external[0]] = pa.repeat(self._external[1], count)
+            columns[self._external[0]] = pa.repeat(self._external[1], count)
         if self._nested:
-            fields.add(self._name, struct_of(found, None, count), records.typed)
+            fields.add(self._name, struct_of(columns, None, count), records.typed)
         else:
-            for name, column in found.items():
+            for name, column in columns.items():
                 fields.add(f"{self._name}_{name}", column, records.typed)
         return records.with_value(fields.column())

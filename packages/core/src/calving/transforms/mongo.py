@@ -12,7 +12,7 @@ from calving.errors import ConfigError
 from calving.records.arrays import arrow
 from calving.records.values import Content, Records, objects
 from calving.transforms import bson
-from calving.transforms.bson import Typed
+from calving.transforms.bson import BsonValue
 from calving.transforms.columns import Fields, by_type, check_options
 from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
 
@@ -23,9 +23,9 @@ _CONTENTS: tuple[Content, ...] = ("row", "partial row")
 class _Documents(NamedTuple):
     """The key, before and after of a record. ``content``: whether ``after`` is a whole document."""
 
-    key: Typed
-    before: Typed
-    after: Typed
+    key: BsonValue
+    before: BsonValue
+    after: BsonValue
     content: Content
 
 
@@ -61,9 +61,9 @@ class MongoDebeziumTransform(Transform):
         given = [[None] * count if c is None else objects(c) for c in columns]
         made: list[_Documents] = []
         reasons: dict[int, str] = {}
-        for place, found in enumerate(zip(*given, strict=True)):
+        for place, parts_of_event in enumerate(zip(*given, strict=True)):
             try:
-                made.append(self._documents(*found))
+                made.append(self._documents(*parts_of_event))
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 reasons[place] = f"{type(error).__name__}: {error}"
         if reasons:
@@ -94,7 +94,7 @@ class MongoDebeziumTransform(Transform):
             new.setdefault(_ID, key["id"])
         return _Documents(self._typed(key), self._typed(old), self._typed(new), content)
 
-    def _typed(self, fields: Mapping[str, Any] | None) -> Typed:
+    def _typed(self, fields: Mapping[str, Any] | None) -> BsonValue:
         return bson.NULL if fields is None else bson.document(fields, self._as_documents)
 
     def _part(self, records: Records, places: list[int], made: list[_Documents], content: Content) -> Records:
@@ -128,11 +128,11 @@ def _truncated(old: Mapping[str, Any], arrays: Sequence[Any]) -> dict[str, list[
 
     :raises ValueError: the event does not name an array and how many elements are left.
     """
-    found: dict[str, list[Any] | None] = {}
+    shortened: dict[str, list[Any] | None] = {}
     for each in arrays:
         name, size = each.get("field"), each.get("size")
         items = old.get(name)
         if not isinstance(name, str) or not isinstance(size, int) or size < 0 or not isinstance(items, list | None):
             raise ValueError(f"truncatedArrays: field {name!r}, size {size!r}: not an array and a number of elements")
-        found[name] = None if items is None else items[:size]
-    return found
+        shortened[name] = None if items is None else items[:size]
+    return shortened

@@ -79,12 +79,12 @@ def _transform(kind: str, options: Mapping[str, str]) -> Transform:
     plain, _, side = _short(kind).partition("$")
     if plain not in TRANSFORMS.own:
         return _foreign(kind, TRANSFORMS.find(kind), options)
-    found: type[Transform] = TRANSFORMS.find(plain)
-    if issubclass(found, Sided) and side in ("", "Key", "Value"):
-        return _on_side(found, side)(options)
-    if side or issubclass(found, Sided):
+    transform_class: type[Transform] = TRANSFORMS.find(plain)
+    if issubclass(transform_class, Sided) and side in ("", "Key", "Value"):
+        return _on_side(transform_class, side)(options)
+    if side or issubclass(transform_class, Sided):
         raise TRANSFORMS.unknown(kind)
-    return found(options)
+    return transform_class(options)
 
 
 def predicate(name: str, spec: PredicateSpec) -> Predicate:
@@ -94,10 +94,10 @@ def predicate(name: str, spec: PredicateSpec) -> Predicate:
     """
     short = _short(spec.type)
     try:
-        found: type[Predicate] = PREDICATES.find(short if short in PREDICATES.own else spec.type, Predicate)
+        predicate_class: type[Predicate] = PREDICATES.find(short if short in PREDICATES.own else spec.type, Predicate)
     except ConfigError as error:
         raise ConfigError(f"transforms.{name}.predicate: {error}") from error
-    return found(spec.options)
+    return predicate_class(spec.options)
 
 
 def _short(kind: str) -> str:

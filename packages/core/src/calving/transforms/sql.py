@@ -12,17 +12,18 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.errors import ConfigError, first_line
+from calving.model.record_path import Limits
 from calving.records.arrays import JSON, children_of, conform, holds, retyped, struct, take
 from calving.records.inferred import of_type
 from calving.records.semantics import SemanticType, like, moment_type
 from calving.records.values import Records
 from calving.transforms.columns import check_options, required
+from calving.transforms.database import Database
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
 from calving.transforms.sql_query import ALLOWED, Query, folded
 from calving.transforms.text import kind_text
@@ -32,8 +33,6 @@ _NOTHING = "__calving_nothing"
 """The column of objects without fields: DuckDB knows no tables without columns."""
 _TRIED = (pa.null(), pa.list_(pa.string()), pa.int64(), pa.string())
 """Types of columns that show what the query does before there are records."""
-_MEMORY = "512MiB"
-"""The memory that DuckDB may take in a task."""
 _BOUND = 1_024
 """How many types of records are cached."""
 
@@ -68,11 +67,14 @@ class Sql(Transform):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("query",), "Sql")
-        self._connection, self._error = _connection()
-        self._query = Query(self._connection, required(options, "query", "Sql").strip().rstrip(";"))
+        self._database = Database()
+        self._query = Query(self._database.connection, required(options, "query", "Sql").strip().rstrip(";"))
         self.null_types = self._query.null_types()
         self._bound: dict[tuple[pa.DataType, bool], _Bound] = {}
         self._check()
+
+    def limit(self, limits: Limits) -> None:
+        self._database.limit(limits)
 
     def apply(self, records: Records) -> Records:
         value = records.value
@@ -93,8 +95,8 @@ class Sql(Transform):
         :raises RefusedError: it cannot be computed for some rows.
         """
         with self._refusing(table, {self._query.condition_text(): condition}, range(table.num_rows)):
-            found, _ = self._run(table, self._query.select(condition))
-            return pc.fill_null(found.column(0).combine_chunks(), False)
+            answer, _ = self._database.run(table, self._query.select(condition))
+            return pc.fill_null(answer.column(0).combine_chunks(), False)
 
     def _rows(self, table: pa.Table, bound: _Bound, places: Sequence[int]) -> pa.Array:
         """``places``: those of the rows in the block.
@@ -102,19 +104,19 @@ class Sql(Transform):
         :raises RefusedError: some rows cannot be computed.
         """
         with self._refusing(table, {text: text for text in bound.expressions}, places):
-            found, json_places = self._run(table, bound.rows)
-        names = [bound.fields.get(name, name) for name in found.column_names]
+            answer, json_places = self._database.run(table, bound.rows)
+        names = [bound.fields.get(name, name) for name in answer.column_names]
         # A copy keeps what its field means, such as the text of a UUID.
-        copied = self._query.copies(bound.names, found.column_names) if bound.meanings else [None] * len(names)
+        copied = self._query.copies(bound.names, answer.column_names) if bound.meanings else [None] * len(names)
         columns: dict[str, pa.Array] = {}
-        for place, (name, column, field) in enumerate(zip(names, found.columns, copied, strict=True)):
+        for place, (name, column, field) in enumerate(zip(names, answer.columns, copied, strict=True)):
             if name in columns:
                 raise UnfitTypeError(f"the query makes two columns named '{name}'")
             if name != _NOTHING:
                 plain, meaning = _plain(name, column, place in json_places), bound.meanings.get(field or "")
                 columns[name] = like(meaning, plain) if meaning and meaning.storage_type == plain.type else plain
-        if found.num_rows != table.num_rows:
-            raise ValueError(f"the query makes {found.num_rows} rows of {table.num_rows}; {ALLOWED}")
+        if answer.num_rows != table.num_rows:
+            raise ValueError(f"the query makes {answer.num_rows} rows of {table.num_rows}; {ALLOWED}")
         kind = pa.struct([(name, column.type) for name, column in columns.items()])
         return struct(list(columns.values()), kind, None, table.num_rows)
 
@@ -124,19 +126,19 @@ class Sql(Transform):
         :raises UnfitTypeError: there is none.
         """
         kind = value.type
-        found = self._bound.get((kind, typed))
-        if found is None:
-            found = self._made(kind, typed)
+        bound = self._bound.get((kind, typed))
+        if bound is None:
+            bound = self._made(kind, typed)
             try:
-                foreign = self._foreign(found, _table(value.slice(0, 0), found))
-            except self._error as error:
+                foreign = self._foreign(bound, _table(value.slice(0, 0), bound))
+            except self._database.error as error:
                 raise UnfitTypeError(first_line(error)) from error
             if foreign is not None:
                 raise UnfitTypeError(f"the query has {foreign} for such a record; {ALLOWED}")
             if len(self._bound) >= _BOUND:
                 self._bound.clear()
-            self._bound[kind, typed] = found
-        return found
+            self._bound[kind, typed] = bound
+        return bound
 
     def _made(self, kind: pa.StructType, typed: bool) -> _Bound:
         _check(kind)
@@ -152,13 +154,13 @@ class Sql(Transform):
             missing = [_NOTHING]
         columns = there | {folded(name) for name in missing}
         return _Bound(
-            names,
-            missing,
-            {name: field for field, name in renamed.items()},
-            self._query.rows(renamed),
-            self._query.condition(renamed, columns),
-            self._query.expressions(renamed, columns),
-            _meanings(kind, names),
+            names=names,
+            missing=missing,
+            fields={name: field for field, name in renamed.items()},
+            rows=self._query.rows(renamed),
+            condition=self._query.condition(renamed, columns),
+            expressions=self._query.expressions(renamed, columns),
+            meanings=_meanings(kind, names),
         )
 
     def _check(self) -> None:
@@ -168,7 +170,7 @@ class Sql(Transform):
             record = pa.struct([(name, kind) for name in names])
             value = struct([pa.nulls(0, kind) for _ in names], record, None, 0)
             bound = self._made(record, typed=False)
-            with contextlib.suppress(self._error):
+            with contextlib.suppress(self._database.error, MemoryError, TimeoutError):
                 foreign = self._foreign(bound, _table(value, bound))
                 if foreign is not None:
                     raise ConfigError(f"transform Sql: the query has {foreign}; {ALLOWED}")
@@ -177,23 +179,13 @@ class Sql(Transform):
         """A step of DuckDB's plans that does more than to compute columns of single rows."""
         steps: list[str] = []
         for query in (bound.rows, self._query.select(bound.condition) if bound.condition is not None else bound.rows):
-            found, _ = self._run(table, f"EXPLAIN (FORMAT json) {query}")
-            pending = json.loads(str(found.column(1)[0]))
+            plan, _ = self._database.run(table, f"EXPLAIN (FORMAT json) {query}")
+            pending = json.loads(str(plan.column(1)[0]))
             while pending:
                 step = pending.pop()
                 steps.append(step["name"].strip())
                 pending += step["children"]
         return next((name for name in steps if name not in _PLAN), None)
-
-    def _run(self, table: pa.Table, query: str) -> tuple[pa.Table, set[int]]:
-        """The rows, and the places of the columns that are JSON. Arrow has them as text."""
-        self._connection.register("records", table)
-        try:
-            done = self._connection.execute(query)
-            places = {place for place, (_, kind, *_) in enumerate(done.description) if str(kind) == "JSON"}
-            return done.to_arrow_table(), places
-        finally:
-            self._connection.unregister("records")
 
     @contextlib.contextmanager
     def _refusing(self, table: pa.Table, expressions: Mapping[str, str], places: Sequence[int]) -> Iterator[None]:
@@ -203,12 +195,12 @@ class Sql(Transform):
         """
         try:
             yield
-        except self._error:
+        except self._database.error:
             reasons: dict[int, str] = {}
             if expressions:
                 tried = [f"TRY([{text}]) IS NULL" for text in expressions.values()]
-                found, _ = self._run(table, self._query.select(*tried))
-                for name, column in zip(expressions, found.columns, strict=True):
+                answer, _ = self._database.run(table, self._query.select(*tried))
+                for name, column in zip(expressions, answer.columns, strict=True):
                     for row in pc.indices_nonzero(column.combine_chunks()).to_pylist():
                         reasons.setdefault(places[row], f"{name} cannot be computed")
             if reasons:
@@ -298,19 +290,3 @@ def _plain(name: str, column: pa.ChunkedArray, is_json: bool) -> pa.Array:
     if of_type(whole.type) is None and not pa.types.is_null(whole.type):
         raise UnfitTypeError(f"column '{name}' is of type {whole.type}, which no table has: cast it in the query")
     return whole
-
-
-def _connection() -> tuple[Any, type[Exception]]:
-    """A connection, and the errors of DuckDB."""
-    try:
-        import duckdb
-    except ImportError as error:
-        raise ConfigError('transform Sql: install "calving[sql]"') from error
-    connection = duckdb.connect(":memory:", config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")
-    # A record may ask for any size, as with repeat(name, count). Without a limit DuckDB takes most of the machine.
-    connection.execute(f"SET memory_limit = '{_MEMORY}'")
-    connection.execute("SET temp_directory = ''")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return connection, duckdb.Error

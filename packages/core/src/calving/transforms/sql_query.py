@@ -13,6 +13,14 @@ ALLOWED = "it is one SELECT ... FROM records, with or without WHERE, that makes 
 _CHANCE = {"random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "error"}
 """Volatile functions that tell nothing about other records, nor about the block."""
 
+_OF_MACHINE = {"getenv", "glob"}
+"""Functions that read what is not in the record. DuckDB would refuse them with each record only."""
+
+_COMPARE = {"levenshtein", "editdist3", "damerau_levenshtein"}
+"""Functions whose time grows with the product of the lengths of two texts."""
+_SHORT = 10_000
+"""The most characters of texts that these functions may compare."""
+
 Node = Mapping[str, Any]
 
 
@@ -38,11 +46,11 @@ class Query:
         inner = [part for part in _parts([*computed, self.where]) if part.get("class") in ("COLUMN_REF", "STAR")]
         if any(part["class"] == "STAR" or self._is_row(part) for part in inner):
             return None
-        found = {folded(name) for part in inner for name in part["column_names"][:2]}
+        names = {folded(name) for part in inner for name in part["column_names"][:2]}
         for item in reversed(self.items):  # an alias of a column, in another item
-            if item["class"] == "COLUMN_REF" and folded(item["alias"]) in found:
-                found |= {folded(name) for name in item["column_names"][:2]}
-        return frozenset(name.lower() for name in found)
+            if item["class"] == "COLUMN_REF" and folded(item["alias"]) in names:
+                names |= {folded(name) for name in item["column_names"][:2]}
+        return frozenset(name.lower() for name in names)
 
     def rows(self, renamed: Mapping[str, str]) -> str:
         """The query without its condition. ``renamed``: other names for columns."""
@@ -57,15 +65,15 @@ class Query:
         stars = [item for item in self.items if item["class"] == "STAR"]
         if len(stars) > 1:
             return [None] * len(result)
-        found: list[str | None] = []
+        fields: list[str | None] = []
         for item in self.items:
             if item["class"] == "STAR":
                 width = len(result) - len(self.items) + 1
-                found += self._copied_by_star(item, there, result[len(found) : len(found) + width])
+                fields += self._copied_by_star(item, there, result[len(fields) : len(fields) + width])
             else:
                 is_field = item["class"] == "COLUMN_REF" and len(item["column_names"]) == 1
-                found.append(there.get(folded(item["column_names"][0])) if is_field else None)
-        return found
+                fields.append(there.get(folded(item["column_names"][0])) if is_field else None)
+        return fields
 
     def _copied_by_star(self, star: Node, there: Mapping[str, str], result: Sequence[str]) -> list[str | None]:
         replaced = {folded(each["key"]) for each in star["replace_list"]}
@@ -114,14 +122,14 @@ class Query:
 
     def _columns(self) -> list[str]:
         given: set[str] = set()
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for part in [*self.items, self.where]:
             for inner in _parts(part):
                 if inner.get("class") == "COLUMN_REF" and folded(self._name(inner)) not in given:
-                    found[self._name(inner)] = None
+                    names[self._name(inner)] = None
             if part and part["alias"]:
                 given.add(folded(part["alias"]))
-        return list(found)
+        return list(names)
 
     def _renamed(self, part: Node, renamed: Mapping[str, str], *, named: bool = False) -> Node:
         """The part with other names of columns. ``named``: as an item it keeps the name that it has."""
@@ -164,18 +172,24 @@ class Query:
         return text
 
     def _parsed(self, query: str) -> Node:
-        found = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()[0])
-        if found["error"]:
-            raise ConfigError(f"transform Sql: {found['error_message']}")
-        nodes = [statement["node"] for statement in found["statements"]]
+        tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()[0])
+        if tree["error"]:
+            raise ConfigError(f"transform Sql: {tree['error_message']}")
+        nodes = [statement["node"] for statement in tree["statements"]]
         wrong = (_wrong(nodes[0]) or self._function(nodes[0])) if len(nodes) == 1 else "not one statement"
         if wrong is not None:
             raise ConfigError(f"transform Sql: the query has {wrong}; {ALLOWED}")
         return dict(nodes[0])
 
     def _function(self, node: Node) -> str | None:
-        """A function that is an aggregate, or whose result depends on what was computed before."""
+        """A function that is an aggregate, or whose result depends on other than the record."""
         names = [part["function_name"] for part in _parts(node) if part.get("class") == "FUNCTION"]
+        if (foreign := next((name for name in names if name.lower() in _OF_MACHINE), None)) is not None:
+            return f"the function {foreign}"
+        for call in (part for part in _parts(node) if part.get("class") == "FUNCTION"):
+            if call["function_name"].lower() in _COMPARE and not all(map(_is_short, call["children"])):
+                name = call["function_name"]
+                return f"{name} of a text of any length: write {name}(left(a, {_SHORT}), left(b, {_SHORT})), or less"
         asked = (
             "SELECT function_name, bool_and(function_type = 'aggregate'), bool_or(stability = 'VOLATILE')"
             " FROM duckdb_functions() WHERE function_name IN (SELECT unnest(?)) GROUP BY 1 ORDER BY 1"
@@ -222,7 +236,15 @@ def _wrong(node: Node) -> str | None:
         "a window function": any(part.get("class") == "WINDOW" for part in _parts(node)),
         "a subquery": any(part.get("class") == "SUBQUERY" for part in _parts(node)),
     }
-    return next((name for name, found in named.items() if found), None)
+    return next((name for name, is_wrong in named.items() if is_wrong), None)
+
+
+def _is_short(node: Node) -> bool:
+    """Whether a text is a constant, or has a constant as its greatest length."""
+    if node["class"] == "FUNCTION" and node["function_name"].lower() == "left":
+        most = node["children"][1]
+        return most["class"] == "CONSTANT" and most["value"]["value"] in range(_SHORT + 1)
+    return bool(node["class"] == "CONSTANT")
 
 
 def _without_copies(item: Node) -> Any:

@@ -53,8 +53,8 @@ def as_text(column: pa.Array) -> pa.Array:
     if pa.types.is_temporal(kind):
         return _temporal(column)
     if pa.types.is_float32(kind):  # the digits of the 32-bit float, not of the nearest double
-        found = [None if v is None else java_double(float(v)) for v in column.cast(pa.string()).to_pylist()]
-        return pa.array(found, pa.string())
+        texts = [None if v is None else java_double(float(v)) for v in column.cast(pa.string()).to_pylist()]
+        return pa.array(texts, pa.string())
     return pa.array([None if v is None else _text(v, kind) for v in objects(column)], pa.string())
 
 

@@ -59,10 +59,10 @@ class TimestampConverter(Sided):
         if not self._field:
             return self._convert(column, "the value")
         fields = Fields(column)
-        found = fields.get(self._field)
-        if found is None:
+        current = fields.get(self._field)
+        if current is None:
             return column
-        fields.put(self._field, self._convert(found, f"field '{self._field}'"))
+        fields.put(self._field, self._convert(current, f"field '{self._field}'"))
         return fields.column()
 
     def _convert(self, column: pa.Array, what: str) -> pa.Array:

@@ -146,8 +146,8 @@ class HeaderFrom(Sided):
         fields = Fields(column)
         rows = _header_rows(records)
         for name, header in zip(self._fields, self._headers, strict=True):
-            found = fields.require(name) if records.typed else fields.get(name)
-            texts = [None] * len(records) if found is None else as_text(found).to_pylist()
+            topics_column = fields.require(name) if records.typed else fields.get(name)
+            texts = [None] * len(records) if topics_column is None else as_text(topics_column).to_pylist()
             for row, text in zip(rows, texts, strict=True):
                 row.append({"key": header, "value": None if text is None else text.encode()})
         if self._move:

@@ -50,11 +50,11 @@ def resolve_theirs(text: str) -> Resolved:
 @lru_cache(maxsize=1)
 def _known() -> Mapping[int, frozenset[str]]:
     """The types of each field of the five events, and null."""
-    found: dict[int, frozenset[str]] = {}
+    kinds_of: dict[int, frozenset[str]] = {}
     for event in PAYLOADS:
         for field_id, kinds in _fields(json.loads(schema_text(event))):
-            found[field_id] = found.get(field_id, frozenset({"null"})) | kinds
-    return found
+            kinds_of[field_id] = kinds_of.get(field_id, frozenset({"null"})) | kinds
+    return kinds_of
 
 
 def _fields(node: Any) -> Iterator[tuple[int, frozenset[str]]]:

@@ -7,15 +7,12 @@ message headers.
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
-
-import fastavro
 
 from calving.model.events import (
     CommitComplete,
@@ -29,7 +26,7 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.wire.checks import check_file, group_of, name_of, offset_of, resolve_theirs, tp_of
-from calving.wire.schema import Resolved, head_schema, resolve, schema_text
+from calving.wire.schema import Resolved, head_encoding, resolve, schema_text
 
 MAGIC = b"\xc2\x01"
 TYPES: tuple[type[Event], ...] = (StartCommit, DataWritten, DataComplete, CommitToTable, CommitComplete)
@@ -94,13 +91,9 @@ def encode(message: Message) -> bytes:
         "f10503": message.group,
         "f10504": _ENCODERS[type(event)](event),
     }
-    out = io.BytesIO()
     raw = text.encode()
-    out.write(MAGIC + struct.pack(">H", len(raw)) + raw)
-    fastavro.schemaless_writer(out, resolve(text).schema, body)
-    if isinstance(event, DataComplete):
-        out.write(_assignments_out(event.assignments, text))
-    return out.getvalue()
+    assignments = _assignments_out(event.assignments, text) if isinstance(event, DataComplete) else b""
+    return MAGIC + struct.pack(">H", len(raw)) + raw + resolve(text).event.write(body) + assignments
 
 
 def decode(data: bytes, *, progress: bool = True) -> Message:
@@ -110,11 +103,11 @@ def decode(data: bytes, *, progress: bool = True) -> Message:
     :raises UndecodableError: the bytes are not an event, or are of a version that this one cannot read.
     """
     try:
-        text, stream = _framed(data)
+        text, datum = _framed(data)
         resolved = resolve_theirs(text)
-        body: Any = fastavro.schemaless_reader(stream, resolved.schema, None)
+        body, rest = resolved.event.read(datum)
         event = _DECODERS[resolved.payload](body["f10504"], resolved)
-        if progress and isinstance(event, DataComplete) and (rest := stream.read()):
+        if progress and isinstance(event, DataComplete) and resolved.assignments is not None:
             event = DataComplete(event.commit_id, _assignments(rest, text))
         micros = _micros(body["f10502"], "f10502", resolved) or 0
         return Message(UUID(bytes=body["f10500"]), micros, group_of(body["f10503"]), event)
@@ -127,20 +120,20 @@ def decode(data: bytes, *, progress: bool = True) -> Message:
 def head_of(data: bytes) -> Head | None:
     """The first fields of an event that cannot be decoded as a whole; None if these cannot be decoded either."""
     try:
-        text, stream = _framed(data)
-        body: Any = fastavro.schemaless_reader(stream, head_schema(text), None)
+        text, datum = _framed(data)
+        body = head_encoding(text).read(datum).value
         group, code = body["f10503"], body["f10501"]
         return Head(group, TYPES[code] if 0 <= code < len(TYPES) else None) if isinstance(group, str) else None
     except Exception:  # bytes from the network can fail a decoder in any way
         return None
 
 
-def _framed(data: bytes) -> tuple[str, io.BytesIO]:
+def _framed(data: bytes) -> tuple[str, bytes]:
     """The text of the schema, and the datum."""
     if data[:2] != MAGIC:
         raise UndecodableError("the first two bytes are not those of a control event")
     (length,) = struct.unpack(">H", data[2:4])
-    return _modified_utf8(data[4 : 4 + length]), io.BytesIO(data[4 + length :])
+    return _modified_utf8(data[4 : 4 + length]), data[4 + length :]
 
 
 def divide(event: DataWritten, limit: int) -> Iterator[DataWritten]:
@@ -237,7 +230,7 @@ def _file_out(file: DataFile) -> dict[str, object]:
 
 
 def _file_in(body: Mapping[str, Any], partition: tuple[PartitionField, ...]) -> DataFile:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, field_id in _FILE_FIELDS.items():
         value: Any = body.get(f"f{field_id}")
         if field_id in _MAPS and value is not None:
@@ -247,11 +240,11 @@ def _file_in(body: Mapping[str, Any], partition: tuple[PartitionField, ...]) -> 
             value = PartitionTuple(partition, tuple(value[f"f{f.field_id}"] for f in partition))
         elif isinstance(value, list):
             value = tuple(value)
-        found[name] = value
-    found["content"] = FileContent(found["content"] or 0)
-    found["spec_id"] = found["spec_id"] or 0
-    check_file(found)
-    return DataFile(**found)
+        fields[name] = value
+    fields["content"] = FileContent(fields["content"] or 0)
+    fields["spec_id"] = fields["spec_id"] or 0
+    check_file(fields)
+    return DataFile(**fields)
 
 
 def _micros(value: int | None, field: str, resolved: Resolved) -> int | None:
@@ -279,8 +272,8 @@ def _assignments(data: bytes, text: str) -> tuple[PartitionProgress, ...]:
     repeats them.
     """
     resolved = resolve(text)
-    found: Any = fastavro.schemaless_reader(io.BytesIO(data), resolved.assignments, None)
-    return _progress_in(found, resolved)
+    assert resolved.assignments is not None  # noqa: S101 - the caller has them
+    return _progress_in(resolved.assignments.read(data).value, resolved)
 
 
 def _progress_in(found: Sequence[Mapping[str, Any]] | None, resolved: Resolved) -> tuple[PartitionProgress, ...]:
@@ -313,14 +306,14 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any], Resolved], Event]] = {
 @lru_cache(maxsize=4)
 def _assignments_out(assignments: tuple[PartitionProgress, ...], text: str) -> bytes:
     """The assignments, which are the last field of a DataComplete."""
-    found = [
+    rows = [
         {"f10700": a.source.topic, "f10701": a.source.partition, "f10702": a.offset, "f10703": a.timestamp_us}
         for a in assignments
     ]
-    out = io.BytesIO()
+    encoding = resolve(text).assignments
+    assert encoding is not None  # noqa: S101 - calving's own schema has them
     # Name the branch: otherwise fastavro would try each branch with every assignment.
-    fastavro.schemaless_writer(out, resolve(text).assignments, ("array", found))
-    return out.getvalue()
+    return encoding.write(("array", rows))
 
 
 _ENCODERS: dict[type[Event], Callable[[Any], dict[str, object]]] = {

@@ -14,9 +14,8 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-import fastavro
-
 from calving.model.files import PartitionField
+from calving.wire.datum import BinaryEncoding
 
 EVENTS = "org.apache.iceberg.connect.events"
 _PAYLOAD_ID = 10504
@@ -190,12 +189,12 @@ def schema_text(payload: str, partition: tuple[PartitionField, ...] = ()) -> str
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A schema for fastavro, with fields renamed to ``f<id>``, and the facts that the renaming would lose."""
+    """A schema with fields renamed to ``f<id>``, and the facts that the renaming would lose."""
 
-    schema: Json
-    """The schema. A DataComplete's assignments are left out if they are its last field."""
-    assignments: Json
-    """The schema of these assignments."""
+    event: BinaryEncoding
+    """Of the event. A DataComplete's assignments are left out if they are its last field."""
+    assignments: BinaryEncoding | None
+    """Of these assignments."""
     payload: str
     """Class name of the payload, without its package."""
     partition: tuple[PartitionField, ...]
@@ -216,8 +215,8 @@ def resolve(text: str) -> Resolved:
         raise ValueError("the schema has no payload")
     schema, assignments = _parted(parsed)
     return Resolved(
-        fastavro.parse_schema(schema),
-        fastavro.parse_schema(assignments),
+        BinaryEncoding(schema),
+        None if assignments is None else BinaryEncoding(assignments),
         payload["name"].rpartition(".")[2],
         tuple(resolver.partition),
         frozenset(resolver.millis),
@@ -225,23 +224,23 @@ def resolve(text: str) -> Resolved:
 
 
 @lru_cache(maxsize=256)
-def head_schema(text: str) -> Json:
-    """The schema of the fields before the payload, for fastavro.
+def head_encoding(text: str) -> BinaryEncoding:
+    """The encoding of the fields before the payload.
 
     :raises ValueError: the text is not the schema of an event.
     """
     before = list(takewhile(lambda field: int(field["field-id"]) != _PAYLOAD_ID, json.loads(text)["fields"]))
-    return fastavro.parse_schema(_Resolver().walk(_record("Head", before), ""))
+    return BinaryEncoding(_Resolver().walk(_record("Head", before), ""))
 
 
 def _parted(event: Json) -> tuple[Json, Json]:
-    """The schema without a DataComplete's assignments, and the schema of the assignments, if they are the last
-    field.
+    """The schema without a DataComplete's assignments, and the schema of the assignments; None if they are not the
+    last field.
     """
     *before, last = event["fields"]
     *kept, final = last["type"]["fields"] if last["name"] == "f10504" else [None]
     if final is None or final["name"] != "f10101":
-        return event, "null"
+        return event, None
     return {**event, "fields": [*before, {**last, "type": {**last["type"], "fields": kept}}]}, final["type"]
 
 

@@ -87,8 +87,8 @@ class _Schemas:
 
     def _field(self, field: NestedField) -> dict[str, Any]:
         kind = self._type(field.field_type, field.field_id)
-        found = {"name": field.name, "type": _optional(kind, field.required), "field-id": field.field_id}
-        return found if field.required else found | {"default": None}
+        entry = {"name": field.name, "type": _optional(kind, field.required), "field-id": field.field_id}
+        return entry if field.required else entry | {"default": None}
 
     def _type(self, kind: IcebergType, field_id: int) -> Any:
         match kind:

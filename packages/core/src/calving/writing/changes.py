@@ -44,7 +44,7 @@ def rows_of(changes: pa.RecordBatch) -> pa.RecordBatch:
     return changes.select(range(changes.num_columns - len(_MARKS)))
 
 
-class Last:
+class LastChanges:
     """Reduces the changes of a batch to the last one of each key. If inserts append, the inserts of a key stay, except
     those before a change that replaces rows.
     """
@@ -88,10 +88,10 @@ class Last:
         runs = [_run(part) for part in changes if part.num_rows]
         if None in runs:
             return None
-        found = sorted((run, place) for place, run in enumerate(runs) if run is not None)
-        overlap = any(a[0] == b[0] and a[2] >= b[1] for (a, _), (b, _) in pairwise(found))
+        order = sorted((run, place) for place, run in enumerate(runs) if run is not None)
+        overlap = any(a[0] == b[0] and a[2] >= b[1] for (a, _), (b, _) in pairwise(order))
         parts = [part for part in changes if part.num_rows]
-        return None if overlap else [parts[place] for _, place in found]
+        return None if overlap else [parts[place] for _, place in order]
 
     def _order(self, changes: pa.RecordBatch) -> pa.Array:
         """The order of the changes: by order value if there is one, then by their place in the topic."""
@@ -124,8 +124,8 @@ def _filled(column: pa.Array, kind: pa.DataType) -> pa.Array:
     parts = []
     for field in kind:
         place = column.type.get_field_index(field.name)
-        found = pa.nulls(len(column), field.type) if place < 0 else _filled(column.field(place), field.type)
-        parts.append(found)
+        child = pa.nulls(len(column), field.type) if place < 0 else _filled(column.field(place), field.type)
+        parts.append(child)
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
 
 

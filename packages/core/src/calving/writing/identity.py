@@ -109,14 +109,14 @@ def optional(schema: Schema, wanted: Set[int]) -> Schema:
     """The schema, with the ``wanted`` columns and the structs around them made optional."""
 
     def relaxed(fields: Sequence[NestedField]) -> list[NestedField]:
-        found = []
+        optionals = []
         for field in fields:
             kind = field.field_type
             if isinstance(kind, StructType) and any(_find(kind.fields, each) for each in wanted):
                 kind = StructType(*relaxed(kind.fields))
             changed = kind is not field.field_type or field.field_id in wanted
-            found.append(field.model_copy(update={"field_type": kind, "required": False}) if changed else field)
-        return found
+            optionals.append(field.model_copy(update={"field_type": kind, "required": False}) if changed else field)
+        return optionals
 
     return Schema(*relaxed(schema.fields), schema_id=schema.schema_id)
 

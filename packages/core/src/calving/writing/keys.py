@@ -200,11 +200,11 @@ def _hashed(column: pa.Array) -> pa.Array:
     bits = column.view(pa.uint64())
     low = pc.bit_wise_and(bits, pa.scalar(0xFFFFFFFF, pa.uint64()))
     high = pc.shift_right(bits, pa.scalar(32, pa.uint64()))
-    found = _mixed(_mixed(_word(0), low), high)
-    found = pc.bit_wise_xor(found, _word(8))  # the length
+    hashes = _mixed(_mixed(_word(0), low), high)
+    hashes = pc.bit_wise_xor(hashes, _word(8))  # the length
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
-        found = pc.multiply(pc.bit_wise_xor(found, pc.shift_right(found, _word(shift))), _word(factor))
-    return found
+        hashes = pc.multiply(pc.bit_wise_xor(hashes, pc.shift_right(hashes, _word(shift))), _word(factor))
+    return hashes
 
 
 def _mixed(found: pa.Array | pa.Scalar, half: pa.Array) -> pa.Array:

@@ -185,10 +185,10 @@ def _keeps(column: pa.Array, kind: pa.DataType) -> bool:
     """Whether all inner fields are as nullable as in ``kind``, and only nullable fields have nulls."""
     if column.type != kind:
         return False
-    found = zip(_parts(column), _children(column.type), _children(kind), strict=True)
+    children = zip(_parts(column), _children(column.type), _children(kind), strict=True)
     return all(
         own.nullable == field.nullable and (field.nullable or not part.null_count) and _keeps(part, field.type)
-        for part, own, field in found
+        for part, own, field in children
     )
 
 
@@ -207,7 +207,7 @@ def _rebuilt(column: pa.Array, field: pa.Field) -> pa.Array:
         return pa.StructArray.from_arrays(parts, fields=_children(kind), mask=mask)
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     validity, *buffers = plain.buffers() if not parts else plain.buffers()[:2]
-    found = pa.Array.from_buffers(
+    array = pa.Array.from_buffers(
         plain.type if not parts else kind,
         len(column),
         [validity if nullable else None, *buffers],
@@ -215,4 +215,4 @@ def _rebuilt(column: pa.Array, field: pa.Field) -> pa.Array:
         column.offset,
         parts or None,
     )
-    return kind.wrap_array(found) if isinstance(kind, pa.BaseExtensionType) else found
+    return kind.wrap_array(array) if isinstance(kind, pa.BaseExtensionType) else array

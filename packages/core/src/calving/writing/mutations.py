@@ -25,7 +25,7 @@ from calving.model.text import counted
 from calving.records.arrays import joined
 from calving.records.fields import arrow_schema, table_schema
 from calving.storage_errors import of_file
-from calving.writing.changes import DELETE, OPERATION, Last, pruned, rows_of
+from calving.writing.changes import DELETE, OPERATION, LastChanges, pruned, rows_of
 from calving.writing.identity import Identity, identity_of
 from calving.writing.keys import key
 from calving.writing.layout import Layout, Placed
@@ -85,10 +85,10 @@ class ChangeLayout(Layout):
 
     def buckets(self, rows: pa.RecordBatch) -> pa.Array:
         """The bucket of each row's key."""
-        found = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
+        numbers = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
         for bucket in self._key_of:
-            found = pc.add(pc.multiply(found, 31), bucket(rows))
-        return pc.bit_wise_and(found, BUCKETS - 1).cast(pa.int32())
+            numbers = pc.add(pc.multiply(numbers, 31), bucket(rows))
+        return pc.bit_wise_and(numbers, BUCKETS - 1).cast(pa.int32())
 
 
 class ChangeWriter(BufferedWriter):
@@ -104,7 +104,7 @@ class ChangeWriter(BufferedWriter):
         super().__init__(layout, 1 << 62)
         assert table.mutations is not None  # noqa: S101 - else rows are appended
         self._changes, self._limits = layout, limits
-        self._last = Last(layout.identity, table.mutations)
+        self._last = LastChanges(layout.identity, table.mutations)
         self._name = table.name
         writer = uuid4()
         self._data = TableWriter(table, task, limits, writer)

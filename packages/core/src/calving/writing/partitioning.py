@@ -73,15 +73,17 @@ class Partitioner:
         keys = [make(rows) for make in self._keys]
         if all(map(_is_constant, keys)):
             return self._number(tuple(column[0].as_py() for column in keys))
-        found: list[tuple[Any, ...]] = [()]
+        tuples: list[tuple[Any, ...]] = [()]
         codes = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
         for column in keys:
             encoded = column.dictionary_encode(null_encoding="encode")
             values = encoded.dictionary.to_pylist()
             both = pc.add(pc.multiply(codes, len(values)), encoded.indices.cast(pa.int64())).dictionary_encode()
-            found = [(*found[code // len(values)], values[code % len(values)]) for code in both.dictionary.to_pylist()]
+            tuples = [
+                (*tuples[code // len(values)], values[code % len(values)]) for code in both.dictionary.to_pylist()
+            ]
             codes = both.indices.cast(pa.int64())
-        return pa.array(map(self._number, found), pa.int32()).take(codes)
+        return pa.array(map(self._number, tuples), pa.int32()).take(codes)
 
     def partition(self, number: int) -> Partition:
         """The partition of this number."""

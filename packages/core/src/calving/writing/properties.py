@@ -155,15 +155,15 @@ class WriteProperties(BaseModel):
             for prefix in (_METRICS, _BLOOM, _BLOOM_FPP)
         }
         try:
-            found = WriteProperties.model_validate({**properties, **columns})
+            properties_read = WriteProperties.model_validate({**properties, **columns})
         except ValidationError as error:
             first = error.errors()[0]
             where = "".join(str(part) for part in first["loc"])
             raise ConfigError(f"table {table}: property {where} = {first['input']}: {first['msg']}") from error
         for name, codec, level in (
-            ("write.parquet.compression-level", found.parquet_codec, found.parquet_level),
-            ("write.avro.compression-level", found.avro_codec, found.avro_level),
+            ("write.parquet.compression-level", properties_read.parquet_codec, properties_read.parquet_level),
+            ("write.avro.compression-level", properties_read.avro_codec, properties_read.avro_level),
         ):
             if level is not None and codec in _LEVELS and level not in _LEVELS[codec]:
                 raise ConfigError(f"table {table}: property {name} = {level}: {codec} has no such level")
-        return found
+        return properties_read

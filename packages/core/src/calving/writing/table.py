@@ -277,11 +277,11 @@ class Waiting:
 
     def _take(self, choose: Callable[[Mapping[int, int]], set[int]]) -> list[Part]:
         came = {id(rows) for rows in self._rows}
-        found = self._emptied()
-        chosen = choose({number: _bytes(pieces) for number, pieces in found.items()})
-        taken = [(number, _together(found.pop(number))) for number in chosen]
+        by_partition = self._emptied()
+        chosen = choose({number: _bytes(pieces) for number, pieces in by_partition.items()})
+        taken = [(number, _together(by_partition.pop(number))) for number in chosen]
         slices: list[tuple[int, pa.RecordBatch]] = []
-        for number, pieces in found.items():
+        for number, pieces in by_partition.items():
             if came.issuperset(map(id, pieces)):
                 for rows in pieces:
                     self.add(rows, number)
@@ -297,15 +297,15 @@ class Waiting:
         """All rows by partition, in the order in which they came. A batch of one partition is not copied; neighbours
         of several partitions are joined before they are divided.
         """
-        found: dict[int, list[pa.RecordBatch]] = {}
+        by_partition: dict[int, list[pa.RecordBatch]] = {}
         came = zip(self._numbers, self._rows, strict=True)
         for kind, group in groupby(came, key=lambda part: type(part[0])):
             parts: list[tuple[Any, pa.RecordBatch]] = list(group)
             divided = parts if kind is int else divide(pa.concat_batches([rows for _, rows in parts]), _joined(parts))
             for number, rows in divided:
-                found.setdefault(number, []).append(rows)
+                by_partition.setdefault(number, []).append(rows)
         self.clear()
-        return found
+        return by_partition
 
     def clear(self) -> None:
         """Drop all rows."""
@@ -336,10 +336,10 @@ def _bytes(pieces: Iterable[pa.RecordBatch]) -> int:
 
 
 def _largest_half(sizes: Mapping[int, int]) -> set[int]:
-    wanted, found = sum(sizes.values()) / 2, set()
+    wanted, chosen = sum(sizes.values()) / 2, set()
     for number in sorted(sizes, key=lambda n: sizes[n], reverse=True):
         if wanted <= 0:
             break
         wanted -= sizes[number]
-        found.add(number)
-    return found
+        chosen.add(number)
+    return chosen

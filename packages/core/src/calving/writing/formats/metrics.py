@@ -58,12 +58,12 @@ def measured(schema: Schema, properties: WriteProperties, sorted_by: Iterable[in
     the default mode has none. Without a default mode, only the first ``metrics_columns`` columns have statistics.
     """
     columns = list(_leaves(schema.as_struct(), schema, repeated=False))
-    found = dict.fromkeys((leaf.field_id for leaf in columns), properties.metrics or _DEFAULT)
+    modes = dict.fromkeys((leaf.field_id for leaf in columns), properties.metrics or _DEFAULT)
     if properties.metrics is None:
         outer_first = sorted(columns, key=lambda leaf: leaf.name.count("."))
-        found |= dict.fromkeys((leaf.field_id for leaf in outer_first[properties.metrics_columns :]), "none")
-    found |= {i: _DEFAULT for i in sorted_by if found.get(i) in ("none", "counts")}
-    return [(leaf, properties.metrics_by_column.get(leaf.name, found[leaf.field_id])) for leaf in columns]
+        modes |= dict.fromkeys((leaf.field_id for leaf in outer_first[properties.metrics_columns :]), "none")
+    modes |= {i: _DEFAULT for i in sorted_by if modes.get(i) in ("none", "counts")}
+    return [(leaf, properties.metrics_by_column.get(leaf.name, modes[leaf.field_id])) for leaf in columns]
 
 
 def _leaves(kind: IcebergType, schema: Schema, field_id: int = 0, *, repeated: bool) -> Iterator[_Leaf]:
@@ -116,8 +116,8 @@ class _Column:
 
     def _measure(self, column: pa.Array) -> None:
         number = next((wanted for accepts, wanted in _AS_NUMBERS if accepts(column.type)), None)
-        found = pc.min_max(column if number is None else column.cast(number))
-        self._widen(found["min"].as_py(), found["max"].as_py())
+        bounds = pc.min_max(column if number is None else column.cast(number))
+        self._widen(bounds["min"].as_py(), bounds["max"].as_py())
 
     def _widen(self, low: Any, high: Any) -> None:
         self.low = low if self.low is None else min(self.low, low)

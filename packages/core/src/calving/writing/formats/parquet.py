@@ -197,8 +197,8 @@ class Parquet(FileFormat):
         for path, column in leaves:
             if self._dictionaries or (self._dictionaries is None and _repeats(column)):
                 dictionaries.append(path)
-            elif self._deltas and (found := _delta(column)) is not None:
-                deltas[path] = found
+            elif self._deltas and (encoding := _delta(column)) is not None:
+                deltas[path] = encoding
         return {"use_dictionary": dictionaries or False, "column_encoding": deltas or None}
 
 

@@ -24,10 +24,10 @@ def file_format(schema: Schema, properties: WriteProperties) -> FileFormat:
     """
     name = properties.file_format
     try:
-        found: type[FileFormat] = FORMATS.find(name, FileFormat)
+        kind: type[FileFormat] = FORMATS.find(name, FileFormat)
     except ConfigError as error:
         raise ConfigError(f"property {FORMAT} = {name}: {error}") from error
-    if found.name not in FORMATS.own:
+    if kind.name not in FORMATS.own:
         known = ", ".join(FORMATS.own)
-        raise ConfigError(f"property {FORMAT} = {name}: it writes {found.name} files; Iceberg's are: {known}")
-    return found(schema, properties)
+        raise ConfigError(f"property {FORMAT} = {name}: it writes {kind.name} files; Iceberg's are: {known}")
+    return kind(schema, properties)

@@ -1,0 +1,43 @@
+"""``calving release``, attempted again after the first answer was lost."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+from uuid import UUID, uuid4
+
+import pytest
+
+from calving.backend.memory import MemorySession, MemoryStore
+from calving.backend.reading import read_to_end
+from calving.cli.release import Stale, discard
+from calving.errors import CommandFailedError
+from calving.iceberg.parking import Parking
+from calving.model.events import DataComplete, DataWritten, Publication, TableReference
+from calving.model.files import DataFile
+from calving.model.membership import Claim
+from calving.model.offsets import Advance, Span, TopicPartition
+
+TABLE = ("db", "t")
+
+
+def test_what_the_log_still_has_was_not_released_although_it_is_no_longer_stale() -> None:
+    """The table was missing at the first attempt, which did not take effect, and is there at the second."""
+    store, source = MemoryStore(1), TopicPartition("t", 0)
+    table = TableReference("c", ("db",), "t", None)
+    event = DataWritten(uuid4(), table, (DataFile("s3://b/f.parquet", "PARQUET", 1, 1),), ())
+    written = Publication((event, DataComplete(event.commit_id)), {source: Advance(None, 1)}, {source: (Span(0, 1),)})
+    MemorySession(store, "w").publish(written, Claim("w", 1))
+    entries = [e for e in read_to_end(MemorySession(store, "o").follow(replay=True)) if e.event == event]
+    recorded: list[Stale] = []
+
+    def attempt(table_is: UUID | None) -> Stale:
+        cursor = MemorySession(store, "o").follow(replay=True)
+        parking = Parking(Mock())
+        return discard(
+            cursor, parking, [TABLE], uuid4(), lambda _: table_is, recorded.append, attempted={TABLE: (*entries,)}
+        )
+
+    with pytest.raises(CommandFailedError, match=r"table db\.t can take all that is buffered for it"):
+        attempt(uuid4())
+    assert not recorded
+    assert len(attempt(None)[TABLE]) == 1

@@ -1,0 +1,41 @@
+"""Random tables of a case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.types import StructType
+
+from tests.fuzz import schemas
+from tests.fuzz.sink import Target
+from tests.fuzz.tables import fields_within
+
+MAPPING = "schema.name-mapping.default"
+
+
+def targets_of(random: Random, many: bool) -> Iterator[Target]:
+    schema = schemas.schema(random)
+    names = ("db.t", "db.u") if random.random() < 0.2 else ("db.t",)
+    for name in names:
+        schema = schema if name == "db.t" else schemas.changed(random, schema)
+        fresh = assign_fresh_schema_ids(schema)
+        properties = schemas.properties(random)
+        if random.random() < 0.12:
+            properties[MAPPING] = json.dumps(_mapping(random, fresh.as_struct()))
+        yield Target(name, fresh, schemas.partitions(random, fresh, few=many), schemas.order(random, fresh), properties)
+
+
+def _mapping(random: Random, kind: Any) -> list[dict[str, Any]]:
+    """Names of columns in records: their own, others, or both."""
+    found = []
+    for field in fields_within(kind):
+        names = [field.name]
+        if isinstance(kind, StructType):
+            more = f"old_{field.name}"
+            names = random.choice(([field.name], [field.name, more], [more, field.name], [more]))
+        found.append({"field-id": field.field_id, "names": names, "fields": _mapping(random, field.field_type)})
+    return found
