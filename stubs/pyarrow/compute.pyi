@@ -99,6 +99,15 @@ def index_in(
     options: FunctionOptions | None = None,
     memory_pool: MemoryPool | None = None,
 ) -> _Shape: ...
+def count_substring(
+    strings: _Shape,
+    /,
+    pattern: str,
+    *,
+    ignore_case: bool = False,
+    options: FunctionOptions | None = None,
+    memory_pool: MemoryPool | None = None,
+) -> _Shape: ...
 def match_substring_regex(
     strings: _Shape,
     /,

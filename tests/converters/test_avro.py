@@ -353,11 +353,12 @@ def test_no_bytes_are_no_decimal(native: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("precision", [{"precision": 64}, {}])
 def test_a_decimal_of_more_digits_than_a_table_has_takes_those_that_fit(
-    native: str, monkeypatch: pytest.MonkeyPatch
+    precision: dict[str, int], native: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CALVING_NATIVE", native)
-    kind = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
+    kind = {"type": "bytes", "logicalType": "decimal", "scale": 2, **precision}
     values = [b"\x02\x05", b"\x28" + b"\x7f" * 20]
     found = decode(AvroConverter({"schema": json.dumps(record(v=kind))}, is_key=False), values)
     assert found.types == ["struct<v: decimal128(38, 2) not null>"]

@@ -100,12 +100,62 @@ UNION = "io.confluent.connect.json.OneOf.field."
         ),
         ({"allOf": [STRING, {"enum": ["A"]}]}, "A", "A"),
         ({"allOf": [schema_of(a=STRING), schema_of(b=INTEGER)]}, {"a": "x", "b": 1}, {"a": "x", "b": 1}),
+        # Properties beside a union, or in a union beside properties, are columns, too.
+        (
+            {**schema_of(("id",), id=INTEGER), **one_of(schema_of(("card",), card=STRING), schema_of(iban=STRING))},
+            {"id": 1, "iban": "DE"},
+            {"id": 1, "card": None, "iban": "DE"},
+        ),
+        (
+            {**schema_of(id=INTEGER, name=STRING), "anyOf": [{"required": ["id"]}, {"required": ["name"]}]},
+            {"name": "x"},
+            {"id": None, "name": "x"},
+        ),
+        (
+            {"allOf": [schema_of(id=INTEGER), one_of(schema_of(a=STRING), schema_of(b=STRING))]},
+            {"id": 1, "b": "x"},
+            {"id": 1, "a": None, "b": "x"},
+        ),
+        (
+            {**one_of(schema_of(a=STRING), NULL), "anyOf": [schema_of(b=STRING), schema_of(c=STRING)]},
+            {"a": "x", "c": "y"},
+            {"a": "x", "b": None, "c": "y"},
+        ),
+        (
+            {**schema_of(kind=STRING), "if": {}, "then": schema_of(a=INTEGER), "else": {"$ref": "#/$defs/b"}},
+            {"kind": "x", "b": {"c": 1}},
+            {"kind": "x", "a": None, "b": {"c": 1}},
+        ),
+        (
+            {
+                **schema_of(id=INTEGER),
+                **one_of(schema_of(v={"const": "a", "default": "a"}), schema_of(v={"const": "b"})),
+            },
+            {"id": 1},
+            {"id": 1, "v": None},
+        ),
+        (
+            {**schema_of(id=INTEGER), **one_of(schema_of(v=STRING), schema_of(v=INTEGER))},
+            {"id": 1, "v": 2},
+            {"id": 1, "v": {UNION + "0": None, UNION + "1": 2}},
+        ),
+        ({**schema_of(x=INTEGER), "$ref": "#/$defs/b"}, {"x": 1, "b": {"c": 2}}, {"x": 1, "b": {"c": 2}}),
+        ({**STRING, "anyOf": [{"format": "date"}, {"maxLength": 3}]}, "x", "x"),
+        # A union with an object of any fields, and values without fields.
+        (one_of({"type": "object"}, STRING), "x", {UNION + "0": None, UNION + "1": "x"}),
+        (one_of(STRING, schema_of(a=INTEGER)), {}, {UNION + "0": None, UNION + "1": {"a": None}}),
+        (
+            one_of(schema_of(("a", "b"), a=INTEGER, b=INTEGER), schema_of(a=INTEGER)),
+            {"a": 1},
+            {UNION + "0": None, UNION + "1": {"a": 1}},
+        ),
         ({"type": "object"}, {"a": [0.10, None]}, {"a": [Decimal("0.1"), None]}),
         ({}, [1], [1]),
     ],
 )
 def test_every_type_is_decoded(registry: SchemaRegistry, kind: Any, value: Any, expected: Any) -> None:
-    assert read(registry, schema_of(v=kind), {"v": value}).values == {0: {"v": expected}}
+    schema = {**schema_of(v=kind), "$defs": {"b": schema_of(b=schema_of(c=INTEGER))}}
+    assert read(registry, schema, {"v": value}).values == {0: {"v": expected}}
 
 
 def test_json_text_keeps_every_digit(registry: SchemaRegistry) -> None:
@@ -168,6 +218,30 @@ def test_references_to_other_subjects_are_followed(registry: SchemaRegistry) -> 
     number = registry.register("t-value", outer, "JSON", references=[reference])
     made = converter("json-schema", {"schema.registry.url": registry.url}, is_key=False)
     assert decode(made, [framed(number, b'{"price":{"x":5}}')]).values == {0: {"price": {"x": 5}}}
+
+
+def test_parts_of_other_documents_keep_their_own_references(registry: SchemaRegistry) -> None:
+    inner = {**schema_of(("x",), x={"$ref": "#/$defs/n"}), "$defs": {"n": INTEGER}}
+    registry.register("base", json.dumps(inner), "JSON")
+    reference = {"name": "base.json", "subject": "base", "version": 1}
+    outer = {"allOf": [{"$ref": "base.json"}, schema_of(y={"$ref": "#/$defs/n"})], "$defs": {"n": STRING}}
+    number = registry.register("whole-value", json.dumps(outer), "JSON", references=[reference])
+    made = converter("json-schema", {"schema.registry.url": registry.url}, is_key=False)
+    assert decode(made, [framed(number, b'{"x":5,"y":"a"}')]).values == {0: {"x": 5, "y": "a"}}
+
+
+@pytest.mark.parametrize(
+    "reference", ["#n", "#/$defs/n", "n.json", "https://example.com/schemas/n.json", "/schemas/n.json#", "all.json#n"]
+)
+def test_a_reference_may_name_an_anchor_or_an_id(registry: SchemaRegistry, reference: str) -> None:
+    schema = {
+        **schema_of(v={"$ref": reference}),
+        "$id": "https://example.com/schemas/all.json",
+        "$defs": {"n": {**schema_of(a={"$ref": "#/$defs/m"}), "$anchor": "n"}, "m": STRING, "other": True},
+    }
+    schema["$defs"]["other"] = {"$id": "n.json", **schema_of(a={"$ref": "#/$defs/m"}), "$defs": {"m": INTEGER}}
+    expected = 5 if "n.json" in reference else "x"
+    assert read(registry, schema, {"v": {"a": expected}}).values == {0: {"v": {"a": expected}}}
 
 
 def test_a_union_may_be_named_as_connect_s_general_one(registry: SchemaRegistry) -> None:

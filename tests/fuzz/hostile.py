@@ -101,7 +101,10 @@ def json_schema(chance: Random) -> Json:
                 return {"type": "array", "items": kind(depth - 1)}
             case 5:
                 inner = [kind(depth - 1), *({"type": "object", "properties": {f"b{i}": {}}} for i in range(3))]
-                return {chance.choice(("oneOf", "anyOf", "allOf")): inner * most(chance, 200)}
+                beside = {"properties": {f"c{i}": kind(depth - 1) for i in range(chance.randrange(3))}}
+                words = chance.sample(("oneOf", "anyOf", "allOf", "then"), chance.randint(1, 3))
+                several = {word: inner[0] if word == "then" else inner * most(chance, 200) for word in words}
+                return several | (beside if chance.random() < 0.5 else {})
             case 6:
                 return {"enum": [*range(most(chance, 5_000))]}
         inner, name = kind(depth - 1), f"D{len(definitions)}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from time import process_time
 from typing import Any
 
 import pyarrow as pa
@@ -536,6 +537,59 @@ def test_a_record_for_which_sql_needs_too_much_time_is_bad_alone() -> None:
 def test_sql_compares_no_texts_of_any_length(call: str) -> None:
     with pytest.raises(ConfigError, match=r"of a text of any length: write"):
         chain("Sql", {"query": f"SELECT {call} AS a FROM records"})
+
+
+@pytest.mark.parametrize(
+    "call", ["s ILIKE '%a%b'", "s NOT ILIKE '%a%b%'", "s GLOB '*a*b'", "s LIKE '%a_%b%'", "left(s, 465) ILIKE '%a%b%c'"]
+)
+def test_sql_searches_no_text_of_any_length_for_several_parts(call: str) -> None:
+    with pytest.raises(ConfigError, match=r"wildcards within, of a text of any length: write left\(a, (464|10000)\)"):
+        chain("Sql", {"query": f"SELECT {call} AS a FROM records"})
+
+
+@pytest.mark.parametrize("call", ["s LIKE t", "s ILIKE '%' || t", "s NOT LIKE t ESCAPE '$'"])
+def test_sql_takes_no_pattern_from_a_record(call: str) -> None:
+    with pytest.raises(ConfigError, match=r"a pattern that is not a constant: use contains"):
+        chain("Sql", {"query": f"SELECT {call} AS a FROM records"})
+
+
+@pytest.mark.parametrize(
+    "call", ["s LIKE '%a%b%'", "s ILIKE '%ab%'", "s LIKE 'a_b%'", "s GLOB '*ab'", "left(s, 10000) ILIKE '%A%b%'"]
+)
+def test_sql_searches_a_long_text_for_a_pattern_in_time(call: str) -> None:
+    rows = records({"s": "xab"}, {"s": "a" * 1_000_000})
+    began = process_time()
+    done = chain("Sql", {"query": f"SELECT {call} AS found FROM records"}).apply(rows)
+    assert process_time() - began < 5
+    assert [row["found"] for part in done.records for row in objects(part.value)] == ["a_b%" not in call, False]
+
+
+def escaped(text: str) -> object:
+    """JSON whose string is the text."""
+    return {"s": '"' + "".join(f"\\u{ord(letter):04x}" for letter in text) + '"'}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "json_structure(s)",
+        "json_merge_patch(s, s)",
+        "json_contains(s, '1')",
+        "json_pretty(s)",
+        "s::JSON::VARIANT::VARCHAR",
+    ],
+)
+@pytest.mark.parametrize("inside", [lambda s: {"s": s}, lambda s: {"s": "{}", "t": [{"u": s}]}, escaped])
+def test_json_of_many_levels_within_a_text_makes_its_record_bad_and_ends_no_process(
+    call: str, inside: Callable[[str], object]
+) -> None:
+    deep = '{"a":' * 100_000 + "1" + "}" * 100_000
+    done = chain("Sql", {"query": f"SELECT {call} AS a FROM records"}).apply(
+        records(inside("{}"), inside(deep), inside("[" * 900 + "]" * 900), inside('{"x":[]}' * 1_001))
+    )
+    refused = [b for b in done.bad if b.index == 1]
+    assert "JSON of more than 1000 levels within a text" in refused[0].reason
+    assert {b.index for b in done.bad} <= {1, 3}  # the last one is no JSON
 
 
 @pytest.mark.parametrize("call", ["sleep_ms(1)", "write_log('x')", "getenv('HOME')", "GetEnv(a)", "glob('/*')"])

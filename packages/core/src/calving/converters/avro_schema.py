@@ -186,7 +186,7 @@ class AvroColumns:
                 with self.extent.level():
                     return self._nested(kind, options, above)
             case "bytes" | "fixed" if logical == "decimal":
-                return _decimal(options["precision"], options.get("scale", 0))
+                return _decimal(options)
             case "fixed":
                 return _fixed(options["size"], logical)
         simple = _LOGICALS.get((kind, logical)) or _PRIMITIVES.get(kind)
@@ -310,7 +310,11 @@ def _fixed(size: int, logical: str | None) -> Reading:
 _UUID_SIZE = 16
 
 
-def _decimal(precision: int, scale: int) -> Reading:
+def _decimal(options: Mapping[str, Any]) -> Reading:
+    """A decimal's reading. Connect reads one without a precision, too, though Avro's specification demands it."""
+    precision, scale = options.get("precision", MOST_DIGITS), options.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or precision < 1 or scale < 0:
+        raise ValueError(f"a decimal with the precision {precision!r} and the scale {scale!r}")
     kind = decimal_type(precision, scale)
     return _of(kind, lambda raw: unscaled_decimal(raw, kind.precision, scale))
 

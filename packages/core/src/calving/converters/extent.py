@@ -40,7 +40,11 @@ class Extent:
         :raises ValueError: the schema has too many columns.
         """
         self._columns += 1
-        if self._columns > self._limits.columns:
+        self.check(0)
+
+    def check(self, count: int) -> None:
+        """:raises ValueError: with so many columns more, the schema has too many."""
+        if self._columns + count > self._limits.columns:
             raise ValueError(f"its columns are more than iceberg.limits.columns = {self._limits.columns}")
 
     def names(self, count: int) -> None:
@@ -50,7 +54,7 @@ class Extent:
         """
         self._names += count
         if self._names > _MOST_NAMES:
-            raise ValueError(f"the parts of its allOf have more than {_MOST_NAMES} names together")
+            raise ValueError(f"the parts of its allOf, oneOf and anyOf have more than {_MOST_NAMES} names together")
 
     def size(self, text: int) -> int:
         """Bytes of memory that a reader of the columns so far takes, about, if the schema's text has so many."""

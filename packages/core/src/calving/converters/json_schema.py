@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
 from calving.converters import typed_json
 from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.json_composition import (
+    Composition,
+    Documents,
+    SchemaNode,
+    alternatives,
+    is_composed,
+    is_null,
+    type_branches,
+)
 from calving.converters.options import flag
 from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
@@ -23,7 +33,6 @@ from calving.records.inferred import JSON
 from calving.records.semantics import plain_type
 
 _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_union_field_"
-Above = tuple[tuple[int, str], ...]
 
 
 class JsonSchemaConverter(Converter):
@@ -52,7 +61,7 @@ class JsonSchemaConverter(Converter):
         self._refer(schema.references or (), others, References(self._registry))
         root = json.loads(schema.schema_str)
         extent = Extent(self._limits)
-        declared = _Shapes(others, self._union, extent).declared(root, root)
+        declared = _Shapes(Documents(root, others), self._union, extent).declared(SchemaNode(root, root))
         return SchemaReader(
             declared.type, partial(_load, declared.read), extent.cells, extent.size(len(schema.schema_str))
         )
@@ -70,99 +79,49 @@ def _load(read: Read, body: bytes) -> Any:
 
 
 class _Shapes:
-    """Converts a schema to a column type by Kafka Connect's rules. ``others``: the referenced documents, by name.
-    ``extent`` bounds the column.
-    """
+    """Converts a schema to a column type by Kafka Connect's rules. ``extent`` bounds the column."""
 
-    def __init__(self, others: Mapping[str, Any], union: str, extent: Extent) -> None:
-        self._others, self._union_name, self._extent = others, union, extent
+    def __init__(self, documents: Documents, union: str, extent: Extent) -> None:
+        self._composition = Composition(documents, extent)
+        self._union_name, self._extent = union, extent
 
-    def declared(self, schema: Any, root: Any, above: Above = (), nullable: bool = False) -> Declared:
-        """The declared type of a schema. ``root``: the document that contains the schema. ``above``: the references
-        that lead to it.
+    def declared(self, place: SchemaNode, nullable: bool = False) -> Declared:
+        """The declared type of a schema.
 
         :raises ValueError: no table can hold the schema's values, or the schema has too many columns or levels.
         """
+        schema = place.schema
         if schema is True or schema == {}:
             self._extent.column()
             return declare(Form(JSON, typed_json.json_text), True, self._extent.cells)
         if not isinstance(schema, dict):
             raise ValueError(f"{typed_json.shown(schema)} is not a schema that a value can have")
-        if "$ref" in schema:
-            target, root, key = self._referred(schema["$ref"], root)
-            if key in above:
-                raise ValueError(f"the schema contains itself ({schema['$ref']}): a table cannot")
-            return self.declared(target, root, (*above, key), nullable)
-        if "allOf" in schema:
-            merged, root, above = self._merged(schema, root, above)
-            return self.declared(merged, root, above, nullable)
-        branches = _branches(schema)
-        real = [branch for branch in branches if not _is_null(branch)]
-        nullable = nullable or len(real) < len(branches)
+        if is_composed(schema) or "$ref" in schema:
+            return self.declared(self._composition.composed(place), nullable)
+        branches = type_branches(schema)
+        real = [branch for branch in branches if not is_null(branch)]
+        nullable = nullable or len(real) < len(branches) or any(map(is_null, alternatives(schema)))
         if len(real) == 1 and real[0] is not schema:
-            inner = real[0]
-            if "default" in schema and isinstance(inner, dict):
-                inner = {**inner, "default": schema["default"]}
-            return self.declared(inner, root, above, nullable)
+            inner = place.part(real[0])
+            if "default" in schema and isinstance(inner.schema, dict):
+                inner = replace(inner, schema={**inner.schema, "default": schema["default"]})
+            return self.declared(inner, nullable)
         self._extent.column()
         if not real:
             return declare(Form(pa.null(), _nothing), True, self._extent.cells)
-        form = self._union(real, root, above) if len(real) > 1 else self._type(schema, root, above)
+        form = self._union([place.part(branch) for branch in real]) if len(real) > 1 else self._type(place)
         return declare(form, nullable, self._extent.cells, schema.get("default"))
 
-    def _referred(self, reference: str, root: Any) -> tuple[Any, Any, tuple[int, str]]:
-        """The schema to which a reference leads, the document that contains it, and a key that identifies it."""
-        name, _, pointer = reference.partition("#")
-        if name and name != root.get("$id"):
-            if name not in self._others:
-                raise ValueError(f"$ref '{reference}': the schema has no reference of the name '{name}'")
-            root = self._others[name]
-        node = root
-        for part in filter(None, unquote(pointer).split("/")):
-            step = part.replace("~1", "/").replace("~0", "~")
-            try:
-                node = node[int(step)] if isinstance(node, list) else node[step]
-            except (KeyError, IndexError, ValueError, TypeError) as error:
-                raise ValueError(f"$ref '{reference}' refers to nothing") from error
-        return node, root, (id(root), pointer)
-
-    def _merged(self, schema: Mapping[str, Any], root: Any, above: Above) -> tuple[Any, Any, Above]:
-        """One schema that combines all parts of ``allOf``."""
-        merged: dict[str, Any] = {name: item for name, item in schema.items() if name != "allOf"}
-        properties, required = dict(schema.get("properties", {})), list(schema.get("required", ()))
-        below: dict[tuple[int, str], None] = {}
-        for part in schema["allOf"]:
-            self._extent.column()
-            home, way = root, above
-            while isinstance(part, dict) and "$ref" in part:
-                part, home, key = self._referred(part["$ref"], home)
-                if key in way:
-                    raise ValueError("the schema contains itself: a table cannot")
-                way = (*way, key)
-            if not isinstance(part, dict):
-                continue
-            if "allOf" in part:
-                part, home, way = self._merged(part, home, way)
-            below |= dict.fromkeys(way)
-            if home is not root:
-                raise ValueError("allOf with parts of other documents is not supported")
-            self._extent.names(len(part) + len(part.get("properties", ())) + len(part.get("required", ())))
-            properties |= part.get("properties", {})
-            required += part.get("required", ())
-            merged |= part
-        if properties:
-            merged |= {"properties": properties, "required": required}
-        return merged, root, (*{**dict.fromkeys(above), **below},)
-
-    def _type(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
+    def _type(self, place: SchemaNode) -> Form:
+        schema = place.schema
         kind, meant, title = _kind(schema), schema.get("connect.type"), str(schema.get("title"))
         match kind:
             case "object" if meant == "map" or "properties" in schema:
                 with self._extent.level():
-                    return self._object_form(schema, root, above)
+                    return self._object_form(place)
             case "array":
                 with self._extent.level():
-                    return self._array_form(schema, root, above)
+                    return self._array_form(place)
             case "number" | "integer" | "string" if meant == "bytes" and title == typed_json.DECIMAL:
                 return typed_json.connect_decimal(schema.get("connect.parameters") or {})
         form = typed_json.LOGICALS.get((str(meant), title)) or _TYPES.get((kind, meant)) or _TYPES.get((kind, None))
@@ -170,42 +129,54 @@ class _Shapes:
             raise ValueError(f"'{kind}' is not a type of JSON Schema")
         return typed_json.named(form, title)
 
-    def _object_form(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
+    def _object_form(self, place: SchemaNode) -> Form:
+        schema = place.schema
         if schema.get("connect.type") == "map":
-            return typed_json.mapping(
-                self.declared(schema.get("additionalProperties", True), root, above), self._extent.cells
-            )
-        properties = schema["properties"]
+            value = self.declared(place.part(schema.get("additionalProperties", True)))
+            return typed_json.mapping(value, self._extent.cells)
+        properties = {name: place.part(item) for name, item in schema["properties"].items()}
         required = {name for name in schema.get("required", ()) if isinstance(name, str)}
         fields = [
-            (name, self.declared(item, root, above, nullable=name not in required))
+            (name, self.declared(item, nullable=name not in required))
             for name, item in sorted(properties.items(), key=_connect_index(len(properties)))
         ]
+        optional = self._composition.optional_properties(place)
+        fields += [(name, self._any(items)) for name, items in optional.items() if name not in properties]
         return typed_json.named(typed_json.struct(fields), schema.get("title"))
 
-    def _array_form(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
-        if schema.get("connect.type") == "map":
-            entry = schema["items"]["properties"]
-            key, value = (self.declared(entry[name], root, above) for name in ("key", "value"))
-            return typed_json.pairs(key, value, _entry, self._extent.cells)
-        if not isinstance(schema.get("items"), dict):
-            raise ValueError("an array whose items have no schema of their own")
-        return typed_json.array(self.declared(schema["items"], root, above), self._extent.cells)
+    def _any(self, places: Sequence[SchemaNode]) -> Declared:
+        """The declared type of a property that has a schema in several branches. A default counts only in its own
+        branch, so it is not used.
+        """
+        places = [replace(p, schema=_without_default(p.schema)) for p in places]
+        declared = [self.declared(place, nullable=True) for place in places]
+        if all(each.type == declared[0].type for each in declared):
+            return declared[0]
+        return declare(self._union(places), True, self._extent.cells)
 
-    def _union(self, branches: Sequence[Any], root: Any, above: Above) -> Form:
+    def _array_form(self, place: SchemaNode) -> Form:
+        items = place.part(place.schema.get("items"))
+        if not isinstance(items.schema, dict):
+            raise ValueError("an array whose items have no schema of their own")
+        if place.schema.get("connect.type") == "map":
+            entry = items.schema["properties"]
+            key, value = (self.declared(items.part(entry[name])) for name in ("key", "value"))
+            return typed_json.pairs(key, value, _entry, self._extent.cells)
+        return typed_json.array(self.declared(items), self._extent.cells)
+
+    def _union(self, branches: Sequence[SchemaNode]) -> Form:
         """A struct with a field for each branch. A value sets the field of the branch that it fits, by Connect's
         rules.
         """
         with self._extent.level():
             fields = [
-                (f"{self._union_name}{i}", self.declared(branch, root, above, nullable=True))
-                for i, branch in enumerate(branches)
+                (f"{self._union_name}{i}", self.declared(branch, nullable=True)) for i, branch in enumerate(branches)
             ]
 
         def read(value: Any) -> dict[str, Any]:
             best, most = None, 0
             for name, declared in fields:
-                if _is_plainly(declared.type, value):
+                if _is_plainly(declared.form, value):
                     return {name: declared.read(value)}
                 common = _common_fields(declared.type, value)
                 if common > most:
@@ -217,19 +188,8 @@ class _Shapes:
         return Form(pa.struct([declared.field(name) for name, declared in fields]), read)
 
 
-def _branches(schema: Mapping[str, Any]) -> list[Any]:
-    """The schemas that a value may have, one or several."""
-    for word in ("oneOf", "anyOf"):
-        if word in schema:
-            return list(schema[word])
-    kinds = schema.get("type")
-    if isinstance(kinds, list):
-        return [{**schema, "type": kind} for kind in kinds]
-    return [schema]
-
-
-def _is_null(schema: Any) -> bool:
-    return isinstance(schema, dict) and schema.get("type") == "null"
+def _without_default(schema: Any) -> Any:
+    return {name: item for name, item in schema.items() if name != "default"} if isinstance(schema, dict) else schema
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
@@ -245,30 +205,40 @@ def _kind(schema: Mapping[str, Any]) -> str:
 def _connect_index(count: int) -> Any:
     """The sort key for properties: first those with an index of Connect, by index; then the others, in their order."""
 
-    def place(item: tuple[str, Any]) -> int:
-        index = item[1].get("connect.index") if isinstance(item[1], dict) else None
+    def place(item: tuple[str, SchemaNode]) -> int:
+        schema = item[1].schema
+        index = schema.get("connect.index") if isinstance(schema, dict) else None
         return index if isinstance(index, int) else count
 
     return place
 
 
-def _is_plainly(kind: pa.DataType, value: Any) -> bool:
-    """Whether a value has a branch's type, without looking inside the value."""
-    t, kind = pa.types, plain_type(kind)
-    match typed_json.narrowed(value):
-        case bool():
-            plainly = t.is_boolean(kind)
-        case int():
-            plainly = t.is_integer(kind) or t.is_temporal(kind) or t.is_floating(kind) or t.is_decimal(kind)
-        case str():
-            plainly = t.is_string(kind) or t.is_binary(kind) or t.is_decimal(kind)
-        case list():
-            plainly = t.is_list(kind) or t.is_map(kind)
-        case dict():
-            plainly = t.is_map(kind)
-        case _:
-            plainly = t.is_floating(kind) or t.is_decimal(kind)
-    return bool(plainly or kind == JSON)
+def _is_plainly(form: Form, value: Any) -> bool:
+    """Whether a value has a branch's type, without looking deep into the value. As in Connect, an object has the type
+    of a struct that names all its fields.
+    """
+    kind, value = plain_type(form.type), typed_json.narrowed(value)
+    if kind == JSON:
+        return form.read is not _object or isinstance(value, dict)
+    if isinstance(value, dict) and isinstance(kind, pa.StructType):
+        return _has_fields_of(kind, value)
+    return any(fits(kind) for fits in _FITTING[type(value)])
+
+
+_FITTING: Mapping[type, Sequence[Callable[[pa.DataType], bool]]] = {
+    bool: (pa.types.is_boolean,),
+    int: (pa.types.is_integer, pa.types.is_temporal, pa.types.is_floating, pa.types.is_decimal),
+    Decimal: (pa.types.is_floating, pa.types.is_decimal),
+    str: (pa.types.is_string, pa.types.is_binary, pa.types.is_decimal),
+    list: (pa.types.is_list, pa.types.is_map),
+    dict: (pa.types.is_map,),
+}
+"""The types of columns for the values of ``json_value``."""
+
+
+def _has_fields_of(kind: pa.StructType, value: Mapping[str, Any]) -> bool:
+    names = {field.name for field in kind}
+    return value.keys() <= names and all(field.nullable or field.name in value for field in kind)
 
 
 def _common_fields(kind: pa.DataType, value: Any) -> int:

@@ -161,7 +161,7 @@ def _simple(kind: str, options: Mapping[str, Any]) -> str:
     logical = logical_type(options)
     if kind in ("bytes", "fixed") and logical == "decimal":
         size = (options["size"],) if kind == "fixed" else ()
-        return _unscaled(min(options["precision"], MOST_DIGITS), options.get("scale", 0), *size)
+        return _unscaled(min(options.get("precision", MOST_DIGITS), MOST_DIGITS), options.get("scale", 0), *size)
     if kind == "fixed" and options["size"] > 0:
         return f"fixed({options['size']})"
     code = _AVRO.get((kind, logical)) or _PLAIN_AVRO.get(kind)

@@ -26,6 +26,7 @@ from calving.transforms.columns import check_options, required
 from calving.transforms.database import Database
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
 from calving.transforms.sql_query import ALLOWED, Query, folded
+from calving.transforms.sql_texts import MOST_LEVELS, deep_rows
 from calving.transforms.text import kind_text
 
 _PLAN = {"PROJECTION", "ARROW_SCAN"}
@@ -80,6 +81,8 @@ class Sql(Transform):
         value = records.value
         if not isinstance(value, pa.StructArray):
             raise UnfitTypeError(f"it must be an object, not {kind_text(value.type)}")
+        if self._query.reads_json and (deep := deep_rows(children_of(value), len(value))):
+            raise RefusedError(dict.fromkeys(deep, f"JSON of more than {MOST_LEVELS} levels within a text"))
         bound = self._bind(value, records.typed)
         table = _table(value, bound)
         if bound.condition is not None:

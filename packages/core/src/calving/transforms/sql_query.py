@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
@@ -20,6 +21,16 @@ _COMPARE = {"levenshtein", "editdist3", "damerau_levenshtein"}
 """Functions whose time grows with the product of the lengths of two texts."""
 _SHORT = 10_000
 """The most characters of texts that these functions may compare."""
+
+_LIKE = {
+    **dict.fromkeys(("~~", "!~~", "like_escape", "not_like_escape"), ("LIKE", "%")),
+    **dict.fromkeys(("~~*", "!~~*", "ilike_escape", "not_ilike_escape"), ("ILIKE", "%")),
+    "~~~": ("GLOB", "*"),
+}
+"""Functions of patterns: what a query calls them, and the wildcard that any text fits. A text that does not fit is read
+again from each place at which a wildcard may end."""
+_STEPS = 10**8
+"""Steps that one of these functions may take for one text."""
 
 Node = Mapping[str, Any]
 
@@ -39,6 +50,8 @@ class Query:
         self._aliases = {folded(item["alias"]): item for item in reversed(self.items) if item["alias"]}
         self.names = self._columns()
         """The columns that the query names, but for the aliases of its own."""
+        self.reads_json = any(map(_reads_json, _parts([*self.items, self.where])))
+        """Whether the query may read JSON within texts."""
 
     def null_types(self) -> frozenset[str] | None:
         """The columns that are not only copied, in lower case; None if they are not known by name."""
@@ -190,6 +203,8 @@ class Query:
             if call["function_name"].lower() in _COMPARE and not all(map(_is_short, call["children"])):
                 name = call["function_name"]
                 return f"{name} of a text of any length: write {name}(left(a, {_SHORT}), left(b, {_SHORT})), or less"
+            if (pattern := _slow_pattern(call)) is not None:
+                return pattern
         asked = (
             "SELECT function_name, bool_and(function_type = 'aggregate'), bool_or(stability = 'VOLATILE')"
             " FROM duckdb_functions() WHERE function_name IN (SELECT unnest(?)) GROUP BY 1 ORDER BY 1"
@@ -239,12 +254,35 @@ def _wrong(node: Node) -> str | None:
     return next((name for name, is_wrong in named.items() if is_wrong), None)
 
 
-def _is_short(node: Node) -> bool:
+def _is_short(node: Node, length: int = _SHORT) -> bool:
     """Whether a text is a constant, or has a constant as its greatest length."""
     if node["class"] == "FUNCTION" and node["function_name"].lower() == "left":
         most = node["children"][1]
-        return most["class"] == "CONSTANT" and most["value"]["value"] in range(_SHORT + 1)
+        return most["class"] == "CONSTANT" and most["value"]["value"] in range(length + 1)
     return bool(node["class"] == "CONSTANT")
+
+
+def _slow_pattern(call: Node) -> str | None:
+    """A pattern for which the time grows faster than the length of a text."""
+    name = call["function_name"].lower()
+    if name not in _LIKE:
+        return None
+    (word, wildcard), (text, pattern) = _LIKE[name], call["children"][:2]
+    if pattern["class"] != "CONSTANT":
+        return f"{word} with a pattern that is not a constant: use contains, starts_with or regexp_matches"
+    shape = str(pattern["value"].get("value"))
+    if name in ("~~", "!~~") and "_" not in shape:
+        return None  # DuckDB searches for the parts, one after the other
+    starts = len(re.findall(f"{re.escape(wildcard)}(?!{re.escape(wildcard)}|$)", shape))
+    length = int(_STEPS ** (1 / max(starts, 1)) + 1e-6)
+    if starts <= 1 or _is_short(text, length):
+        return None
+    return f"{word} with {starts} wildcards within, of a text of any length: write left(a, {length}), or regexp_matches"
+
+
+def _reads_json(part: Node) -> bool:
+    name = str(part.get("function_name", "")).lower()
+    return part.get("class") == "CAST" or name in ("->", "->>") or "json" in name or "variant" in name
 
 
 def _without_copies(item: Node) -> Any:
