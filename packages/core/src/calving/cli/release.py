@@ -39,9 +39,14 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
     Other entries for the present tables of these names, and for other tables, stay buffered, and the sink commits
     them. The sink may run: its coordinator steps down, and starts again later. The files themselves are not deleted.
 
-    :raises CommandFailedError: there is no such entry, or the sink's coordinator interfered again and
-        again.
+    :raises CommandFailedError: there is no such entry, ``record`` exists already, or the sink's coordinator interfered
+        again and again.
     """
+    if record.exists():
+        raise CommandFailedError(
+            f"nothing was discarded: {record} is there already, and may list what was discarded before; name another"
+            " file with --record"
+        )
     catalog = components.catalog(sink)
     session = components.backend(sink).open(str(uuid4()))
     try:

@@ -153,8 +153,9 @@ class KafkaReader(Reader):
         if fault.code() in _UNREADABLE:
             raise ConfigError(
                 f"{each}: the batch at offset {arrived.offset} is unreadable ({fault.str()}); if zstd makes more than"
-                " kafka.receive.message.max.bytes of it, raise that key; else copy the records behind it to another"
-                " topic, or delete the topic's records up to the end of the batch, see iceberg.source.on-data-loss"
+                " kafka.receive.message.max.bytes of it, raise that key; else copy the partition's other records from"
+                f" offset {each.source.start} on to another topic. To delete the topic's records up to the end of the"
+                " batch, see iceberg.source.on-data-loss, loses those before it, too"
             )
         if fault.code() in REFUSED:
             raise ConfigError(f"{each}: {fault.str()}; check the kafka.* settings and the privileges")
