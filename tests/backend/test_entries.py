@@ -28,10 +28,10 @@ from calving.model.events import (
 )
 from calving.model.offsets import Span, TopicPartition, within
 from calving.protocol.coordinator import Coordinator, Intervals
-from calving.runtime.heard import ControlLogView
+from calving.runtime.log_view import ControlLogView
 from calving.serving.exposition import exposition
 from calving.serving.views import overview
-from calving.status.listening import TableStates
+from calving.status.table_states import TableStates
 from calving.status.values import SinkFacts, Status
 from calving.testing.odd_entries import extreme, own_with_files, strange
 from calving.version import __version__
@@ -211,10 +211,10 @@ def test_a_coordinator_reads_values_that_no_sink_writes_and_goes_on(name: str) -
     coordinator.heard(Envelope(0, 0, StartCommit(COMMIT)))
     coordinator.heard(envelope)
     coordinator.tick(31, UUID(int=2), source)
-    listening, heard = TableStates(), ControlLogView("id", {})
-    listening.hear(envelope, 0.0)
+    table_states, heard = TableStates(), ControlLogView("id", {})
+    table_states.hear(envelope, 0.0)
     heard.hear(envelope)
-    status, facts = listening.status(0.0), SinkFacts("s", "g", "m", "1", "kafka", "local", 0.0, 10.0, 30.0)
+    status, facts = table_states.status(0.0), SinkFacts("s", "g", "m", "1", "kafka", "local", 0.0, 10.0, 30.0)
     assert json.dumps(overview(Status(facts, log=status), 1.0, with_values=False))
     assert exposition(lambda: Status(facts, log=status))("text/plain")[0]
     assert str(envelope.event)

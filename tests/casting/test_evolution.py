@@ -26,8 +26,8 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from calving.casting.seen import decide
 from calving.casting.table import Converted, TableConverter
+from calving.casting.type_counts import decide
 from calving.iceberg import tables
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules

@@ -28,7 +28,7 @@ from calving.model.events import (
     TableId,
 )
 from calving.model.offsets import TopicPartition
-from calving.runtime.heard import ControlLogView, hear
+from calving.runtime.log_view import ControlLogView, hear
 from calving.services.process import Process
 from calving.settings.load import load
 from harness.topic import Topic

@@ -34,7 +34,7 @@ from calving.model.events import (
 )
 from calving.model.membership import strangers
 from calving.model.offsets import TopicPartition
-from calving.runtime.heard import ControlLogView
+from calving.runtime.log_view import ControlLogView
 from calving.runtime.preflight import ledger_key
 from tests.serving.sinks import Worker, serving, sink, status
 

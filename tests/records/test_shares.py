@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType
 
-from calving.casting.seen import Seen, decide, join, seen_of
+from calving.casting.type_counts import Seen, decide, join, seen_of
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, RouteRule, Routing, Tolerance, TransformSpec
@@ -132,13 +132,13 @@ SHARES = [
 ]
 
 
-@pytest.mark.parametrize(("counts", "kind", "minorities"), SHARES)
-def test_types_are_decided_by_share(counts: dict[str, int], kind: str, minorities: int) -> None:
+@pytest.mark.parametrize(("counts", "kind", "outvoted"), SHARES)
+def test_types_are_decided_by_share(counts: dict[str, int], kind: str, outvoted: int) -> None:
     seen: Seen = {"kinds": {}}
     for name, count in counts.items():
         join(seen, seen_of(name, count))
     found = decide(seen, 0.01)
-    assert (found.kind, len(found.minorities)) == (kind, minorities)
+    assert (found.kind, len(found.outvoted)) == (kind, outvoted)
 
 
 def test_inside_of_objects_and_arrays_every_column_decides_for_itself() -> None:
@@ -147,7 +147,7 @@ def test_inside_of_objects_and_arrays_every_column_decides_for_itself() -> None:
         join(seen, seen_of(of_value(value), times, value))
     found = decide(seen, 0.01)
     assert found.kind == {"struct": {"o": {"struct": {"a": "long"}}, "l": {"list": "long"}}}
-    assert [(few.path, few.count, few.examples) for few in found.minorities] == [
+    assert [(few.path, few.count, few.examples) for few in found.outvoted] == [
         (("o", "a"), 1, ("'x'",)),
         (("l",), 1, ('["x"]',)),
     ]

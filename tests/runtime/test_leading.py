@@ -68,7 +68,7 @@ class Led:
     def still(self, now: float, *, leads: bool = True) -> float | None:
         """For how many of its longest steps no coordinator has made progress."""
         self.now = now
-        self.leadership.mind(leads)
+        self.leadership.update(leads)
         moved = self.leadership.moved
         return None if moved is None else (now - moved) / self.leadership.step_seconds
 

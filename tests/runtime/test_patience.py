@@ -31,7 +31,7 @@ from calving.model.offsets import Span, TopicPartition
 from calving.protocol.waiting import DEGRADED, OldestPublications
 from calving.runtime.failures import Failures, Retries
 from calving.runtime.leading import CoordinatorThread, Leadership
-from calving.runtime.senses import HIDDEN_SECONDS, OpenTransactions, SilenceDetector
+from calving.runtime.log_health import HIDDEN_SECONDS, OpenTransactions, SilenceDetector
 from calving.runtime.serial import SerialThread
 from calving.runtime.watch import EXIT_CODE, Steps, Watchdog
 
@@ -173,7 +173,7 @@ def test_a_coordinator_that_ends_with_an_unknown_error_again_and_again_stops_the
     def fail_until(end: float, error: BaseException) -> None:
         while clock[0] < end:
             with contextlib.suppress(ResignedError):
-                leads.mind(True)
+                leads.update(True)
             made[-1].ended, made[-1].error = True, error
             clock[0] += 1.0
 
@@ -326,12 +326,12 @@ def leadership(now: Callable[[], float], retry_seconds: float = 0.0) -> tuple[Le
 def test_a_coordinator_that_hangs_is_replaced_and_nobody_waits_for_it() -> None:
     clock = [0.0]
     leads, made = leadership(lambda: clock[0])
-    leads.mind(True)
+    leads.update(True)
     clock[0] = 49.0
-    leads.mind(True)
+    leads.update(True)
     assert len(made) == 1
     clock[0] = 51.0
-    leads.mind(True)
+    leads.update(True)
     assert made[0].stopped and len(made) == 2
 
 
@@ -340,7 +340,7 @@ def test_a_process_whose_coordinators_get_nothing_done_lets_another_one_lead() -
     leads, made = leadership(lambda: clock[0])
     with pytest.raises(ResignedError, match="coordinators of this process in a row made no progress"):
         while clock[0] < 300:
-            leads.mind(True)
+            leads.update(True)
             clock[0] += 1
     assert len(made) >= 3
 
@@ -349,11 +349,11 @@ def test_a_process_whose_coordinators_end_at_once_for_a_moment_goes_on_leading()
     clock = [0.0]
     leads, made = leadership(lambda: clock[0])
     while clock[0] < 10:
-        leads.mind(True)
+        leads.update(True)
         made[-1].ended, made[-1].error = True, UnavailableError("the store is away")
         clock[0] += 0.5
-    leads.mind(True)
+    leads.update(True)
     made[-1].complete_cycles = 1
     clock[0] = 100.0
     made[-1].moved = 100.0
-    leads.mind(True)
+    leads.update(True)

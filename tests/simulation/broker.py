@@ -130,7 +130,7 @@ class SimGroup(Group):
         self.member_id = f"{self._name}.{self._joins}"
         self._broker.join(self.member_id)
 
-    def tell(self, listener: Listener) -> None:
+    def set_listener(self, listener: Listener) -> None:
         if self._held:
             listener.assigned(self._held)
 

@@ -15,7 +15,7 @@ from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import CommitComplete, DataWritten, TableId, TableReference
 from calving.protocol.ledger import Ledger, LedgerKey
 from calving.protocol.rollback import Line
-from calving.runtime.preflight import TableRecord, former_names, mind_logs, mind_names, others_of
+from calving.runtime.preflight import TableRecord, check_logs, check_names_kept, former_names, others_of
 from tests.simulation.broker import Record
 from tests.simulation.checks import Violation
 from tests.simulation.members import Crash
@@ -96,8 +96,8 @@ class Operators:
             for name, table in world.tables.items()
         }
         stored = world.store.positions
-        mind_names(*own, former_names(found, every, world.broker.topic_ids()), stored, unknown=False)
-        mind_logs(*own, world.store.identity, world.log_ids, stored)
+        check_names_kept(*own, former_names(found, every, world.broker.topic_ids()), stored, unknown=False)
+        check_logs(*own, world.store.identity, world.log_ids, stored)
 
     # Tables
 

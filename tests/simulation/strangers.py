@@ -14,7 +14,7 @@ from calving.model.events import Publication
 from calving.model.offsets import SourceOffsets, Span, TopicPartition, named
 from calving.protocol.moved import Unread
 from calving.protocol.recovery import AWAITED_OFFSETS, resumed
-from calving.runtime.heard import hear
+from calving.runtime.log_view import hear
 from calving.runtime.moved import unread
 from tests.simulation.broker import Record
 from tests.simulation.checks import Violation

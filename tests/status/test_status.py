@@ -34,8 +34,8 @@ from calving.runtime.worker import Publications
 from calving.status.folding import after_cycle
 from calving.status.health import Cause, HealthLog, Reason, not_ready, reasons
 from calving.status.histogram import Histogram
-from calving.status.listening import TableStates
 from calving.status.partitions import committed_up_to
+from calving.status.table_states import TableStates
 from calving.status.values import (
     Batches,
     CommitCycle,
@@ -64,14 +64,14 @@ class Ear:
     """Says events to a ``TableStates``, one second after the other."""
 
     def __init__(self) -> None:
-        self.listening = TableStates()
+        self.table_states = TableStates()
         self.now = 0.0
         self.commit = uuid4()
 
     def say(self, event: Event, spans: Coverage | None = None, settled: Coverage | None = None) -> None:
         self.now += 1.0
         attached = Attachment(settled or {})
-        self.listening.hear(Envelope(0, int(self.now), event, spans or {}, attached=attached), self.now)
+        self.table_states.hear(Envelope(0, int(self.now), event, spans or {}, attached=attached), self.now)
 
     def write(self, start: int, end: int) -> None:
         spans = {TP: (Span(start, end),)}
@@ -80,7 +80,7 @@ class Ear:
 
     @property
     def table(self) -> TableStatus:
-        return self.listening.status(100.0).tables["db.t"]
+        return self.table_states.status(100.0).tables["db.t"]
 
 
 def test_files_that_are_published_wait_until_their_table_is_committed() -> None:
@@ -107,7 +107,7 @@ def test_what_a_commit_complete_calls_settled_waits_no_longer() -> None:
     ear.write(7, 9)
     ear.say(CommitComplete(ear.commit), settled={TP: (Span(0, 7),)})
     assert ear.table.buffered_files == 1
-    assert committed_up_to(ear.listening.settled) == {TP: 7}
+    assert committed_up_to(ear.table_states.settled) == {TP: 7}
 
 
 def test_a_valid_through_time_that_a_commit_does_not_know_stays_the_last_one() -> None:
@@ -291,11 +291,11 @@ def test_the_last_commit_that_changed_rows_stays_known_after_others() -> None:
 
 def test_who_leads_is_whoever_sent_the_last_event_of_a_coordinator() -> None:
     ear, leader = Ear(), Leader("m-1", "k1", "http://k1:8083/")
-    ear.listening.hear(Envelope(0, 1, StartCommit(ear.commit), attached=Attachment(leader=leader)), 1.0)
+    ear.table_states.hear(Envelope(0, 1, StartCommit(ear.commit), attached=Attachment(leader=leader)), 1.0)
     ear.write(0, 7)
-    assert ear.listening.status(0.0).leader == leader
+    assert ear.table_states.status(0.0).leader == leader
     ear.say(CommitComplete(ear.commit))
-    assert ear.listening.status(0.0).leader is None  # an older version, which does not say it
+    assert ear.table_states.status(0.0).leader is None  # an older version, which does not say it
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ class LateError(Exception):
     """A call has not come back in time."""
 
 
-def beside(name: str, call: Callable[[], T]) -> Future[T]:
+def in_thread(name: str, call: Callable[[], T]) -> Future[T]:
     """Run ``call`` on a daemon thread called ``name``; the future has its result or error."""
     done: Future[T] = Future()
 
@@ -33,7 +33,7 @@ def within(seconds: float, name: str, call: Callable[[], T]) -> T:
 
     :raises LateError: the call has not ended after ``seconds``. It runs on, and its result is ignored.
     """
-    done = beside(name, call)
+    done = in_thread(name, call)
     if not _ended(done, seconds):
         raise LateError(f"no answer within {seconds:.0f} s")
     return done.result()

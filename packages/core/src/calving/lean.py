@@ -32,7 +32,7 @@ class _Refusing(MetaPathFinder):
             raise ImportError("calving keeps pandas out of this thread")
 
 
-class _Telling(MetaPathFinder):
+class _PandasFinder(MetaPathFinder):
     """Makes pyarrow look for pandas again once other code has imported pandas, for example a user's transform."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -41,11 +41,11 @@ class _Telling(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Told(spec.loader)
+            spec.loader = _PandasLoader(spec.loader)
         return spec
 
 
-class _Told(Loader):
+class _PandasLoader(Loader):
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
@@ -74,7 +74,7 @@ def without_pandas() -> None:
         import pyarrow.dataset  # noqa: F401 - to have it look
     finally:
         sys.meta_path.remove(refusing)
-    sys.meta_path.insert(0, _Telling())
+    sys.meta_path.insert(0, _PandasFinder())
 
 
 def keep_freed_memory() -> None:

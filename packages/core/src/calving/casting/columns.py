@@ -33,7 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.casting.growth import Path
+from calving.casting.evolution import Path
 from calving.casting.temporal import (
     DAY_SECONDS,
     FIRST_DAY,

@@ -25,7 +25,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calving.casting.growth import Growth, Path, UnfitError
+from calving.casting.evolution import Path, SchemaEvolution, UnfitError
 from calving.casting.made import MadeTexts
 from calving.casting.numbers import short
 from calving.casting.texts import TooMuchTextError
@@ -43,8 +43,15 @@ class ExactConverter:
     ``typed`` values come with a schema, which alone decides the types of new columns.
     """
 
-    def __init__(self, growth: Growth, target: Target, *, typed: bool = False, texts: MadeTexts | None = None) -> None:
-        self._growth, self._target, self._typed, self._texts = growth, target, typed, texts or MadeTexts()
+    def __init__(
+        self, schema_evolution: SchemaEvolution, target: Target, *, typed: bool = False, texts: MadeTexts | None = None
+    ) -> None:
+        self._schema_evolution, self._target, self._typed, self._texts = (
+            schema_evolution,
+            target,
+            typed,
+            texts or MadeTexts(),
+        )
         self.changes: list[SchemaChange] = []
 
     def value(self, value: Any, column: NestedField, path: Path) -> Any:
@@ -56,7 +63,7 @@ class ExactConverter:
         try:
             converted = self._to(value, column.field_type, path, column.field_id)
             if value is None and column.required:
-                self.changes.append(self._growth.optional(column, path))
+                self.changes.append(self._schema_evolution.optional(column, path))
         except Exception as error:
             del self.changes[before:]
             if isinstance(error, UnfitError):
@@ -83,7 +90,7 @@ class ExactConverter:
             row[name] = self._to(item, column.field_type, (*path, name), column.field_id)
         for column in struct.fields:
             if column.required and given.get(column.name, (column, None))[1] is None:
-                self.changes.append(self._growth.optional(column, (*path, column.name)))
+                self.changes.append(self._schema_evolution.optional(column, (*path, column.name)))
         return row
 
     def unknown(self, value: Any, path: Path) -> None:
@@ -91,11 +98,11 @@ class ExactConverter:
 
         :raises UnfitError: the table cannot have this column.
         """
-        if self._typed or not self._growth.evolves:
+        if self._typed or not self._schema_evolution.evolves:
             return
         kind = of_value(value)
         if kind is not None:
-            self.changes.append(self._growth.add(path, kind, 1, value))
+            self.changes.append(self._schema_evolution.add(path, kind, 1, value))
 
     def _to(self, value: Any, kind: IcebergType, path: Path, column_id: int) -> Any:
         if value is None:
@@ -117,8 +124,8 @@ class ExactConverter:
             raise UnfitError(path, self._texts.too_much) from error
         except OverflowError as error:
             wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
-            if wider is not None and self._growth.evolves and _fits_wider(value, wider):
-                self.changes.append(self._growth.widen(path, wider))
+            if wider is not None and self._schema_evolution.evolves and _fits_wider(value, wider):
+                self.changes.append(self._schema_evolution.widen(path, wider))
                 return None
             raise UnfitError(path, str(error)) from error
         except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
@@ -127,13 +134,13 @@ class ExactConverter:
     def _element(self, value: Any, kind: ListType, path: Path) -> Any:
         converted = self._to(value, kind.element_type, path, kind.element_id)
         if value is None and kind.element_required:
-            self.changes.append(self._growth.optional(kind.element_field, path))
+            self.changes.append(self._schema_evolution.optional(kind.element_field, path))
         return converted
 
     @cached_property
     def _keys(self) -> ExactConverter:
         """For the keys of maps, whose types Iceberg does not change."""
-        return ExactConverter(self._growth.fixed(), self._target, typed=self._typed, texts=self._texts)
+        return ExactConverter(self._schema_evolution.fixed(), self._target, typed=self._typed, texts=self._texts)
 
     def _to_map(self, value: Any, kind: MapType, path: Path) -> list[tuple[Any, Any]]:
         if not isinstance(value, Mapping | Pairs):
@@ -151,7 +158,7 @@ class ExactConverter:
             keys.add(repr(key))
             pairs.append((key, self._to(v, kind.value_type, (*path, "value"), kind.value_id)))
         if kind.value_required and missing:
-            self.changes.append(self._growth.optional(kind.value_field, (*path, "value")))
+            self.changes.append(self._schema_evolution.optional(kind.value_field, (*path, "value")))
         return pairs
 
 

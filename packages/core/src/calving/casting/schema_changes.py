@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from calving.casting.seen import join
+from calving.casting.type_counts import join
 from calving.model.tables import SchemaChange
 from calving.records.inferred import folded, merge
 

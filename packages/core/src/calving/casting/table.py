@@ -23,9 +23,9 @@ from pyiceberg.types import (
 
 from calving.casting.cells import TableCells
 from calving.casting.columns import cast, missing_rows, unknown_in_keys
+from calving.casting.evolution import Path, SchemaEvolution, UnfitError
 from calving.casting.exact import ExactConverter
 from calving.casting.findings import Findings
-from calving.casting.growth import Growth, Path, UnfitError
 from calving.casting.made import MadeTexts
 from calving.casting.objects import columns_of, simple_column
 from calving.model.dead_letters import Stage
@@ -88,7 +88,7 @@ class TableConverter:
         """``names``: the table's name mapping. ``partition_names``: the names of its partition fields."""
         self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
-        self._growth = Growth(table, schema, evolution, self._limits, partition_names)
+        self._schema_evolution = SchemaEvolution(table, schema, evolution, self._limits, partition_names)
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
         self.target = Target(self._struct, names, case_insensitive=evolution.case_insensitive, moments=moments)
@@ -157,7 +157,7 @@ class TableConverter:
 
     def _missing(self, target: NestedField, rows: Sequence[int], found: Findings) -> None:
         try:
-            found.changes.append(self._growth.optional(target, (target.name,)))
+            found.changes.append(self._schema_evolution.optional(target, (target.name,)))
         except UnfitError as error:
             for i in rows:
                 found.reasons.setdefault(i, str(error))
@@ -199,7 +199,7 @@ class TableConverter:
         self, values: Sequence[Any], target: NestedField, wanted: pa.DataType, found: Findings, start: int = 0
     ) -> pa.Array:
         """``start``: the place of the first of these values among all."""
-        converter = ExactConverter(self._growth, self.target, typed=found.typed, texts=found.texts)
+        converter = ExactConverter(self._schema_evolution, self.target, typed=found.typed, texts=found.texts)
         rows: list[Any] = [None] * len(values)
         path = (target.name,)
         for i, value in enumerate(values, start):
@@ -243,7 +243,7 @@ class TableConverter:
 
     def _new(self, items: Sequence[tuple[int, str, object]], found: Findings) -> None:
         """Request columns for fields without one."""
-        converter = ExactConverter(self._growth, self.target)
+        converter = ExactConverter(self._schema_evolution, self.target)
         for i, name, item in items:
             if i not in found.reasons:
                 try:
@@ -281,7 +281,7 @@ class TableConverter:
         try:
             count = None if typed else len(present)
             found.changes.append(
-                self._growth.add(path, kind, count, None if typed else objects(column.take(present[:1]))[0])
+                self._schema_evolution.add(path, kind, count, None if typed else objects(column.take(present[:1]))[0])
             )
         except UnfitError as error:
             for i in present.to_pylist():
@@ -295,7 +295,7 @@ class TableConverter:
             kind = of_array(column.slice(i, 1), typed=False)
             try:
                 if kind is not None:
-                    found.changes.append(self._growth.add(path, kind, 1, value))
+                    found.changes.append(self._schema_evolution.add(path, kind, 1, value))
             except UnfitError as error:
                 found.reasons.setdefault(i, str(error))
 
@@ -320,9 +320,9 @@ class TableConverter:
                 inner = self._map_changes(column, kind, path, typed)
                 found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
             case IntegerType() if typed and of_type(column.type) == "long":
-                found.changes.append(self._growth.widen(path, "long"))
+                found.changes.append(self._schema_evolution.widen(path, "long"))
             case FloatType() if typed and of_type(column.type) == "double":
-                found.changes.append(self._growth.widen(path, "double"))
+                found.changes.append(self._schema_evolution.widen(path, "double"))
 
     def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool) -> Findings:
         inner = Findings()

@@ -19,7 +19,7 @@ from calving.model.events import DataWritten, Envelope
 from calving.protocol.ledger import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.rollback import RolledBack
 from calving.protocol.waiting import DEGRADED
-from calving.runtime.heard import ControlLogView
+from calving.runtime.log_view import ControlLogView
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink
 

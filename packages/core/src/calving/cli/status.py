@@ -26,7 +26,7 @@ from calving.model.text import counted, listed, printable
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.rollback import RolledBack
 from calving.runtime import components
-from calving.runtime.heard import ControlLogView, hear
+from calving.runtime.log_view import ControlLogView, hear
 from calving.runtime.moved import Resumed, unread
 from calving.runtime.resuming import resumed
 from calving.settings.load import Sink

@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import TypeVar
 
-from calving.deadline import beside
+from calving.deadline import in_thread
 from calving.engine.interface import Engine, Function, Patience
 from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError
 from calving.tasks.result import TaskResult
@@ -88,7 +88,7 @@ class OpeningEngine(Engine):
 
     def _start(self, open_it: Callable[[], Engine]) -> Future[Engine]:
         self._late_at = time.monotonic() + self._patience
-        self._opening = beside("calving-engine", open_it)
+        self._opening = in_thread("calving-engine", open_it)
         return self._opening
 
     def _reopened(self, lost: Engine) -> Engine:

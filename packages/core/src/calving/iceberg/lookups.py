@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from calving.deadline import beside
+from calving.deadline import in_thread
 from calving.iceberg.file_access import carried
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, identities
@@ -89,7 +89,7 @@ class Lookups:
         here, away, tasks = self._divided(looking, wanted)
         elsewhere = None
         if tasks is not None:
-            elsewhere = beside("calving-lookup", partial(self._as_tasks, tasks, looking, away))
+            elsewhere = in_thread("calving-lookup", partial(self._as_tasks, tasks, looking, away))
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
             by_path = self._all_here(pool, looking, here)
             if elsewhere is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType
 
-from calving.casting.growth import check_partition_names
+from calving.casting.evolution import check_partition_names
 from calving.errors import ConfigError
 from calving.iceberg.new_tables import VERSION_KEY
 from calving.iceberg.schemas import as_in

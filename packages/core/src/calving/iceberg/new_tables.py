@@ -11,8 +11,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table
 
-from calving.casting.growth import distinct, paths_of
-from calving.casting.seen import Minority, decide
+from calving.casting.evolution import distinct, paths_of
+from calving.casting.type_counts import OutvotedValues, decide
 from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.catalog import is_rest
 from calving.iceberg.partition_terms import parse_term, partition_spec, temporal
@@ -92,14 +92,14 @@ def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType
     if change.kind == "create":
         fixed += [column for term in rules.of(name).partition_by if (column := temporal(term, name)) is not None]
     fixed = [rules.key(column) for column in fixed]
-    for few in decision.minorities:
+    for few in decision.outvoted:
         column = rules.key(".".join(few.path))
         if not any(column == each or column.startswith(f"{each}.") for each in fixed):
             _mind(name, few, rules)
     return merge(change.type, decision.kind)
 
 
-def _mind(name: str, few: Minority, rules: TableRules) -> None:
+def _mind(name: str, few: OutvotedValues, rules: TableRules) -> None:
     """:raises BadRecordError: bad records are not tolerated, so an operator has to declare the column."""
     column = ".".join(few.path)
     text = (

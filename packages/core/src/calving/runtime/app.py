@@ -275,7 +275,7 @@ class App:
             held = loop.machine.held
             leads = bool(held) and session.lead(held, group.partitions())
             self._led_since = (self._led_since or time.monotonic()) if leads else None
-            leadership.mind(leads)
+            leadership.update(leads)
             self._well = time.monotonic()
             has_heard = not leads or leadership.caught_up
             self._reporter.step(loop, self._made().runner, joined=group.joined, leads=leads, caught_up=has_heard)

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
-from calving.deadline import LateError, beside, within
+from calving.deadline import LateError, in_thread, within
 from calving.errors import CalvingError, UnavailableError, UnexpectedError, UnreachableError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.text import counted
@@ -109,14 +109,14 @@ class Attempt:
             except UnavailableError as error:
                 raise UnreachableError(str(error)) from error
             group = self._membership.group()
-            preparing = beside("calving-preparing", partial(self._prepare, session, cursor.log))
+            preparing = in_thread("calving-preparing", partial(self._prepare, session, cursor.log))
             if not self._is_prepared(preparing, group, wind_down_seconds):
                 # The checks may still use the session and the cursor, so the process ends without closing them.
                 session = cursor = None
                 return
             runner = preparing.result()
             loop = self._loop(group, session, cursor, runner)
-            group.tell(loop)
+            group.set_listener(loop)
             while not step(loop, group, session):
                 pass
             self._wind_down(loop, runner, wind_down_seconds)
@@ -143,7 +143,7 @@ class Attempt:
                 deaf_seconds=2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000,
             ),
             clock=time.monotonic,
-            listening=self._reporter.listening,
+            table_states=self._reporter.table_states,
             publications=self._reporter.publications,
             resumed=self._resumed,
         )
@@ -224,7 +224,7 @@ class CaughtUp:
     def _others_have_committed(self) -> bool:
         """Whether every publication is committed. Another worker leads, or it has died and its lease is still valid."""
         if self._looking is None:
-            self._looking = beside("calving-looking", self._nothing_waits)
+            self._looking = in_thread("calving-looking", self._nothing_waits)
         if not self._looking.done():
             return False
         looked, self._looking = self._looking, None

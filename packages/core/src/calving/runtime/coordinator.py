@@ -17,7 +17,7 @@ from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.phases import Commit
-from calving.runtime.senses import OtherTopics
+from calving.runtime.log_health import OtherTopics
 from calving.runtime.worker import Clock
 from calving.status.values import CommitCycle
 

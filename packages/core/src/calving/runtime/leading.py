@@ -238,7 +238,7 @@ class Leadership:
         self._failures = 0
         self._failing_since = float("inf")
 
-    def mind(self, leads: bool) -> None:
+    def update(self, leads: bool) -> None:
         """Start, watch or stop the coordinator. Call it often; ``leads`` comes from the session.
 
         :raises ResignedError: coordinators of this process make no progress.

@@ -22,7 +22,7 @@ from calving.model.offsets import SourceOffsets, named
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
-from calving.runtime.heard import hear, nothing_waits
+from calving.runtime.log_view import hear, nothing_waits
 from calving.runtime.preflight import (
     commit_style,
     held,

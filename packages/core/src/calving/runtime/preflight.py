@@ -240,7 +240,7 @@ def refuse_a_loss(
     truncated = {tp for tp, identity in session.topic_ids(every).items() if identity.endswith(TRUNCATED)}
     ledgers = {name: table.ledger.present(identities) for name, table in records.items()}
     said = {name: table.ledger for name, table in records.items()}
-    _mind_topics(sink, said, ledgers, every - stored.keys())
+    _check_topics(sink, said, ledgers, every - stored.keys())
     refuse_lost_positions(sink, said, stored)
     for name, table in records.items():
         if ledgers[name].source and not stored:
@@ -263,8 +263,8 @@ def refuse_a_loss(
     # Version 0.1.0 stored no log identity. After a change of the control topic, its sinks have positions but no ledger.
     unknown = bool(logs) and not any(logs.values()) and not any(table.ledger.source for table in records.values())
     owner = (sink.keys.control_topic, sink.group)
-    mind_names(*owner, former_names(records, every, identities), stored, unknown=unknown)
-    mind_logs(*owner, control.identity, logs, stored)
+    check_names_kept(*owner, former_names(records, every, identities), stored, unknown=unknown)
+    check_logs(*owner, control.identity, logs, stored)
 
 
 def former_names(
@@ -280,7 +280,7 @@ def former_names(
                     yield table, owner, tp, offset
 
 
-def mind_names(
+def check_names_kept(
     control_topic: str,
     group: str,
     former: Iterable[tuple[str, str, TopicPartition, int]],
@@ -307,7 +307,7 @@ def mind_names(
             )
 
 
-def mind_logs(
+def check_logs(
     control_topic: str, group: str, log_id: str, logs: Mapping[TopicPartition, str], stored: SourceOffsets
 ) -> None:
     """W1: refuse positions of another control log, because it is unknown which of that log's entries were committed.
@@ -324,7 +324,7 @@ def mind_logs(
             )
 
 
-def _mind_topics(
+def _check_topics(
     sink: Sink, said: Mapping[str, Ledger], now: Mapping[str, Ledger], unread: Set[TopicPartition]
 ) -> None:
     """W7: Kafka deletes a topic's positions with the topic. The tables' ledgers show that the topic was recreated."""

@@ -13,8 +13,8 @@ from calving.runtime.worker import Publications, WorkerLoop
 from calving.settings.load import Sink
 from calving.status.board import Board
 from calving.status.health import HealthLog, reasons
-from calving.status.listening import TableStates
 from calving.status.partitions import HeldPartitions
+from calving.status.table_states import TableStates
 from calving.status.values import Batches, SinkFacts, WorkerStatus
 from calving.version import __version__
 
@@ -28,7 +28,7 @@ class Reporter:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self.listening = TableStates()
+        self.table_states = TableStates()
         self.publications = Publications()
         self.restarts = 0
         self._error: str | None = None
@@ -63,10 +63,10 @@ class Reporter:
         self._seen = seen
         if loop.unsigned and loop.unsigned != (self._unsigned or ("",))[0]:
             self._unsigned = loop.unsigned, now
-        listening = self.listening
+        table_states = self.table_states
         wall = now - time.monotonic()
         read = dict(loop.latest_us)
-        partitions = HeldPartitions(loop.machine.positions, loop.ends, listening.settled, read, loop.arrivals, wall)
+        partitions = HeldPartitions(loop.machine.positions, loop.ends, table_states.settled, read, loop.arrivals, wall)
         worker = WorkerStatus(
             joined,
             prepared=True,
@@ -87,7 +87,7 @@ class Reporter:
             restarts=self.restarts,
             error=self._error,
         )
-        self._board.worker(worker, listening.status(wall))
+        self._board.worker(worker, table_states.status(wall))
         self._tell_degraded(now)
 
     def ended(self, loop: WorkerLoop) -> None:

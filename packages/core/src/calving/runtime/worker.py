@@ -23,12 +23,12 @@ from calving.protocol.moved import text_of as moved_text
 from calving.protocol.positions import Reset, first_start, starting, within_topics
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.gaps import data_loss_text, recreated_text, truncated_text
+from calving.runtime.log_health import OpenTransactions, SilenceDetector
 from calving.runtime.moved import Resumed, moved
-from calving.runtime.senses import OpenTransactions, SilenceDetector
 from calving.source.interface import Bounds, Group
 from calving.status.arrivals import Arrivals, seen
-from calving.status.listening import TableStates
 from calving.status.partitions import committed_up_to
+from calving.status.table_states import TableStates
 
 log = logging.getLogger(__name__)
 
@@ -97,15 +97,15 @@ class WorkerLoop:
         machine: WorkerMachine,
         policy: SourcePolicy,
         clock: Clock,
-        listening: TableStates | None = None,
+        table_states: TableStates | None = None,
         publications: Publications | None = None,
         resumed: Resumed = lambda log: {},
     ) -> None:
-        """``machine``: a new one, which decides what the loop does. ``listening`` and ``publications`` outlive the
+        """``machine``: a new one, which decides what the loop does. ``table_states`` and ``publications`` outlive the
         loop. ``resumed``: what the tables tell of partitions of which the control log tells nothing.
         """
         self.machine = machine
-        self.listening = listening or TableStates()
+        self.table_states = table_states or TableStates()
         self.publications = publications or Publications()
         self.paused_ms: int | None = None
         """Since when no batch is started, in milliseconds since the epoch; None if batches are started. Answers carry
@@ -160,7 +160,7 @@ class WorkerLoop:
         heard = self._cursor.read(0)
         for envelope in heard:
             self.machine.heard(envelope)
-            self.listening.hear(envelope, self._clock())
+            self.table_states.hear(envelope, self._clock())
         self._ear.listened(self._clock(), bool(heard))
         ended = self._runner.poll()
         self.version += bool(heard) + (ended is not None)
@@ -181,7 +181,7 @@ class WorkerLoop:
         """Offsets that nobody has read, because somebody else has moved a position from which this loop has started.
         They stay until the control log calls them settled, as it does once an operator has accepted them.
         """
-        return less(self._seen_unread, self.listening.settled)
+        return less(self._seen_unread, self.table_states.settled)
 
     def stored(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         """The stored positions of these partitions, whichever worker stored them."""
@@ -253,7 +253,7 @@ class WorkerLoop:
         if stop_at is not None:
             ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
         self._ends, self._looked = ends, now
-        visible = committed_up_to(self.listening.settled)
+        visible = committed_up_to(self.table_states.settled)
         self.arrivals = {
             tp: seen(self.arrivals.get(tp, ()), end, now, visible.get(tp, self.machine.positions.get(tp, 0)))
             for tp, end in ends.items()

@@ -43,7 +43,7 @@ class Group(ABC):
     """Whether the membership is lost for good: close it, and join again."""
 
     @abstractmethod
-    def tell(self, listener: Listener) -> None:
+    def set_listener(self, listener: Listener) -> None:
         """Tell a new listener the present assignment. A membership outlives its listeners."""
 
     @abstractmethod

@@ -231,7 +231,7 @@ class KafkaGroup(Group):
         self._held: set[TopicPartition] = set()
         self.broken = False
 
-    def tell(self, listener: Listener) -> None:
+    def set_listener(self, listener: Listener) -> None:
         if self._held:
             listener.assigned(frozenset(self._held))
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from calving.casting.growth import check_new
-from calving.casting.seen import seen_of
+from calving.casting.evolution import check_new
+from calving.casting.type_counts import seen_of
 from calving.model.dead_letters import Stage
 from calving.model.tables import SchemaChange
 from calving.records.arrays import JSON, children_of
@@ -66,7 +66,7 @@ class Creation:
             elif self._spec.path.evolution.create and self._spec.id_columns.get(table):
                 _request_without_schema(run, [table])
 
-    def _infer(self, run: BlockRun, tables: Iterable[str], group: _Alike, *, typed: bool) -> None:
+    def _infer(self, run: BlockRun, tables: Iterable[str], group: _SchemaGroup, *, typed: bool) -> None:
         """Request the tables, with schemas that can also hold these records."""
         fold = self._spec.path.evolution.case_insensitive
         for table in tables:
@@ -105,7 +105,7 @@ def _request_without_schema(run: BlockRun, tables: Iterable[str]) -> None:
         run.ask(SchemaChange(table, "create"))
 
 
-class _Alike(NamedTuple):
+class _SchemaGroup(NamedTuple):
     """Values that need the same schema of a table: their indices, and the first value if they come without a schema."""
 
     type: InferredType | None
@@ -113,13 +113,13 @@ class _Alike(NamedTuple):
     value: Any
 
 
-def _by_schema(values: Values) -> Iterator[_Alike]:
+def _by_schema(values: Values) -> Iterator[_SchemaGroup]:
     """The values by the schema that they need: most records of a topic are alike. Values with a schema need only it."""
     data = values.data
     if not len(data):  # a schema of records that are all bad creates nothing
         return
     if values.typed and not isinstance(data, list):
-        yield _Alike(of_type(data.type), range(len(values)), None)
+        yield _SchemaGroup(of_type(data.type), range(len(values)), None)
         return
     keys = [*map(_key, data)] if isinstance(data, list) else _keys(data)
     rows: dict[Hashable, list[int]] = {}
@@ -127,10 +127,10 @@ def _by_schema(values: Values) -> Iterator[_Alike]:
         rows.setdefault(key, []).append(row)
     for places in rows.values():
         if isinstance(data, list):
-            yield _Alike(of_value(data[places[0]]), places, data[places[0]])
+            yield _SchemaGroup(of_value(data[places[0]]), places, data[places[0]])
         else:
             first = data.slice(places[0], 1)
-            yield _Alike(of_array(first, typed=False), places, objects(first)[0])
+            yield _SchemaGroup(of_array(first, typed=False), places, objects(first)[0])
 
 
 def _key(value: Any) -> Hashable:

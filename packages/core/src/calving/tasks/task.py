@@ -102,7 +102,7 @@ def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> 
 
 
 @dataclass(slots=True)
-class _Book:
+class _RangeAccounts:
     """Counts the outcomes of the records of one range."""
 
     read: int = 0
@@ -112,7 +112,7 @@ class _Book:
     size: int = 0
     latest_ms: int | None = None
 
-    def enter(self, block: Block, outcome: Outcome) -> None:
+    def add(self, block: Block, outcome: Outcome) -> None:
         self.read += len(block)
         self.written += outcome.written
         self.bad += len(outcome.bad)
@@ -125,7 +125,7 @@ class _Book:
     def result(self, source: Range) -> RangeResult:
         """The result of the range.
 
-        :raises AccountingError: the book does not balance.
+        :raises AccountingError: the accounts do not balance.
         """
         if self.read != self.written + self.bad + sum(self.filtered.values()):
             raise AccountingError(
@@ -158,9 +158,9 @@ class _Task:
 
     def run(self) -> Iterator[ShuffleBlock | Sample | TaskResult]:
         spec = self._spec
-        books = {source: _Book() for source in spec.ranges}
+        accounts = {source: _RangeAccounts() for source in spec.ranges}
         with contextlib.closing(self._reader.read(spec.ranges)) as blocks:
-            yield from self._run_blocks(blocks, books)
+            yield from self._run_blocks(blocks, accounts)
         changes, writers = self._delivery.changes, self._delivery.writers
         if changes:
             self.discard()
@@ -173,7 +173,7 @@ class _Task:
         yield TaskResult(
             spec.number,
             files,
-            [book.result(source) for source, book in books.items()],
+            [each.result(source) for source, each in accounts.items()],
             dead_letters=self._dead_letters,
             first_bad=self._first_bad,
             bad_by_stage=dict(self._bad_by_stage),
@@ -187,7 +187,9 @@ class _Task:
     def discard(self) -> None:
         self._delivery.writers.discard()
 
-    def _run_blocks(self, blocks: Iterator[Block], books: Mapping[Range, _Book]) -> Iterator[ShuffleBlock | Sample]:
+    def _run_blocks(
+        self, blocks: Iterator[Block], accounts: Mapping[Range, _RangeAccounts]
+    ) -> Iterator[ShuffleBlock | Sample]:
         while True:
             with self._timings("fetch"):
                 block = next(blocks, None)
@@ -198,7 +200,7 @@ class _Task:
             outcome = self._pipeline.run(block, without(len(block), {bad.index for bad in errors}))
             outcome.bad += errors
             self._reject(block, outcome.bad)
-            books[block.source].enter(block, outcome)
+            accounts[block.source].add(block, outcome)
             self._unnamed.update(outcome.unnamed)
             yield from self._delivery.writers.shuffled()
 

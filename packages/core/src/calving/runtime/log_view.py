@@ -33,8 +33,8 @@ from calving.protocol.ledger import LedgerKey
 from calving.protocol.rollback import Line
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
-from calving.status.listening import TableStates
 from calving.status.partitions import committed_up_to
+from calving.status.table_states import TableStates
 
 
 class ControlLogView:

@@ -71,7 +71,7 @@ def _joined(seen: Seen | None, other: Seen, *, fold: bool) -> Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Minority:
+class OutvotedValues:
     """Values that do not fit the type of their column, because the other values decide this type."""
 
     path: tuple[str, ...]
@@ -89,15 +89,15 @@ class Minority:
 
 
 @dataclass(slots=True)
-class Decision:
+class ColumnType:
     """The type of a column, the type that all its values need, and the values that do not decide."""
 
     kind: InferredType | None
     all: InferredType | None
-    minorities: list[Minority] = field(default_factory=list)
+    outvoted: list[OutvotedValues] = field(default_factory=list)
 
 
-def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> Decision:
+def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> ColumnType:
     """The narrowest kind for the values of a column. The rarest kinds, which together have at most ``share`` of the
     values, do not count.
     """
@@ -106,18 +106,18 @@ def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> Decision:
     kind, whole = _merged(decision.kind for _, decision in kept), _merged(decision.all for _, decision in families)
     dropped = [(count, decision) for count, decision in dropped if merge(kind, decision.kind) != kind]
     others = sum(seen["kinds"].values()) - sum(count for count, _ in dropped)
-    inner = _all_minorities(decision for _, decision in kept)
+    inner = _all_outvoted(decision for _, decision in kept)
     for count, decision in dropped:
         needs = _name(decision.kind)
         inner.append(
-            Minority(
+            OutvotedValues(
                 path=path, kind=kind, kept=others, needs=needs, count=count, examples=_examples(seen, needs), all=whole
             )
         )
-    return Decision(kind, whole, inner)
+    return ColumnType(kind, whole, inner)
 
 
-Family = tuple[int, Decision]
+Family = tuple[int, ColumnType]
 """The values whose kinds widen into each other: their number, and the type that they need together."""
 
 
@@ -143,26 +143,26 @@ def _family(seen: Seen, names: list[str], share: float, path: tuple[str, ...]) -
     if name in ("list", "map"):
         return count, _inside(name, seen["inside"][name], share, path)
     kind = _merged(names)
-    return count, Decision(kind, kind)
+    return count, ColumnType(kind, kind)
 
 
-def _struct(fields: Mapping[str, Seen], share: float, path: tuple[str, ...]) -> Decision:
+def _struct(fields: Mapping[str, Seen], share: float, path: tuple[str, ...]) -> ColumnType:
     decisions = {name: decide(inner, share, (*path, name)) for name, inner in fields.items()}
     kinds = {name: decision.kind for name, decision in decisions.items()}
     whole = {name: decision.all for name, decision in decisions.items()}
-    return Decision({"struct": kinds}, {"struct": whole}, _all_minorities(decisions.values()))
+    return ColumnType({"struct": kinds}, {"struct": whole}, _all_outvoted(decisions.values()))
 
 
-def _inside(name: str, seen: Sequence[Seen | None], share: float, path: tuple[str, ...]) -> Decision:
-    parts = [Decision(None, None) if part is None else decide(part, share, path) for part in seen]
-    inner = _all_minorities(parts)
+def _inside(name: str, seen: Sequence[Seen | None], share: float, path: tuple[str, ...]) -> ColumnType:
+    parts = [ColumnType(None, None) if part is None else decide(part, share, path) for part in seen]
+    inner = _all_outvoted(parts)
     if name == "map":
-        return Decision({"map": [part.kind for part in parts]}, {"map": [part.all for part in parts]}, inner)
-    return Decision({"list": parts[0].kind}, {"list": parts[0].all}, inner)
+        return ColumnType({"map": [part.kind for part in parts]}, {"map": [part.all for part in parts]}, inner)
+    return ColumnType({"list": parts[0].kind}, {"list": parts[0].all}, inner)
 
 
-def _all_minorities(decisions: Iterable[Decision]) -> list[Minority]:
-    return [one for decision in decisions for one in decision.minorities]
+def _all_outvoted(decisions: Iterable[ColumnType]) -> list[OutvotedValues]:
+    return [one for decision in decisions for one in decision.outvoted]
 
 
 def _merged(kinds: Iterable[InferredType | None]) -> InferredType | None:

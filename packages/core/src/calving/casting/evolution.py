@@ -9,7 +9,7 @@ from itertools import pairwise
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.types import NestedField, StructType
 
-from calving.casting.seen import seen_of
+from calving.casting.type_counts import seen_of
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RESERVED_COLUMNS, SchemaChange
 from calving.records.foreign import takes_values
@@ -25,7 +25,7 @@ class UnfitError(ValueError):
         super().__init__(f"field '{'.'.join(path)}': {reason}" if path else reason)
 
 
-class Growth:
+class SchemaEvolution:
     """The schema changes that one table allows. A record that needs any other change is bad."""
 
     def __init__(
@@ -39,11 +39,11 @@ class Growth:
         self._partitions = {*map(self._key, partition_names)}
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
 
-    def fixed(self) -> Growth:
+    def fixed(self) -> SchemaEvolution:
         """The same table, which allows no change."""
-        growth = copy(self)
-        growth.evolves = False
-        return growth
+        schema_evolution = copy(self)
+        schema_evolution.evolves = False
+        return schema_evolution
 
     def add(self, path: Path, kind: InferredType, count: int | None = None, value: object = None) -> SchemaChange:
         """Add a column for a field. ``count``: the number of schemaless values that need it; ``value``: an example.
