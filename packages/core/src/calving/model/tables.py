@@ -72,8 +72,8 @@ class SchemaChange:
     ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing. ``widen``:
     ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.
 
-    ``seen`` counts the types that values without a schema need (``casting.seen``). For values with a schema, ``type``
-    is the schema's type.
+    ``seen`` counts the types that values without a schema need (``casting.type_counts``). For values with a schema,
+    ``type`` is the schema's type.
     """
 
     table: str
