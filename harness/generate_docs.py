@@ -65,7 +65,7 @@ def page() -> str:
 
 def _table(model: type[BaseModel], prefix: str) -> str:
     rows = "".join(
-        f"| `{prefix}{field.alias}` | {_kind(field)} | {_default(field)} | {field.description} |\n"
+        f'| <a id="{prefix}{field.alias}"></a>`{prefix}{field.alias}` | {_kind(field)} | {_default(field)} | {field.description} |\n'
         for field in model.model_fields.values()
         if not field.exclude
     )

@@ -54,6 +54,17 @@ def test_what_no_flag_says_is_asked_for(tmp_path: Path) -> None:
     assert sink.catalog["warehouse"].startswith("s3://")
 
 
+def test_without_anybody_to_ask_what_has_a_default_gets_it(tmp_path: Path) -> None:
+    file = tmp_path / "sink.toml"
+    assert CliRunner().invoke(app, ["init", str(file), "--topic", "clicks"]).exit_code == 0
+    assert load(file).kafka["bootstrap.servers"] == "localhost:9092"
+
+
+def test_without_anybody_to_ask_the_topic_is_needed(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["init", str(tmp_path / "sink.toml")])
+    assert str(done.exception) == "nobody answers: --topic is needed"
+
+
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "sink.toml"
     file.write_text("mine")

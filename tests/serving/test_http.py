@@ -149,6 +149,21 @@ def test_another_connector_is_not_found(client: Client) -> None:
     assert client.get("/connectors/other/status").json == {"error_code": 404, "message": "Connector other not found"}
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "code", "message"),
+    [
+        ("GET", "/connectors/orders/tasks/1/status", 404, "HTTP 404 Not Found"),
+        ("PUT", "/connectors/orders/stop", 404, "HTTP 404 Not Found"),
+        ("POST", "/connectors", 405, "HTTP 405 Method Not Allowed"),
+        ("DELETE", "/connectors/orders", 405, "HTTP 405 Method Not Allowed"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_connects_form(
+    client: Client, method: str, path: str, code: int, message: str
+) -> None:
+    assert client.ask(method, path).json == {"error_code": code, "message": message}
+
+
 def test_another_sites_name_is_not_served(client: Client) -> None:
     assert client.get("/api/status", Host="evil.example.com").code == 400
 

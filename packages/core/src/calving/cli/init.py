@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
+
+import typer
 
 from calving.errors import ConfigError
 
@@ -58,6 +61,24 @@ def answers(
     if "." not in table:
         raise ConfigError(f"table '{table}' has no namespace: write it as db.{table}")
     return Answers(topic, table, servers, catalog, uri or _URIS.get(catalog, ""), warehouse or _LOCATIONS[store])
+
+
+def asked(given: str | None, option: str, question: str, default: str | None = None) -> str:
+    """What the user gives as an option, or answers.
+
+    :raises ConfigError: nobody answers, and there is neither the option nor a default.
+    """
+    if given is not None:
+        return given
+    try:
+        return str(typer.prompt(question, default=default, err=True))
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise  # the user has stopped it
+        typer.echo(err=True)
+        if default is None:
+            raise ConfigError(f"nobody answers: {option} is needed") from None
+        return default
 
 
 def text_of(found: Answers) -> str:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Kafka topics into Apache Iceberg tables, exactly once, on Spark.",
-    no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 File = Annotated[Path, typer.Argument(help="The sink's configuration: TOML, Kafka Connect JSON or .properties.")]
@@ -54,27 +53,52 @@ out = Console()
 _NOT_WELL = 3
 
 
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version, and nothing else.")] = False,
+) -> None:
+    if show_version:
+        out.print(__version__, highlight=False)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())  # noqa: T201 - it is rendered already
+        raise typer.Exit(2)
+
+
 @app.command()
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")] = Path("sink.toml"),
-    topic: Annotated[str, typer.Option(prompt="Topic", help="The topic to read.")] = "",
+    topic: Annotated[str | None, typer.Option(help="The topic to read.")] = None,
     bootstrap_servers: Annotated[
-        str, typer.Option(prompt="Brokers, as host:port", help="Kafka's brokers.")
-    ] = "localhost:9092",
+        str | None, typer.Option(help="Kafka's brokers, as host:port; by default localhost:9092.")
+    ] = None,
     catalog: Annotated[
-        str, typer.Option(prompt="Catalog (embedded, rest, sql, glue, hive)", help="The kind of catalog.")
-    ] = "embedded",
+        str | None, typer.Option(help="The kind of catalog: embedded (default), rest, sql, glue or hive.")
+    ] = None,
     store: Annotated[
-        str, typer.Option(prompt="Store (local, s3, gcs, azure)", help="The object store of the data files.")
-    ] = "local",
+        str | None, typer.Option(help="The object store of the data files: local (default), s3, gcs or azure.")
+    ] = None,
     table: Annotated[str | None, typer.Option(help="The table; by default db.<topic>.")] = None,
     uri: Annotated[str | None, typer.Option(help="The catalog's address.")] = None,
     warehouse: Annotated[str | None, typer.Option(help="The location of the catalog's tables.")] = None,
 ) -> None:
-    """Write a first configuration, with comments, from a few answers."""
-    from calving.cli.init import answers, text_of
+    """Write a first configuration, with comments, from a few answers. At a terminal it asks for those that are
+    missing.
+    """
+    from calving.cli.init import answers, asked, text_of
 
-    text = text_of(answers(topic, table, bootstrap_servers, catalog, store=store, uri=uri, warehouse=warehouse))
+    text = text_of(
+        answers(
+            asked(topic, "--topic", "Topic"),
+            table,
+            asked(bootstrap_servers, "--bootstrap-servers", "Brokers, as host:port", "localhost:9092"),
+            asked(catalog, "--catalog", "Catalog (embedded, rest, sql, glue, hive)", "embedded"),
+            store=asked(store, "--store", "Store (local, s3, gcs, azure)", "local"),
+            uri=uri,
+            warehouse=warehouse,
+        )
+    )
     try:
         with file.open("x") as made:
             made.write(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -133,7 +133,7 @@ def _complete(message: MutableMapping[str, Any]) -> None:
     message["headers"] = [*given, *(each for each in added if each[0] not in present)]
 
 
-def error(code: int, text: str, headers: dict[str, str] | None = None) -> Response:
+def error(code: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     """An error in the form of Kafka Connect's REST."""
     return JSONResponse({"error_code": code, "message": text}, code, headers)
 

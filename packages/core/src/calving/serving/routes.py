@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -66,7 +67,11 @@ class Endpoints:
             Route("/api/history", self._charts),
             Route("/admin/loggers/{logger:path}", self._logger, methods=["GET", "PUT"]),
         ]
-        return Starlette(routes=routes, middleware=[Middleware(Guard, access=self._access)])
+        return Starlette(
+            routes=routes,
+            middleware=[Middleware(Guard, access=self._access)],
+            exception_handlers={HTTPException: _refused},
+        )
 
     @property
     def _status(self) -> Any:
@@ -175,6 +180,12 @@ class Endpoints:
             return error(400, f"a level is one of {', '.join(_LEVELS)}")
         logger.setLevel(level)
         return JSONResponse([name])
+
+
+def _refused(request: Request, refusal: Exception) -> Response:
+    """Connect's answer to a path or a method that is not known."""
+    assert isinstance(refusal, HTTPException)  # noqa: S101 - the application asks for this class
+    return error(refusal.status_code, f"HTTP {refusal.status_code} {refusal.detail}", refusal.headers)
 
 
 async def _body(request: Request) -> Any:

@@ -1,0 +1,29 @@
+"""The command without a subcommand."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from calving.cli.main import app
+from calving.version import __version__
+
+
+def test_without_a_command_the_help_is_shown_and_no_error() -> None:
+    done = CliRunner().invoke(app, [])
+    assert (done.exit_code, "Usage:" in done.output, "rror" in done.stderr) == (2, True, False)
+
+
+def test_the_version_can_be_asked_for_as_an_option() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"{__version__}\n")
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["status"]])
+def test_help_has_a_short_name(command: list[str]) -> None:
+    done = CliRunner().invoke(app, [*command, "-h"])
+    assert (done.exit_code, "Usage:" in done.output) == (0, True)
+
+
+def test_shells_complete_the_command() -> None:
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
