@@ -353,6 +353,15 @@ def test_no_bytes_are_no_decimal(native: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("native", ["1", "0"])
+def test_a_decimal_of_more_places_than_digits_has_as_many_digits(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVING_NATIVE", native)
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 6}
+    found = decode(AvroConverter({"schema": json.dumps(record(v=kind))}, is_key=False), [b"\x02\x00", b"\x02\x05"])
+    assert found.types == ["struct<v: decimal128(6, 6) not null>"]
+    assert found.values == {0: {"v": Decimal("0.000000")}, 1: {"v": Decimal("0.000005")}}
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
 @pytest.mark.parametrize("precision", [{"precision": 64}, {}])
 def test_a_decimal_of_more_digits_than_a_table_has_takes_those_that_fit(
     precision: dict[str, int], native: str, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ import base64
 import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from time import process_time
 from typing import Any
 
 import pytest
@@ -34,6 +35,11 @@ def one_of(*branches: Any) -> dict[str, Any]:
 
 
 NULL, INTEGER, STRING = {"type": "null"}, {"type": "integer"}, {"type": "string"}
+DEFINITIONS: Any = {
+    "b": {"type": "object", "properties": {"b": {"type": "object", "properties": {"c": {"type": "integer"}}}}},
+    "nothing": {"type": "null"},
+    "three": {"type": "integer", "default": 3},
+}
 UNION = "io.confluent.connect.json.OneOf.field."
 
 
@@ -141,6 +147,97 @@ UNION = "io.confluent.connect.json.OneOf.field."
         ),
         ({**schema_of(x=INTEGER), "$ref": "#/$defs/b"}, {"x": 1, "b": {"c": 2}}, {"x": 1, "b": {"c": 2}}),
         ({**STRING, "anyOf": [{"format": "date"}, {"maxLength": 3}]}, "x", "x"),
+        # Several conditions, and the same property in several parts.
+        (
+            {
+                **schema_of(kind=STRING),
+                "then": schema_of(c=INTEGER),
+                "allOf": [{"then": schema_of(a=STRING)}, {"if": {}, "else": schema_of(b=INTEGER)}],
+                "dependentSchemas": {"kind": schema_of(d=STRING)},
+            },
+            {"kind": "x", "a": "v", "b": 1, "d": "w"},
+            {"kind": "x", "c": None, "a": "v", "b": 1, "d": "w"},
+        ),
+        (
+            {"allOf": [schema_of(a=schema_of(x=INTEGER)), schema_of(a=schema_of(y=INTEGER)), schema_of(a=True)]},
+            {"a": {"x": 1, "y": 2}},
+            {"a": {"x": 1, "y": 2}},
+        ),
+        (
+            {
+                **schema_of(type=STRING, data=schema_of(id=STRING)),
+                **one_of(
+                    schema_of(type={"const": "a"}, data=schema_of(x=INTEGER)), schema_of(data=schema_of(y=INTEGER))
+                ),
+            },
+            {"type": "a", "data": {"id": "1", "x": 5}},
+            {"type": "a", "data": {"id": "1", "x": 5, "y": None}},
+        ),
+        (
+            {
+                "allOf": [
+                    {"type": "array", "items": schema_of(a=INTEGER)},
+                    {"type": ["array", "null"], "items": schema_of(b=INTEGER)},
+                ]
+            },
+            [{"a": 1, "b": 2}],
+            [{"a": 1, "b": 2}],
+        ),
+        ({"allOf": [INTEGER, {"type": "number", "minimum": 1}]}, 2**60 + 1, 2**60 + 1),
+        # Branches of a union that differ deep inside, or by constants.
+        (
+            one_of(
+                schema_of(type={"const": "made"}, data=schema_of(id=INTEGER)),
+                schema_of(type={"const": "named"}, data=schema_of(id=INTEGER, name=STRING)),
+            ),
+            {"type": "named", "data": {"id": 1}},
+            {UNION + "0": None, UNION + "1": {"type": "named", "data": {"id": 1, "name": None}}},
+        ),
+        (
+            one_of({"type": "array", "items": schema_of(a=INTEGER)}, {"type": "array", "items": schema_of(b=INTEGER)}),
+            [{"b": 1}],
+            {UNION + "0": None, UNION + "1": [{"b": 1}]},
+        ),
+        (
+            one_of({"type": "array", "items": STRING}, {"type": "array", "items": INTEGER}),
+            [1],
+            {UNION + "0": None, UNION + "1": [1]},
+        ),
+        (
+            one_of(one_of(schema_of(a=STRING), schema_of(b=STRING)), schema_of(c=STRING)),
+            {"b": "x"},
+            {UNION + "0": {UNION + "0": None, UNION + "1": {"b": "x"}}, UNION + "1": None},
+        ),
+        (
+            one_of(INTEGER, {"type": "number"}),
+            12345678901234567890,
+            {UNION + "0": None, UNION + "1": 12345678901234567890.0},
+        ),
+        # Null, where only a reference or a constant says it.
+        (one_of({"$ref": "#/$defs/nothing"}, STRING), None, None),
+        ({"enum": ["a", None]}, None, None),
+        ({"anyOf": [STRING, {"const": None}]}, None, None),
+        (one_of({"type": ["string", "null"]}, INTEGER), None, None),
+        # Constants of other types than text, and types that only narrow.
+        ({"enum": [1, 2]}, 2, 2),
+        ({"const": True}, True, True),
+        ({**STRING, **one_of({"const": "A"}, {"const": "B"})}, "B", "B"),
+        ({**INTEGER, "anyOf": [{"enum": [1]}, {"minimum": 10}]}, 11, 11),
+        # What no column needs, and what is only a remark.
+        ({**schema_of(a=STRING, b=False), "oneOf": [schema_of(c=False)]}, {"a": "x"}, {"a": "x"}),
+        ({"type": "integer", "default": ""}, None, None),
+        ({"type": "array", "items": True}, [1, "x"], [1, "x"]),
+        ({"type": "array", "prefixItems": [INTEGER, STRING]}, [1, "x"], [1, "x"]),
+        (
+            {**schema_of(id=INTEGER), **one_of(schema_of(x={"$ref": "#/$defs/three"}), schema_of(y=STRING))},
+            {"id": 1, "y": "q"},
+            {"id": 1, "x": None, "y": "q"},
+        ),
+        (
+            {**schema_of(id=INTEGER), **one_of(schema_of(v={"type": "object"}), schema_of(v={}))},
+            {"id": 1, "v": 5},
+            {"id": 1, "v": 5},
+        ),
         # A union with an object of any fields, and values without fields.
         (one_of({"type": "object"}, STRING), "x", {UNION + "0": None, UNION + "1": "x"}),
         (one_of(STRING, schema_of(a=INTEGER)), {}, {UNION + "0": None, UNION + "1": {"a": None}}),
@@ -154,7 +251,7 @@ UNION = "io.confluent.connect.json.OneOf.field."
     ],
 )
 def test_every_type_is_decoded(registry: SchemaRegistry, kind: Any, value: Any, expected: Any) -> None:
-    schema = {**schema_of(v=kind), "$defs": {"b": schema_of(b=schema_of(c=INTEGER))}}
+    schema = {**schema_of(v=kind), "$defs": DEFINITIONS}
     assert read(registry, schema, {"v": value}).values == {0: {"v": expected}}
 
 
@@ -244,6 +341,46 @@ def test_a_reference_may_name_an_anchor_or_an_id(registry: SchemaRegistry, refer
     assert read(registry, schema, {"v": {"a": expected}}).values == {0: {"v": {"a": expected}}}
 
 
+def test_an_anchor_of_a_document_within_another_does_not_replace_the_others(registry: SchemaRegistry) -> None:
+    schema = {
+        **schema_of(v={"$ref": "#n"}),
+        "$defs": {
+            "a": {"$anchor": "n", **schema_of(p=INTEGER)},
+            "z": {"$id": "o.json", "$defs": {"k": {"$anchor": "n", **schema_of(q=INTEGER)}}},
+        },
+    }
+    assert read(registry, schema, {"v": {"p": 1}}).values == {0: {"v": {"p": 1}}}
+
+
+def test_draft_4_names_a_document_by_id(registry: SchemaRegistry) -> None:
+    schema = {
+        **schema_of(v={"$ref": "address.json"}),
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "definitions": {"a": {"id": "address.json", **schema_of(p=INTEGER)}},
+    }
+    assert read(registry, schema, {"v": {"p": 1}}).values == {0: {"v": {"p": 1}}}
+
+
+def test_a_chain_of_many_references_is_refused_at_once(registry: SchemaRegistry) -> None:
+    links = {f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(25_000)}
+    schema = {"type": "object", "allOf": [{"$ref": "#/$defs/a0"}], "$defs": links}
+    began = process_time()
+    assert "lead through more than 500 others" in read(registry, schema, {}).bad[0]
+    assert process_time() - began < 5
+
+
+def test_unions_within_unions_are_read_in_time(registry: SchemaRegistry) -> None:
+    schema: Any = STRING
+    value: Any = "x"
+    for _ in range(8):
+        schema = one_of(schema_of(a=schema, b=INTEGER), schema_of(a=schema, c=INTEGER))
+        value = {"a": value}
+    began = process_time()
+    found = read(registry, schema_of(v=schema), {"v": value}, {"v": {"a": 1}})
+    assert (list(found.values), list(found.bad)) == ([0], [1])
+    assert process_time() - began < 20
+
+
 def test_a_union_may_be_named_as_connect_s_general_one(registry: SchemaRegistry) -> None:
     found = read(registry, schema_of(v=one_of(STRING, INTEGER)), {"v": 1}, **{"generalized.sum.type.support": "true"})
     assert found.values == {0: {"v": {"connect_union_field_0": None, "connect_union_field_1": 1}}}
@@ -255,9 +392,9 @@ def test_a_union_may_be_named_as_connect_s_general_one(registry: SchemaRegistry)
         ({**schema_of(next={"$ref": "#"})}, "contains itself"),
         (schema_of(v={"$ref": "#/nowhere"}), "refers to nothing"),
         (schema_of(v={"$ref": "lost.json"}), "no reference of the name 'lost.json'"),
-        (schema_of(v={"type": "array"}), "items"),
         (schema_of(v={"type": "colour"}), "'colour' is not a type"),
-        (schema_of(v=False), "not a schema"),
+        (schema_of(v={"type": "array", "items": {"allOf": [5], "$ref": "#/nowhere"}}), "refers to nothing"),
+        (False, "not a schema"),
     ],
 )
 def test_a_schema_that_is_no_table_makes_bad_records(registry: SchemaRegistry, schema: Any, reason: str) -> None:

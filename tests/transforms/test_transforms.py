@@ -540,10 +540,20 @@ def test_sql_compares_no_texts_of_any_length(call: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["s ILIKE '%a%b'", "s NOT ILIKE '%a%b%'", "s GLOB '*a*b'", "s LIKE '%a_%b%'", "left(s, 465) ILIKE '%a%b%c'"]
+    "call",
+    [
+        "s ILIKE '%a%b'",
+        "s NOT ILIKE '%a%b%'",
+        "s GLOB '*a*b'",
+        "s LIKE '%a_%b%'",
+        "left(s, 216) ILIKE '%a%b%c'",
+        "s ILIKE '%a%\n'",
+        "s ILIKE lower('%A%B')",
+        "substr(s, 1, 4000) GLOB '*a*\n'",
+    ],
 )
 def test_sql_searches_no_text_of_any_length_for_several_parts(call: str) -> None:
-    with pytest.raises(ConfigError, match=r"wildcards within, of a text of any length: write left\(a, (464|10000)\)"):
+    with pytest.raises(ConfigError, match=r"wildcards within, of a text of any length: write left\(a, (215|3162)\)"):
         chain("Sql", {"query": f"SELECT {call} AS a FROM records"})
 
 
@@ -554,14 +564,53 @@ def test_sql_takes_no_pattern_from_a_record(call: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["s LIKE '%a%b%'", "s ILIKE '%ab%'", "s LIKE 'a_b%'", "s GLOB '*ab'", "left(s, 10000) ILIKE '%A%b%'"]
+    "call",
+    [
+        "s LIKE '%a%b%'",
+        "s ILIKE '%ab%'",
+        "s LIKE 'a_b%'",
+        "s GLOB '*ab'",
+        "left(s, 3162) ILIKE '%A%b%'",
+        "lower(substr(s, 1, 3162)) LIKE '%a%b' || '%'",
+        r"s NOT LIKE '%100\%\_done%' ESCAPE '\'",
+        "s GLOB '*[a*]b*'",
+    ],
 )
 def test_sql_searches_a_long_text_for_a_pattern_in_time(call: str) -> None:
     rows = records({"s": "xab"}, {"s": "a" * 1_000_000})
     began = process_time()
     done = chain("Sql", {"query": f"SELECT {call} AS found FROM records"}).apply(rows)
     assert process_time() - began < 5
-    assert [row["found"] for part in done.records for row in objects(part.value)] == ["a_b%" not in call, False]
+    assert [row["found"] for part in done.records for row in objects(part.value)] == ["a_b%" not in call, "NOT" in call]
+
+
+def test_a_text_with_brackets_that_is_no_deep_json_is_good() -> None:
+    log = "\x1b[31mERR\x1b[0m line\n" * 600
+    rows = records({"id": "1", "log": log, "s": "[" + '{"x":[]},' * 1_001 + "1]"}, {"id": "2", "log": "[" * 2_000})
+    done = chain("Sql", {"query": "SELECT id::BIGINT AS id, log, json_valid(log) AS j, s->>1 AS s FROM records"})
+    assert not done.apply(rows).bad
+
+
+@pytest.mark.parametrize("before", ["", '{"x":"]]]]"} ', '{"x":"' + "]" * 2_000 + '","a":'])
+def test_closing_brackets_in_strings_hide_no_levels(before: str) -> None:
+    deep = before + '{"]":' * 100_000 + "1" + "}" * (100_000 + before.count("{") - before.count("}"))
+    done = chain("Sql", {"query": "SELECT TRY(json_structure(s)) AS a FROM records"}).apply(records({"s": deep}))
+    assert "1000 levels" in done.bad[0].reason
+
+
+def test_texts_with_many_quotes_and_brackets_are_looked_at_in_time() -> None:
+    rows = records({"s": '"\\' * 300_000 + "[" * 2_000}, {"s": '\\"' * 300_000 + "{" * 2_000}, {"s": '["[' * 200_000})
+    began = process_time()
+    chain("Sql", {"query": "SELECT json_valid(s) AS a FROM records"}).apply(rows)
+    assert process_time() - began < 10
+
+
+def test_json_of_many_levels_in_bytes_makes_its_record_bad() -> None:
+    value = pa.array([{"s": b"[" * 100_000 + b"]" * 100_000}, {"s": b"[]"}], pa.struct([("s", pa.binary())]))
+    done = chain("Sql", {"query": "SELECT json_structure(decode(s)) AS a FROM records"}).apply(
+        records(value, typed=True)
+    )
+    assert [b.index for b in done.bad] == [0]
 
 
 def escaped(text: str) -> object:
@@ -579,11 +628,11 @@ def escaped(text: str) -> object:
         "s::JSON::VARIANT::VARCHAR",
     ],
 )
-@pytest.mark.parametrize("inside", [lambda s: {"s": s}, lambda s: {"s": "{}", "t": [{"u": s}]}, escaped])
+@pytest.mark.parametrize("inside", [lambda s: {"s": s}, lambda s: {"s": [s], "t": 1}, escaped])
 def test_json_of_many_levels_within_a_text_makes_its_record_bad_and_ends_no_process(
     call: str, inside: Callable[[str], object]
 ) -> None:
-    deep = '{"a":' * 100_000 + "1" + "}" * 100_000
+    deep = '{"]":' * 100_000 + "1" + "}" * 100_000
     done = chain("Sql", {"query": f"SELECT {call} AS a FROM records"}).apply(
         records(inside("{}"), inside(deep), inside("[" * 900 + "]" * 900), inside('{"x":[]}' * 1_001))
     )

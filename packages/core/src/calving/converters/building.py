@@ -28,13 +28,13 @@ _ONE_BY_ONE = 32
 
 
 def decimal_type(precision: int, scale: int) -> pa.Decimal128Type:
-    """The type of a schema's decimals. A precision above 38 is 38, as for Iceberg.
+    """The type of a schema's decimals. A precision above 38 is 38, as for Iceberg; one below the scale is the scale.
 
     :raises ValueError: no table can have such decimals, as Oracle's NUMBER without a scale (``scale`` 127).
     """
     if scale > MOST_DIGITS:
         raise ValueError(f"a decimal with {scale} digits after the point: a table takes at most {MOST_DIGITS}")
-    return pa.decimal128(min(precision, MOST_DIGITS), scale)
+    return pa.decimal128(min(max(precision, scale), MOST_DIGITS), scale)
 
 
 class MisfitError(ValueError):

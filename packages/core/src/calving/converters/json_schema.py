@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,9 @@ from calving.converters.json_composition import (
     SchemaNode,
     alternatives,
     is_composed,
-    is_null,
     type_branches,
 )
+from calving.converters.json_unions import Branch, Union, fit, object_text
 from calving.converters.options import flag
 from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
@@ -30,7 +30,6 @@ from calving.model.record_path import Limits
 from calving.records.cells import Together
 from calving.records.fields import Projection
 from calving.records.inferred import JSON
-from calving.records.semantics import plain_type
 
 _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_union_field_"
 
@@ -84,6 +83,8 @@ class _Shapes:
     def __init__(self, documents: Documents, union: str, extent: Extent) -> None:
         self._composition = Composition(documents, extent)
         self._union_name, self._extent = union, extent
+        self._in_branch = False
+        """Whether the schema is of a property that only a branch names."""
 
     def declared(self, place: SchemaNode, nullable: bool = False) -> Declared:
         """The declared type of a schema.
@@ -98,19 +99,31 @@ class _Shapes:
             raise ValueError(f"{typed_json.shown(schema)} is not a schema that a value can have")
         if is_composed(schema) or "$ref" in schema:
             return self.declared(self._composition.composed(place), nullable)
-        branches = type_branches(schema)
-        real = [branch for branch in branches if not is_null(branch)]
-        nullable = nullable or len(real) < len(branches) or any(map(is_null, alternatives(schema)))
-        if len(real) == 1 and real[0] is not schema:
-            inner = place.part(real[0])
+        branches = [place.part(branch) for branch in type_branches(schema)]
+        real = [branch for branch in branches if branch.schema is not False and not self._composition.is_null(branch)]
+        nulls = [*branches, *map(place.part, alternatives(schema))]
+        nullable = nullable or None in schema.get("enum", ()) or any(map(self._composition.is_null, nulls))
+        if len(real) == 1 and real[0].schema is not schema:
+            inner = real[0]
             if "default" in schema and isinstance(inner.schema, dict):
                 inner = replace(inner, schema={**inner.schema, "default": schema["default"]})
             return self.declared(inner, nullable)
         self._extent.column()
         if not real:
             return declare(Form(pa.null(), _nothing), True, self._extent.cells)
-        form = self._union([place.part(branch) for branch in real]) if len(real) > 1 else self._type(place)
-        return declare(form, nullable, self._extent.cells, schema.get("default"))
+        if len(real) == 1:
+            return self._with_default(self._type(place), nullable, schema)
+        form, has_null = self._union(real)
+        return self._with_default(form, nullable or has_null, schema)
+
+    def _with_default(self, form: Form, nullable: bool, schema: Mapping[str, Any]) -> Declared:
+        """The declared type of a form, with the schema's default. One that is not of the type is ignored, because to
+        JSON Schema it is a remark.
+        """
+        if not self._in_branch:
+            with suppress(ValueError, ArithmeticError):
+                return declare(form, nullable, self._extent.cells, schema.get("default"))
+        return declare(form, nullable, self._extent.cells)
 
     def _type(self, place: SchemaNode) -> Form:
         schema = place.schema
@@ -134,130 +147,93 @@ class _Shapes:
         if schema.get("connect.type") == "map":
             value = self.declared(place.part(schema.get("additionalProperties", True)))
             return typed_json.mapping(value, self._extent.cells)
-        properties = {name: place.part(item) for name, item in schema["properties"].items()}
+        properties = {name: place.part(item) for name, item in schema["properties"].items() if item is not False}
+        optional = self._composition.optional_properties(place)
+        for name in properties.keys() & optional.keys():
+            others = {"then": place.part({"anyOf": optional[name]})}
+            properties[name] = place.part({**others, "allOf": [properties[name]], **_index(properties[name])})
         required = {name for name in schema.get("required", ()) if isinstance(name, str)}
         fields = [
             (name, self.declared(item, nullable=name not in required))
             for name, item in sorted(properties.items(), key=_connect_index(len(properties)))
         ]
-        optional = self._composition.optional_properties(place)
-        fields += [(name, self._any(items)) for name, items in optional.items() if name not in properties]
+        fields += [(name, self._any(nodes)) for name, nodes in optional.items() if name not in properties and nodes]
         return typed_json.named(typed_json.struct(fields), schema.get("title"))
 
-    def _any(self, places: Sequence[SchemaNode]) -> Declared:
+    def _any(self, nodes: Sequence[SchemaNode]) -> Declared:
         """The declared type of a property that has a schema in several branches. A default counts only in its own
-        branch, so it is not used.
+        branch, so none is used.
         """
-        places = [replace(p, schema=_without_default(p.schema)) for p in places]
-        declared = [self.declared(place, nullable=True) for place in places]
-        if all(each.type == declared[0].type for each in declared):
-            return declared[0]
-        return declare(self._union(places), True, self._extent.cells)
+        before, self._in_branch = self._in_branch, True
+        try:
+            declared = [self.declared(node, nullable=True) for node in nodes]
+            if any(each.type != declared[0].type for each in declared):
+                return declare(self._union(nodes)[0], True, self._extent.cells)
+        finally:
+            self._in_branch = before
+        first = declared[0]
+        if len(declared) == 1:
+            return first
+
+        def read(value: Any) -> Any:
+            fitting = (each for each in declared if fit(each, value) is not None)
+            return next(fitting, first).read(value)
+
+        return declare(replace(first.form, read=read), True, self._extent.cells)
 
     def _array_form(self, place: SchemaNode) -> Form:
-        items = place.part(place.schema.get("items"))
-        if not isinstance(items.schema, dict):
-            raise ValueError("an array whose items have no schema of their own")
+        items = place.part(place.schema.get("items", True))
         if place.schema.get("connect.type") == "map":
             entry = items.schema["properties"]
             key, value = (self.declared(items.part(entry[name])) for name in ("key", "value"))
             return typed_json.pairs(key, value, _entry, self._extent.cells)
+        if not isinstance(items.schema, dict):  # any items, or a schema for each place
+            items = place.part(True)
         return typed_json.array(self.declared(items), self._extent.cells)
 
-    def _union(self, branches: Sequence[SchemaNode]) -> Form:
-        """A struct with a field for each branch. A value sets the field of the branch that it fits, by Connect's
-        rules.
-        """
+    def _union(self, nodes: Sequence[SchemaNode]) -> tuple[Form, bool]:
+        """A struct with a field for each branch, and whether a branch may be null."""
         with self._extent.level():
-            fields = [
-                (f"{self._union_name}{i}", self.declared(branch, nullable=True)) for i, branch in enumerate(branches)
+            branches = [
+                Branch(f"{self._union_name}{i}", self.declared(node), self._composition.constants(node))
+                for i, node in enumerate(nodes)
             ]
-
-        def read(value: Any) -> dict[str, Any]:
-            best, most = None, 0
-            for name, declared in fields:
-                if _is_plainly(declared.form, value):
-                    return {name: declared.read(value)}
-                common = _common_fields(declared.type, value)
-                if common > most:
-                    best, most = (name, declared), common
-            if best is None:
-                raise ValueError(f"{typed_json.shown(value)} is of no branch of its oneOf or anyOf")
-            return {best[0]: best[1].read(value)}
-
-        return Form(pa.struct([declared.field(name) for name, declared in fields]), read)
-
-
-def _without_default(schema: Any) -> Any:
-    return {name: item for name, item in schema.items() if name != "default"} if isinstance(schema, dict) else schema
+        kind = pa.struct([pa.field(branch.name, branch.declared.type) for branch in branches])
+        return Form(kind, Union(branches)), any(branch.declared.nullable for branch in branches)
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
     """The type of a schema, even if the schema does not name it."""
     if "type" in schema:
         return str(schema["type"])
-    for word, kind in (("properties", "object"), ("items", "array"), ("enum", "string"), ("const", "string")):
+    for word, kind in (("properties", "object"), ("items", "array")):
         if word in schema:
             return kind
+    if "enum" in schema or "const" in schema:
+        kinds = {_KINDS.get(type(value)) for value in schema.get("enum", [schema.get("const")]) if value is not None}
+        if kinds == {"integer", "number"}:
+            return "number"
+        return kinds.pop() or "anything" if len(kinds) == 1 else "anything"
     return "anything"
+
+
+_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+def _index(node: SchemaNode) -> dict[str, Any]:
+    index = node.schema.get("connect.index") if isinstance(node.schema, dict) else None
+    return {"connect.index": index} if isinstance(index, int) else {}
 
 
 def _connect_index(count: int) -> Any:
     """The sort key for properties: first those with an index of Connect, by index; then the others, in their order."""
-
-    def place(item: tuple[str, SchemaNode]) -> int:
-        schema = item[1].schema
-        index = schema.get("connect.index") if isinstance(schema, dict) else None
-        return index if isinstance(index, int) else count
-
-    return place
-
-
-def _is_plainly(form: Form, value: Any) -> bool:
-    """Whether a value has a branch's type, without looking deep into the value. As in Connect, an object has the type
-    of a struct that names all its fields.
-    """
-    kind, value = plain_type(form.type), typed_json.narrowed(value)
-    if kind == JSON:
-        return form.read is not _object or isinstance(value, dict)
-    if isinstance(value, dict) and isinstance(kind, pa.StructType):
-        return _has_fields_of(kind, value)
-    return any(fits(kind) for fits in _FITTING[type(value)])
-
-
-_FITTING: Mapping[type, Sequence[Callable[[pa.DataType], bool]]] = {
-    bool: (pa.types.is_boolean,),
-    int: (pa.types.is_integer, pa.types.is_temporal, pa.types.is_floating, pa.types.is_decimal),
-    Decimal: (pa.types.is_floating, pa.types.is_decimal),
-    str: (pa.types.is_string, pa.types.is_binary, pa.types.is_decimal),
-    list: (pa.types.is_list, pa.types.is_map),
-    dict: (pa.types.is_map,),
-}
-"""The types of columns for the values of ``json_value``."""
-
-
-def _has_fields_of(kind: pa.StructType, value: Mapping[str, Any]) -> bool:
-    names = {field.name for field in kind}
-    return value.keys() <= names and all(field.nullable or field.name in value for field in kind)
-
-
-def _common_fields(kind: pa.DataType, value: Any) -> int:
-    kind = plain_type(kind)
-    if not pa.types.is_struct(kind) or not isinstance(value, dict):
-        return 0
-    return sum(1 + _common_fields(field.type, value[field.name]) for field in kind if field.name in value)
+    return lambda item: _index(item[1]).get("connect.index", count)
 
 
 def _entry(entry: Any) -> tuple[Any, Any]:
     if not isinstance(entry, dict) or entry.keys() != {"key", "value"}:
         raise ValueError(f"{typed_json.shown(entry)} is not an entry of key and value")
     return entry["key"], entry["value"]
-
-
-def _object(value: Any) -> str:
-    if not isinstance(value, dict):
-        raise ValueError(f"{typed_json.shown(value)} is not an object")
-    return typed_json.json_text(value)
 
 
 def _nothing(value: Any) -> Any:
@@ -270,7 +246,7 @@ _TYPES: Mapping[tuple[str, str | None], Form] = {
     ("number", None): Form(pa.float64(), typed_json.double),
     ("string", None): Form(pa.string(), typed_json.text),
     ("string", "bytes"): Form(pa.binary(), typed_json.binary),
-    ("object", None): Form(JSON, _object),
+    ("object", None): Form(JSON, object_text),
     ("anything", None): Form(JSON, typed_json.json_text),
     **{
         ("integer", f"int{bits}"): Form(kind, typed_json.whole(bits))

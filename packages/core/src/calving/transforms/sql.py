@@ -81,7 +81,7 @@ class Sql(Transform):
         value = records.value
         if not isinstance(value, pa.StructArray):
             raise UnfitTypeError(f"it must be an object, not {kind_text(value.type)}")
-        if self._query.reads_json and (deep := deep_rows(children_of(value), len(value))):
+        if self._query.reads_json and (deep := deep_rows(self._computed(value), len(value))):
             raise RefusedError(dict.fromkeys(deep, f"JSON of more than {MOST_LEVELS} levels within a text"))
         bound = self._bind(value, records.typed)
         table = _table(value, bound)
@@ -91,6 +91,12 @@ class Sql(Transform):
                 rows = self._rows(table.filter(kept), bound, pc.indices_nonzero(kept).to_pylist())
                 return records.take(kept).with_value(rows)
         return records.with_value(self._rows(table, bound, range(table.num_rows)))
+
+    def _computed(self, value: pa.StructArray) -> list[pa.Array]:
+        """The fields that are not only copied."""
+        named = self.null_types
+        fields = zip(value.type, children_of(value), strict=True)
+        return [column for field, column in fields if named is None or field.name.lower() in named]
 
     def _kept(self, table: pa.Table, condition: str) -> pa.Array:
         """Which rows meet the condition.

@@ -29,7 +29,7 @@ _LIKE = {
 }
 """Functions of patterns: what a query calls them, and the wildcard that any text fits. A text that does not fit is read
 again from each place at which a wildcard may end."""
-_STEPS = 10**8
+_STEPS = 10**7
 """Steps that one of these functions may take for one text."""
 
 Node = Mapping[str, Any]
@@ -203,8 +203,8 @@ class Query:
             if call["function_name"].lower() in _COMPARE and not all(map(_is_short, call["children"])):
                 name = call["function_name"]
                 return f"{name} of a text of any length: write {name}(left(a, {_SHORT}), left(b, {_SHORT})), or less"
-            if (pattern := _slow_pattern(call)) is not None:
-                return pattern
+            if (slow := self._slow_pattern(call)) is not None:
+                return slow
         asked = (
             "SELECT function_name, bool_and(function_type = 'aggregate'), bool_or(stability = 'VOLATILE')"
             " FROM duckdb_functions() WHERE function_name IN (SELECT unnest(?)) GROUP BY 1 ORDER BY 1"
@@ -216,6 +216,34 @@ class Query:
                 return f"the function {name}"
         return None
 
+    def _slow_pattern(self, call: Node) -> str | None:
+        """A pattern for which the time grows faster than the length of a text."""
+        name = call["function_name"].lower()
+        if name not in _LIKE:
+            return None
+        (word, wildcard), (text, pattern, *escape) = _LIKE[name], call["children"]
+        shape, escaping = self._constant(pattern), self._constant(*escape) if escape else ""
+        if shape is None or escaping is None:
+            return f"{word} with a pattern that is not a constant: use contains, starts_with or regexp_matches"
+        starts = _starts(shape, wildcard, escaping)
+        if name in ("~~", "!~~") and "_" not in shape:
+            return None  # DuckDB searches for the parts, one after the other
+        length = int(_STEPS ** (1 / max(starts, 1)) + 1e-6)
+        if starts <= 1 or _is_short(text, length):
+            return None
+        return (
+            f"{word} with {starts} wildcards within, of a text of any length: write left(a, {length}), or"
+            " regexp_matches(a, '(?is)one.*other')"
+        )
+
+    def _constant(self, node: Node) -> str | None:
+        """The text of an expression without columns; None if it has some."""
+        if any(part.get("class") in ("COLUMN_REF", "STAR") for part in _parts(node)):
+            return None
+        blank = json.loads(self._connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchone()[0])
+        query = self._text({**blank["statements"][0]["node"], "select_list": [{**node, "alias": ""}]})
+        return str(self._connection.execute(query).fetchone()[0])
+
     def _text(self, node: Node) -> str:
         tree = json.dumps({"error": False, "statements": [{"node": node, "named_param_map": []}]})
         return str(self._connection.execute("SELECT json_deserialize_sql(?::JSON)", [tree]).fetchone()[0])
@@ -224,6 +252,15 @@ class Query:
         plain = {**self._node, "where_clause": None, "select_list": [{**part, "alias": ""}]}
         plain["from_table"] = {**self._node["from_table"], "alias": ""}
         return self._text(plain).removeprefix("SELECT ").removesuffix(" FROM records")
+
+
+def _starts(pattern: str, wildcard: str, escape: str) -> int:
+    """The wildcards for any text that stand before something else."""
+    if escape:
+        pattern = re.sub(re.escape(escape) + ".", "x", pattern, flags=re.DOTALL)
+    if wildcard == "*":
+        pattern = re.sub(r"\[.[^]]*\]", "x", pattern, flags=re.DOTALL)
+    return len(re.findall(f"{re.escape(wildcard)}(?!{re.escape(wildcard)}|\\Z)", pattern))
 
 
 def folded(name: str) -> str:
@@ -256,33 +293,28 @@ def _wrong(node: Node) -> str | None:
 
 def _is_short(node: Node, length: int = _SHORT) -> bool:
     """Whether a text is a constant, or has a constant as its greatest length."""
-    if node["class"] == "FUNCTION" and node["function_name"].lower() == "left":
-        most = node["children"][1]
-        return most["class"] == "CONSTANT" and most["value"]["value"] in range(length + 1)
-    return bool(node["class"] == "CONSTANT")
+    if node["class"] == "CAST":
+        return _is_short(node["child"], length)
+    if node["class"] != "FUNCTION":
+        return bool(node["class"] == "CONSTANT")
+    name, children = node["function_name"].lower(), node["children"]
+    if name in _OF_SAME_LENGTH:
+        return _is_short(children[0], length)
+    place = _LENGTHS.get(name)
+    if place is None or place >= len(children) or children[place]["class"] != "CONSTANT":
+        return False
+    return children[place]["value"].get("value") in range(length + 1)
 
 
-def _slow_pattern(call: Node) -> str | None:
-    """A pattern for which the time grows faster than the length of a text."""
-    name = call["function_name"].lower()
-    if name not in _LIKE:
-        return None
-    (word, wildcard), (text, pattern) = _LIKE[name], call["children"][:2]
-    if pattern["class"] != "CONSTANT":
-        return f"{word} with a pattern that is not a constant: use contains, starts_with or regexp_matches"
-    shape = str(pattern["value"].get("value"))
-    if name in ("~~", "!~~") and "_" not in shape:
-        return None  # DuckDB searches for the parts, one after the other
-    starts = len(re.findall(f"{re.escape(wildcard)}(?!{re.escape(wildcard)}|$)", shape))
-    length = int(_STEPS ** (1 / max(starts, 1)) + 1e-6)
-    if starts <= 1 or _is_short(text, length):
-        return None
-    return f"{word} with {starts} wildcards within, of a text of any length: write left(a, {length}), or regexp_matches"
+_OF_SAME_LENGTH = {"lower", "upper", "lcase", "ucase", "trim", "ltrim", "rtrim", "reverse"}
+_LENGTHS = {"left": 1, "right": 1, "substr": 2, "substring": 2}
+"""The arguments of functions that are the greatest lengths of their results."""
 
 
 def _reads_json(part: Node) -> bool:
     name = str(part.get("function_name", "")).lower()
-    return part.get("class") == "CAST" or name in ("->", "->>") or "json" in name or "variant" in name
+    kind = json.dumps(part.get("cast_type")).lower() if part.get("class") == "CAST" else ""
+    return name in ("->", "->>") or any(word in name or word in kind for word in ("json", "variant"))
 
 
 def _without_copies(item: Node) -> Any:

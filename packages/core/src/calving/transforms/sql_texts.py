@@ -1,7 +1,8 @@
-"""Texts on which DuckDB's functions would overflow the stack, and end the process."""
+"""Texts on which DuckDB's functions of JSON would overflow the stack, and end the process."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import reduce
@@ -14,13 +15,14 @@ from calving.records.arrays import children_of, entries, items_of, offsets_of
 MOST_LEVELS = 1_000
 """The most levels of JSON within a text. JSON of more levels is no JSON to calving's own reader either."""
 
-_BRACKETS = re.compile(r"([\[{]|u00[57][bB])|[\]}]|u00[57][dD]")
-"""Also brackets within the strings of JSON, and escaped ones: a query may take the string, and read JSON in it."""
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{\]}]', re.DOTALL)
+_OPENING = ("[", "{", "u005", "u007")
+"""What opens a level. Within a string that a query may take out of its JSON, it may be escaped."""
 
 
 def deep_rows(columns: Iterable[pa.Array], count: int) -> set[int]:
-    """The rows that have a text, at any depth of objects and lists, with more levels of brackets than a function of
-    JSON may read. ``count``: the number of rows.
+    """The rows with a text, at any depth of objects and lists, whose JSON has more levels than a function may read, or
+    has such JSON in a string. ``count``: the number of rows.
     """
     rows = pa.array(range(count), pa.int32())
     return {row for column in columns for row in _deep(column, rows)}
@@ -37,16 +39,39 @@ def _deep(array: pa.Array, rows: pa.Array) -> Iterator[int]:
         parents = pc.list_parent_indices(pa.ListArray.from_arrays(offsets_of(array), pa.nulls(len(parts[0]))))
         for part in parts:
             yield from _deep(part, rows.take(parents))
-    elif pa.types.is_string(array.type):
-        opening = reduce(pc.add, (pc.count_substring(array, bracket) for bracket in ("[", "{", "u005", "u007")))
-        for place in pc.indices_nonzero(pc.fill_null(pc.greater(opening, MOST_LEVELS), False)).to_pylist():
-            if _levels(array[place].as_py()) > MOST_LEVELS:
+    elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        counts = reduce(pc.add, (pc.count_substring(array, opening) for opening in _OPENING))
+        for place in pc.indices_nonzero(pc.fill_null(pc.greater(counts, MOST_LEVELS), False)).to_pylist():
+            value = array[place].as_py()
+            if _is_deep(value if isinstance(value, str) else value.decode("latin-1")):
                 yield rows[place].as_py()
 
 
-def _levels(text: str) -> int:
-    level = most = 0
-    for bracket in _BRACKETS.finditer(text):
-        level += 1 if bracket[1] else -1
-        most = max(most, level)
-    return most
+def _is_deep(text: str) -> bool:
+    """Whether one of the JSON values in a text, or in a string of one, has too many levels. What is not closed is no
+    JSON: functions refuse it.
+    """
+    texts = [text]
+    while texts:
+        level = most = 0
+        for token in _TOKENS.finditer(texts.pop()):
+            word = token[0]
+            if word[0] == '"':
+                if sum(map(word.count, _OPENING)) > MOST_LEVELS:
+                    texts.append(_unescaped(word))
+            elif word in "[{":
+                level += 1
+                most = max(most, level)
+            else:
+                level = max(level - 1, 0)
+                if level == 0 and most > MOST_LEVELS:
+                    return True
+                most = 0 if level == 0 else most
+    return False
+
+
+def _unescaped(string: str) -> str:
+    try:
+        return str(json.loads(string, strict=False))
+    except ValueError:  # functions refuse it, too
+        return ""
