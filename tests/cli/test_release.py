@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from unittest.mock import Mock
 from uuid import UUID, uuid4
 
@@ -9,7 +11,7 @@ import pytest
 
 from calving.backend.memory import MemorySession, MemoryStore
 from calving.backend.reading import read_to_end
-from calving.cli.release import Stale, discard
+from calving.cli.release import Record, Stale, discard
 from calving.errors import CommandFailedError
 from calving.iceberg.parking import Parking
 from calving.model.events import DataComplete, DataWritten, Publication, TableReference
@@ -41,3 +43,23 @@ def test_what_the_log_still_has_was_not_released_although_it_is_no_longer_stale(
         attempt(uuid4())
     assert not recorded
     assert len(attempt(None)[TABLE]) == 1
+
+
+def test_a_list_of_another_run_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+    path = tmp_path / "released.json"
+    path.write_text("mine")
+    record = Record(path)
+    with pytest.raises(CommandFailedError, match=r"released\.json is there already"):
+        record.write({})
+    record.remove()
+    assert path.read_text() == "mine"
+
+
+def test_a_run_replaces_and_removes_its_own_list(tmp_path: Path) -> None:
+    path = tmp_path / "released.json"
+    record = Record(path)
+    record.write({})
+    record.write({TABLE: ()})
+    assert json.loads(path.read_text())["tables"]
+    record.remove()
+    assert not path.exists()

@@ -238,6 +238,19 @@ UNION = "io.confluent.connect.json.OneOf.field."
             {"id": 1, "v": 5},
             {"id": 1, "v": 5},
         ),
+        (
+            {"$ref": "#/$defs/b", "if": schema_of(y=INTEGER), "then": schema_of(z=INTEGER)},
+            {"b": {"c": 1}, "z": 2},
+            {"b": {"c": 1}, "y": None, "z": 2},
+        ),
+        (
+            {**one_of(schema_of(a=STRING), schema_of(c=STRING)), "then": schema_of(b=INTEGER)},
+            {"a": "x", "b": 1},
+            {"a": "x", "c": None, "b": 1},
+        ),
+        ({**one_of(STRING, INTEGER), "then": {"minLength": 1}}, "x", {UNION + "0": "x", UNION + "1": None}),
+        ({"type": "number", "default": 1.5}, None, 1.5),
+        ({**one_of(STRING, {"type": "number"}), "default": 1.5}, None, {UNION + "0": None, UNION + "1": 1.5}),
         # A union with an object of any fields, and values without fields.
         (one_of({"type": "object"}, STRING), "x", {UNION + "0": None, UNION + "1": "x"}),
         (one_of(STRING, schema_of(a=INTEGER)), {}, {UNION + "0": None, UNION + "1": {"a": None}}),
@@ -367,6 +380,27 @@ def test_a_chain_of_many_references_is_refused_at_once(registry: SchemaRegistry)
     began = process_time()
     assert "lead through more than 500 others" in read(registry, schema, {}).bad[0]
     assert process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        {"type": ["a"] * 8_000, **{f"k{i}": 1 for i in range(8_000)}},
+        {"type": "string", "anyOf": [{}] * 3_000},
+        {"type": "array", "items": INTEGER, "default": [1] * 10_000},
+        {"type": "string", "title": ["x"] * 10_000},
+        {"type": "object", "properties": {}, "required": [f"r{i}" for i in range(3_000)]},
+    ],
+    ids=["types", "branches", "default", "title", "required"],
+)
+def test_what_is_long_and_used_often_takes_little(registry: SchemaRegistry, leaf: Any) -> None:
+    definitions = {"d0": leaf}
+    for i in range(1, 12):
+        use = {"$ref": f"#/$defs/d{i - 1}"}
+        definitions[f"d{i}"] = schema_of(a=use, b=use)
+    began = process_time()
+    read(registry, {**schema_of(v={"$ref": "#/$defs/d11"}), "$defs": definitions}, {})
+    assert process_time() - began < 3
 
 
 def test_unions_within_unions_are_read_in_time(registry: SchemaRegistry) -> None:

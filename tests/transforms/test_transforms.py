@@ -557,9 +557,11 @@ def test_sql_searches_no_text_of_any_length_for_several_parts(call: str) -> None
         chain("Sql", {"query": f"SELECT {call} AS a FROM records"})
 
 
-@pytest.mark.parametrize("call", ["s LIKE t", "s ILIKE '%' || t", "s NOT LIKE t ESCAPE '$'"])
+@pytest.mark.parametrize(
+    "call", ["s LIKE t", "s ILIKE '%' || t", "s NOT LIKE t ESCAPE '$'", "regexp_matches(s, t)", "s SIMILAR TO t"]
+)
 def test_sql_takes_no_pattern_from_a_record(call: str) -> None:
-    with pytest.raises(ConfigError, match=r"a pattern that is not a constant: use contains"):
+    with pytest.raises(ConfigError, match=r"a pattern that is not a constant"):
         chain("Sql", {"query": f"SELECT {call} AS a FROM records"})
 
 
@@ -589,6 +591,21 @@ def test_a_text_with_brackets_that_is_no_deep_json_is_good() -> None:
     rows = records({"id": "1", "log": log, "s": "[" + '{"x":[]},' * 1_001 + "1]"}, {"id": "2", "log": "[" * 2_000})
     done = chain("Sql", {"query": "SELECT id::BIGINT AS id, log, json_valid(log) AS j, s->>1 AS s FROM records"})
     assert not done.apply(rows).bad
+
+
+@pytest.mark.parametrize(
+    "text", ["trim(s, 'x')", "split_part(s, '|', 2)", "(s || t)", "decode(from_base64(s))", "replace(s, '(', '{')"]
+)
+@pytest.mark.parametrize("call", ["json_structure({})", "json_merge_patch({}, s)", "{}::JSON::VARIANT::VARCHAR"])
+def test_sql_descends_into_no_json_that_it_makes_itself(call: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"it takes columns, and parts of their JSON"):
+        chain("Sql", {"query": f"SELECT {call.format(text)} AS a FROM records"})
+
+
+def test_sql_descends_into_parts_of_json_and_objects_of_them() -> None:
+    query = "SELECT json_merge_patch(s->'a', json_object('b', s->>'c'))->>'b' AS b FROM records"
+    done = chain("Sql", {"query": query}).apply(records({"s": '{"a":{},"c":"x"}'}))
+    assert objects(done.records[0].value) == [{"b": "x"}]
 
 
 @pytest.mark.parametrize("before", ["", '{"x":"]]]]"} ', '{"x":"' + "]" * 2_000 + '","a":'])
@@ -641,7 +658,18 @@ def test_json_of_many_levels_within_a_text_makes_its_record_bad_and_ends_no_proc
     assert {b.index for b in done.bad} <= {1, 3}  # the last one is no JSON
 
 
-@pytest.mark.parametrize("call", ["sleep_ms(1)", "write_log('x')", "getenv('HOME')", "GetEnv(a)", "glob('/*')"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "sleep_ms(1)",
+        "write_log('x')",
+        "getenv('HOME')",
+        "GetEnv(a)",
+        "glob('/*')",
+        "vector_type(a)",
+        "json_serialize_sql(a)",
+    ],
+)
 def test_sql_has_no_functions_with_effects(call: str) -> None:
     with pytest.raises(ConfigError):
         chain("Sql", {"query": f"SELECT {call} AS a FROM records"})

@@ -42,11 +42,6 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
     :raises CommandFailedError: there is no such entry, ``record`` exists already, or the sink's coordinator interfered
         again and again.
     """
-    if record.exists():
-        raise CommandFailedError(
-            f"nothing was discarded: {record} is there already, and may list what was discarded before; name another"
-            " file with --record"
-        )
     catalog = components.catalog(sink)
     session = components.backend(sink).open(str(uuid4()))
     try:
@@ -68,14 +63,8 @@ def _while_leading(
     time. If it comes back while the release is written, the outcome may be unknown: the next attempt reads it from the
     log.
     """
-    attempted: Stale = {}
+    lists = Record(record)
     unknown: OutcomeUnknownError | None = None
-
-    def write_down(stale: Stale) -> None:
-        nonlocal attempted
-        attempted = stale
-        record.write_text(json.dumps(_written_down(stale), indent=1))
-
     for _ in range(_TRIES):
         cursor = session.follow(replay=True)
         try:
@@ -85,18 +74,18 @@ def _while_leading(
                 tables=tables,
                 commit_id=uuid4(),
                 uuid_of=lambda table: _uuid(catalog, table),
-                write_down=write_down,
+                write_down=lists.write,
                 outside=lambda table, paths: _outside(catalog, rules, table, paths),
-                attempted=attempted if unknown else {},
+                attempted=lists.entries if unknown else {},
             )
-        except FencedError:
-            if unknown is None:
-                record.unlink(missing_ok=True)
         except OutcomeUnknownError as error:
             unknown = error
-        except CommandFailedError:
-            if unknown is not None:  # the first attempt wrote down what it did not discard
-                record.unlink(missing_ok=True)
+        except FencedError:
+            if unknown is None:
+                lists.remove()
+        except Exception as error:
+            if unknown is None or isinstance(error, CommandFailedError):  # it lists what was not discarded
+                lists.remove()
             raise
         finally:
             cursor.close()
@@ -109,6 +98,33 @@ def _while_leading(
         f"nothing was discarded: the sink's coordinator came in between {_TRIES} times; stop all workers, and run it"
         " again"
     )
+
+
+class Record:
+    """The file that lists what one run discards. A file that is there already is neither replaced nor removed: it may
+    be of another run.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._mine = path, False
+        self.entries: Stale = {}
+
+    def write(self, entries: Stale) -> None:
+        """:raises CommandFailedError: the file is there already."""
+        try:
+            with self._path.open("w" if self._mine else "x") as file:
+                file.write(json.dumps(_written_down(entries), indent=1))
+        except FileExistsError as error:
+            raise CommandFailedError(
+                f"nothing was discarded: {self._path} is there already, and may list what was discarded before; name"
+                " another file with --record"
+            ) from error
+        self._mine, self.entries = True, entries
+
+    def remove(self) -> None:
+        if self._mine:
+            self._path.unlink(missing_ok=True)
+            self._mine = False
 
 
 def discard(

@@ -48,13 +48,13 @@ class Extent:
             raise ValueError(f"its columns are more than iceberg.limits.columns = {self._limits.columns}")
 
     def names(self, count: int) -> None:
-        """Count names of a part that is merged with others. A part may be merged several times.
+        """Count names, branches and parts of defaults of a schema, each time that it is used.
 
         :raises ValueError: they are too many.
         """
         self._names += count
         if self._names > _MOST_NAMES:
-            raise ValueError(f"the parts of its allOf, oneOf and anyOf have more than {_MOST_NAMES} names together")
+            raise ValueError(f"its parts have more than {_MOST_NAMES} names together")
 
     def size(self, text: int) -> int:
         """Bytes of memory that a reader of the columns so far takes, about, if the schema's text has so many."""

@@ -159,7 +159,9 @@ class Composition:
         words = merged.words | {word: place.all_of(nodes) for word, nodes in merged.within.items()}
         if branches:
             words["oneOf"] = branches
-        if merged.conditional:
+        if merged.conditional and branches and not merged.properties and not have_properties:
+            have_properties = self._are_objects(place, branches)
+        if merged.conditional and (have_properties or merged.properties or not branches):
             words["then"] = place.part({"anyOf": merged.conditional})
         if merged.properties or have_properties:
             words["properties"] = {name: place.all_of(nodes) for name, nodes in merged.properties.items()}
@@ -172,6 +174,10 @@ class Composition:
         if len(typed) > 1 and any("properties" in part.schema for part in self._parts(branches[0], branches)):
             return branches, True
         return (typed[-1] if typed else []), False
+
+    def _are_objects(self, place: SchemaNode, branches: Sequence[SchemaNode]) -> bool:
+        real = [branch for branch in branches if not self.is_null(branch)]
+        return all("properties" in part.schema for part in self._parts(place, real))
 
     def _parts(self, place: SchemaNode, schemas: Iterable[Any]) -> Iterator[SchemaNode]:
         """Schemas within one, in a form that can be merged; without those that say nothing."""
@@ -247,10 +253,13 @@ class _Merged:
 
 
 _UNIONS = ("oneOf", "anyOf")
-_CONDITIONS = ("then", "else")
+_CONDITIONS = ("if", "then", "else")
 _DEPENDENCIES = ("dependentSchemas", "dependencies")
+_BESIDE = {"properties", "allOf", *_UNIONS, *_CONDITIONS, *_DEPENDENCIES}
+"""Words that count beside a ``$ref``."""
 _WITHIN = {"items", "additionalProperties"}
 """Words whose value is a schema of parts of a value."""
+_TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _TYPED = {"type", "properties", "items", "$ref", "allOf", *_UNIONS}
 """Words that say of which type a value is. Others only narrow the values of a type."""
 
@@ -261,12 +270,15 @@ def _words(schema: Any) -> Mapping[str, Any]:
 
 def _is_reference(schema: Any) -> bool:
     """Whether a schema is a reference only. Most words beside ``$ref`` say nothing about a column."""
-    return "$ref" in _words(schema) and {"properties", "allOf", *_UNIONS}.isdisjoint(schema)
+    return "$ref" in _words(schema) and _BESIDE.isdisjoint(schema)
 
 
 def is_composed(schema: Mapping[str, Any]) -> bool:
     """Whether a schema has several parts, all of which a value must fit."""
-    return "allOf" in schema or ("$ref" in schema and not _is_reference(schema)) or schema.keys() >= set(_UNIONS)
+    if "allOf" in schema or ("$ref" in schema and not _is_reference(schema)):
+        return True
+    unions = [word for word in _UNIONS if word in schema]
+    return len(unions) > 1 or bool(unions and "properties" not in schema and _conditions(schema))
 
 
 def _divided(schema: Mapping[str, Any]) -> list[Any]:
@@ -305,13 +317,18 @@ def alternatives(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def type_branches(schema: Mapping[str, Any]) -> list[Any]:
-    """The schemas one of which says the type of a value: those of a union, unless the schema itself says the type."""
+    """The schemas one of which says the type of a value: those of a union, unless the schema itself says the type.
+
+    :raises ValueError: a type is not known.
+    """
     union = next((list(schema[word]) for word in _UNIONS if word in schema), [])
     if union and "properties" not in schema and ("type" not in schema or any(map(_says_type, union))):
         return union
     kinds = schema.get("type")
     if isinstance(kinds, list):
-        return [{**schema, "type": kind} for kind in kinds]
+        if wrong := [kind for kind in kinds if kind not in _TYPES]:
+            raise ValueError(f"{wrong[0]!r:.60} is not a type of JSON Schema")
+        return [{**schema, "type": kind} for kind in dict.fromkeys(kinds)]
     return [schema]
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from calving.converters.json_composition import (
     is_composed,
     type_branches,
 )
-from calving.converters.json_unions import Branch, Union, fit, object_text
+from calving.converters.json_unions import Branch, Union, fit, object_text, size_of
 from calving.converters.options import flag
 from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
@@ -58,7 +59,7 @@ class JsonSchemaConverter(Converter):
         schema = self._registry.schema(number)
         others: dict[str, Any] = {}
         self._refer(schema.references or (), others, References(self._registry))
-        root = json.loads(schema.schema_str)
+        root = json.loads(schema.schema_str, parse_float=Decimal)
         extent = Extent(self._limits)
         declared = _Shapes(Documents(root, others), self._union, extent).declared(SchemaNode(root, root))
         return SchemaReader(
@@ -69,7 +70,7 @@ class JsonSchemaConverter(Converter):
         for reference in references:
             if reference.name not in found:
                 with followed.into(reference) as schema:
-                    found[reference.name] = json.loads(schema.schema_str)
+                    found[reference.name] = json.loads(schema.schema_str, parse_float=Decimal)
                     self._refer(schema.references or (), found, followed)
 
 
@@ -99,6 +100,7 @@ class _Shapes:
             raise ValueError(f"{typed_json.shown(schema)} is not a schema that a value can have")
         if is_composed(schema) or "$ref" in schema:
             return self.declared(self._composition.composed(place), nullable)
+        self._extent.names(len(alternatives(schema)) + len(schema.get("required", ())) + size_of(schema.get("default")))
         branches = [place.part(branch) for branch in type_branches(schema)]
         real = [branch for branch in branches if branch.schema is not False and not self._composition.is_null(branch)]
         nulls = [*branches, *map(place.part, alternatives(schema))]
@@ -127,7 +129,7 @@ class _Shapes:
 
     def _type(self, place: SchemaNode) -> Form:
         schema = place.schema
-        kind, meant, title = _kind(schema), schema.get("connect.type"), str(schema.get("title"))
+        kind, meant, title = _kind(schema), schema.get("connect.type"), _title(schema)
         match kind:
             case "object" if meant == "map" or "properties" in schema:
                 with self._extent.level():
@@ -158,7 +160,7 @@ class _Shapes:
             for name, item in sorted(properties.items(), key=_connect_index(len(properties)))
         ]
         fields += [(name, self._any(nodes)) for name, nodes in optional.items() if name not in properties and nodes]
-        return typed_json.named(typed_json.struct(fields), schema.get("title"))
+        return typed_json.named(typed_json.struct(fields), _title(schema))
 
     def _any(self, nodes: Sequence[SchemaNode]) -> Declared:
         """The declared type of a property that has a schema in several branches. A default counts only in its own
@@ -187,7 +189,7 @@ class _Shapes:
             entry = items.schema["properties"]
             key, value = (self.declared(items.part(entry[name])) for name in ("key", "value"))
             return typed_json.pairs(key, value, _entry, self._extent.cells)
-        if not isinstance(items.schema, dict):  # any items, or a schema for each place
+        if not isinstance(items.schema, dict) or "prefixItems" in place.schema:  # any items, or a schema for each place
             items = place.part(True)
         return typed_json.array(self.declared(items), self._extent.cells)
 
@@ -217,7 +219,12 @@ def _kind(schema: Mapping[str, Any]) -> str:
     return "anything"
 
 
-_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_KINDS = {str: "string", bool: "boolean", int: "integer", Decimal: "number"}
+
+
+def _title(schema: Mapping[str, Any]) -> str:
+    title = schema.get("title")
+    return title if isinstance(title, str) else ""
 
 
 def _index(node: SchemaNode) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def fit(declared: Declared, value: Any) -> int | None:
         return None if form.read is object_text and not isinstance(value, dict) else _fields(value)
     if isinstance(value, dict | list):
         return _fit_of_parts(kind, form.parts, value)
-    if not any(fits(kind) for fits in _FITTING[type(typed_json.narrowed(value))]):
+    if not any(fits(kind) for fits in _FITTING.get(type(typed_json.narrowed(value)), ())):
         return None
     with suppress(ValueError, ArithmeticError):
         form.read(value)
@@ -113,6 +113,12 @@ def _fields(value: Any) -> int:
     if isinstance(value, dict):
         return len(value) + sum(map(_fields, value.values()))
     return sum(map(_fields, value)) if isinstance(value, list) else 0
+
+
+def size_of(value: Any) -> int:
+    """The values within a value, at any depth."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return len(parts) + sum(map(size_of, parts))
 
 
 def object_text(value: Any) -> str:

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from calving.errors import ConfigError
+from calving.transforms.sql_calls import Node, parts_of, reads_json, refusal
 
 ALLOWED = "it is one SELECT ... FROM records, with or without WHERE, that makes one row of each record by itself"
 _CHANCE = {"random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "error"}
 """Volatile functions that tell nothing about other records, nor about the block."""
-
-_OF_MACHINE = {"getenv", "glob"}
-"""Functions that read what is not in the record. DuckDB would refuse them with each record only."""
-
-_COMPARE = {"levenshtein", "editdist3", "damerau_levenshtein"}
-"""Functions whose time grows with the product of the lengths of two texts."""
-_SHORT = 10_000
-"""The most characters of texts that these functions may compare."""
-
-_LIKE = {
-    **dict.fromkeys(("~~", "!~~", "like_escape", "not_like_escape"), ("LIKE", "%")),
-    **dict.fromkeys(("~~*", "!~~*", "ilike_escape", "not_ilike_escape"), ("ILIKE", "%")),
-    "~~~": ("GLOB", "*"),
-}
-"""Functions of patterns: what a query calls them, and the wildcard that any text fits. A text that does not fit is read
-again from each place at which a wildcard may end."""
-_STEPS = 10**7
-"""Steps that one of these functions may take for one text."""
-
-Node = Mapping[str, Any]
 
 
 class Query:
@@ -50,13 +30,13 @@ class Query:
         self._aliases = {folded(item["alias"]): item for item in reversed(self.items) if item["alias"]}
         self.names = self._columns()
         """The columns that the query names, but for the aliases of its own."""
-        self.reads_json = any(map(_reads_json, _parts([*self.items, self.where])))
+        self.reads_json = any(map(reads_json, parts_of([*self.items, self.where])))
         """Whether the query may read JSON within texts."""
 
     def null_types(self) -> frozenset[str] | None:
         """The columns that are not only copied, in lower case; None if they are not known by name."""
         computed = [_without_copies(item) for item in self.items]
-        inner = [part for part in _parts([*computed, self.where]) if part.get("class") in ("COLUMN_REF", "STAR")]
+        inner = [part for part in parts_of([*computed, self.where]) if part.get("class") in ("COLUMN_REF", "STAR")]
         if any(part["class"] == "STAR" or self._is_row(part) for part in inner):
             return None
         names = {folded(name) for part in inner for name in part["column_names"][:2]}
@@ -113,7 +93,7 @@ class Query:
 
     def unclear(self, names: Sequence[str], collide: set[str]) -> str | None:
         """Whether the query names columns in a way that does not tell these apart, which differ by case only."""
-        for part in _parts([*self.items, self.where]):
+        for part in parts_of([*self.items, self.where]):
             if part.get("class") == "COLUMN_REF":
                 name = self._name(part)
                 if (folded(name) in collide and name not in names) or self._is_row(part):
@@ -137,7 +117,7 @@ class Query:
         given: set[str] = set()
         names: dict[str, None] = {}
         for part in [*self.items, self.where]:
-            for inner in _parts(part):
+            for inner in parts_of(part):
                 if inner.get("class") == "COLUMN_REF" and folded(self._name(inner)) not in given:
                     names[self._name(inner)] = None
             if part and part["alias"]:
@@ -149,7 +129,7 @@ class Query:
         copy = deepcopy(dict(part))
         if named and not part["alias"] and part["class"] not in ("STAR", "COLUMN_REF"):
             copy["alias"] = self._expression(part)
-        for inner in _parts(copy):
+        for inner in parts_of(copy):
             if inner.get("class") == "COLUMN_REF" and self._name(inner) in renamed:
                 names = inner["column_names"]
                 names[names.index(self._name(inner))] = renamed[self._name(inner)]
@@ -196,15 +176,9 @@ class Query:
 
     def _function(self, node: Node) -> str | None:
         """A function that is an aggregate, or whose result depends on other than the record."""
-        names = [part["function_name"] for part in _parts(node) if part.get("class") == "FUNCTION"]
-        if (foreign := next((name for name in names if name.lower() in _OF_MACHINE), None)) is not None:
-            return f"the function {foreign}"
-        for call in (part for part in _parts(node) if part.get("class") == "FUNCTION"):
-            if call["function_name"].lower() in _COMPARE and not all(map(_is_short, call["children"])):
-                name = call["function_name"]
-                return f"{name} of a text of any length: write {name}(left(a, {_SHORT}), left(b, {_SHORT})), or less"
-            if (slow := self._slow_pattern(call)) is not None:
-                return slow
+        if (reason := next(filter(None, (refusal(part, self._constant) for part in parts_of(node))), None)) is not None:
+            return reason
+        names = [part["function_name"] for part in parts_of(node) if part.get("class") == "FUNCTION"]
         asked = (
             "SELECT function_name, bool_and(function_type = 'aggregate'), bool_or(stability = 'VOLATILE')"
             " FROM duckdb_functions() WHERE function_name IN (SELECT unnest(?)) GROUP BY 1 ORDER BY 1"
@@ -216,29 +190,9 @@ class Query:
                 return f"the function {name}"
         return None
 
-    def _slow_pattern(self, call: Node) -> str | None:
-        """A pattern for which the time grows faster than the length of a text."""
-        name = call["function_name"].lower()
-        if name not in _LIKE:
-            return None
-        (word, wildcard), (text, pattern, *escape) = _LIKE[name], call["children"]
-        shape, escaping = self._constant(pattern), self._constant(*escape) if escape else ""
-        if shape is None or escaping is None:
-            return f"{word} with a pattern that is not a constant: use contains, starts_with or regexp_matches"
-        starts = _starts(shape, wildcard, escaping)
-        if name in ("~~", "!~~") and "_" not in shape:
-            return None  # DuckDB searches for the parts, one after the other
-        length = int(_STEPS ** (1 / max(starts, 1)) + 1e-6)
-        if starts <= 1 or _is_short(text, length):
-            return None
-        return (
-            f"{word} with {starts} wildcards within, of a text of any length: write left(a, {length}), or"
-            " regexp_matches(a, '(?is)one.*other')"
-        )
-
     def _constant(self, node: Node) -> str | None:
         """The text of an expression without columns; None if it has some."""
-        if any(part.get("class") in ("COLUMN_REF", "STAR") for part in _parts(node)):
+        if any(part.get("class") in ("COLUMN_REF", "STAR") for part in parts_of(node)):
             return None
         blank = json.loads(self._connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchone()[0])
         query = self._text({**blank["statements"][0]["node"], "select_list": [{**node, "alias": ""}]})
@@ -252,15 +206,6 @@ class Query:
         plain = {**self._node, "where_clause": None, "select_list": [{**part, "alias": ""}]}
         plain["from_table"] = {**self._node["from_table"], "alias": ""}
         return self._text(plain).removeprefix("SELECT ").removesuffix(" FROM records")
-
-
-def _starts(pattern: str, wildcard: str, escape: str) -> int:
-    """The wildcards for any text that stand before something else."""
-    if escape:
-        pattern = re.sub(re.escape(escape) + ".", "x", pattern, flags=re.DOTALL)
-    if wildcard == "*":
-        pattern = re.sub(r"\[.[^]]*\]", "x", pattern, flags=re.DOTALL)
-    return len(re.findall(f"{re.escape(wildcard)}(?!{re.escape(wildcard)}|\\Z)", pattern))
 
 
 def folded(name: str) -> str:
@@ -285,36 +230,10 @@ def _wrong(node: Node) -> str | None:
         "GROUP BY": node.get("group_expressions"),
         "HAVING": node.get("having"),
         "QUALIFY": node.get("qualify"),
-        "a window function": any(part.get("class") == "WINDOW" for part in _parts(node)),
-        "a subquery": any(part.get("class") == "SUBQUERY" for part in _parts(node)),
+        "a window function": any(part.get("class") == "WINDOW" for part in parts_of(node)),
+        "a subquery": any(part.get("class") == "SUBQUERY" for part in parts_of(node)),
     }
     return next((name for name, is_wrong in named.items() if is_wrong), None)
-
-
-def _is_short(node: Node, length: int = _SHORT) -> bool:
-    """Whether a text is a constant, or has a constant as its greatest length."""
-    if node["class"] == "CAST":
-        return _is_short(node["child"], length)
-    if node["class"] != "FUNCTION":
-        return bool(node["class"] == "CONSTANT")
-    name, children = node["function_name"].lower(), node["children"]
-    if name in _OF_SAME_LENGTH:
-        return _is_short(children[0], length)
-    place = _LENGTHS.get(name)
-    if place is None or place >= len(children) or children[place]["class"] != "CONSTANT":
-        return False
-    return children[place]["value"].get("value") in range(length + 1)
-
-
-_OF_SAME_LENGTH = {"lower", "upper", "lcase", "ucase", "trim", "ltrim", "rtrim", "reverse"}
-_LENGTHS = {"left": 1, "right": 1, "substr": 2, "substring": 2}
-"""The arguments of functions that are the greatest lengths of their results."""
-
-
-def _reads_json(part: Node) -> bool:
-    name = str(part.get("function_name", "")).lower()
-    kind = json.dumps(part.get("cast_type")).lower() if part.get("class") == "CAST" else ""
-    return name in ("->", "->>") or any(word in name or word in kind for word in ("json", "variant"))
 
 
 def _without_copies(item: Node) -> Any:
@@ -322,12 +241,3 @@ def _without_copies(item: Node) -> Any:
     if item["class"] == "STAR":
         return [item["replace_list"], item["expr"]]
     return None if item["class"] == "COLUMN_REF" else item
-
-
-def _parts(tree: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(tree, dict):
-        yield tree
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for item in tree:
-            yield from _parts(item)
