@@ -9,20 +9,28 @@ import threading
 import traceback
 from types import TracebackType
 
+from calving.errors import ConfigError
 from calving.secrets import MaskingFormatter, masked
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _QUIET = {"py4j": logging.ERROR, "pyiceberg": logging.ERROR, "httpx": logging.ERROR, "httpx2": logging.ERROR}
 _QUIET["calving.librdkafka"] = logging.CRITICAL  # important messages come back as errors
 
 
 def set_up_logs() -> None:
-    """Log to the standard error, at the level of CALVING_LOG_LEVEL."""
+    """Log to the standard error, at the level of CALVING_LOG_LEVEL.
+
+    :raises ConfigError: there is no such level.
+    """
+    level = os.environ.get("CALVING_LOG_LEVEL", "INFO")
+    if level.upper() not in _LEVELS:
+        raise ConfigError(f"CALVING_LOG_LEVEL: '{level}' is no level: it is {', '.join(_LEVELS)}")
     handler = logging.StreamHandler()
     handler.setFormatter(MaskingFormatter(FORMAT))
-    logging.basicConfig(level=os.environ.get("CALVING_LOG_LEVEL", "INFO").upper(), handlers=[handler])
-    for name, level in _QUIET.items():
-        logging.getLogger(name).setLevel(level)
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    for name, quiet in _QUIET.items():
+        logging.getLogger(name).setLevel(quiet)
     sys.excepthook = _print
     threading.excepthook = _print_of_thread
 

@@ -335,8 +335,8 @@ def version() -> None:
 
 def main() -> None:
     """The entry point. CALVING_TRACEBACK=1 shows tracebacks, CALVING_LOG_LEVEL sets the log level."""
-    set_up_logs()
     try:
+        set_up_logs()
         code = app(standalone_mode=False)  # which returns the code of typer.Exit
         sys.exit(code if isinstance(code, int) else 0)
     except typer.Abort:

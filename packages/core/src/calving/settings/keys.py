@@ -320,6 +320,7 @@ class SinkKeys(BaseModel):
     commit_interval_ms: int = Field(
         300_000,
         ge=100,
+        le=604_800_000,
         alias="iceberg.control.commit.interval-ms",
         description="Time from one commit to the next, in milliseconds. The default is that of the Java sink.",
     )

@@ -36,6 +36,7 @@ from calving.settings.mutations import (
 from calving.settings.properties import read_properties
 from calving.settings.records import converters, transforms
 from calving.settings.tabular import connector_group, from_tabular
+from calving.settings.wording import check_catalog, check_master, missing, unreadable, wrong_value
 
 if TYPE_CHECKING:
     from calving.model.tables import Unit
@@ -170,17 +171,16 @@ def load(path: Path, worker: Path | None = None) -> Sink:
 def read(path: Path) -> dict[str, str]:
     """The flat keys of a file, unchecked, all values as text. :raises ConfigError: the file cannot be read."""
     try:
-        text = path.read_text()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    try:
+        text = path.read_text("utf-8")
         if path.suffix == ".json":
             return _flat_json(json.loads(text))
         if path.suffix == ".properties":
             return read_properties(text)
         return flat(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(unreadable(path, error)) from error
 
 
 def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
@@ -207,6 +207,8 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     kafka, control_kafka = _clients(handed_on)
     keys = _validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, "")
     check_engine(keys.engine)
+    check_catalog(handed_on["iceberg.catalog."])
+    check_master(handed_on["spark."])
     sink = Sink(
         keys=keys,
         tables={name: _validate(TableKeys, own, f"{_TABLE}{name}.") for name, own in tables.items()},
@@ -246,7 +248,8 @@ def _clients(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str]
     overrides, own, control = (translate(handed_on[p], p) for p in ("consumer.override.", "kafka.", "iceberg.kafka."))
     kafka = {**overrides, **own}
     if "bootstrap.servers" not in kafka:
-        raise ConfigError("kafka.bootstrap.servers is missing: where is Kafka?")
+        hint = missing("bootstrap.servers", kafka, "kafka.")
+        raise ConfigError(f"kafka.bootstrap.servers is missing: where is Kafka?{hint.replace(';', '')}")
     return kafka, {**kafka, **control}
 
 
@@ -304,7 +307,7 @@ def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:
     except ValidationError as error:
         first = error.errors()[0]
         key = prefix + ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
+        message = wrong_value(key, first)
         if first["type"] == "missing":
             raise ConfigError(f"{key} is missing") from error
         if first["type"] == "extra_forbidden":
