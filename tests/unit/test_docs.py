@@ -63,6 +63,16 @@ def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("path", TEXTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_step_of_a_list_runs_into_the_paragraph_before_it(path: Path) -> None:
+    """Markdown takes a line with a number or a dash for a step only after an empty line or another step."""
+    without_code = re.sub(r"(?ms)^ *```.*?^ *```$", "", path.read_text())
+    for block in re.split(r"\n\s*\n", without_code):
+        lines = block.strip("\n").split("\n")
+        if not re.match(r"\s*([0-9]+\.|[-*]) ", lines[0]):
+            assert not [line for line in lines[1:] if re.match(r"([0-9]+\.|[-*]) ", line)], block
+
+
 def test_the_matrix_of_backends_has_every_rule_of_the_contract() -> None:
     text = matrix.PAGE.read_text()
     places = [text.find(f"| {number} | {sentence} | ") for number, sentence in matrix.rules().items()]
