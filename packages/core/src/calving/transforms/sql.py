@@ -8,7 +8,6 @@ as such a column, too: DuckDB filters in an order of its own, and does not compu
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from calving.records.values import Records
 from calving.transforms.columns import check_options, required
 from calving.transforms.database import Database
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
+from calving.transforms.query_process import QueryEndedError
 from calving.transforms.sql_query import ALLOWED, Query, folded
 from calving.transforms.sql_texts import MOST_LEVELS, deep_rows
 from calving.transforms.text import kind_text
@@ -34,6 +34,8 @@ _NOTHING = "__calving_nothing"
 """The column of objects without fields: DuckDB knows no tables without columns."""
 _TRIED = (pa.null(), pa.list_(pa.string()), pa.int64(), pa.string())
 """Types of columns that show what the query does before there are records."""
+_PARTS = 32
+"""Into how many parts rows are divided, to find one that takes too much."""
 _BOUND = 1_024
 """How many types of records are cached."""
 
@@ -75,7 +77,7 @@ class Sql(Transform):
         self._check()
 
     def limit(self, limits: Limits) -> None:
-        self._database.limit(limits)
+        self._database.limits = limits
 
     def apply(self, records: Records) -> Records:
         value = records.value
@@ -179,31 +181,46 @@ class Sql(Transform):
             record = pa.struct([(name, kind) for name in names])
             value = struct([pa.nulls(0, kind) for _ in names], record, None, 0)
             bound = self._made(record, typed=False)
-            with contextlib.suppress(self._database.error, MemoryError, TimeoutError):
+            with contextlib.suppress(self._database.error):
                 foreign = self._foreign(bound, _table(value, bound))
                 if foreign is not None:
                     raise ConfigError(f"transform Sql: the query has {foreign}; {ALLOWED}")
 
     def _foreign(self, bound: _Bound, table: pa.Table) -> str | None:
         """A step of DuckDB's plans that does more than to compute columns of single rows."""
-        steps: list[str] = []
-        for query in (bound.rows, self._query.select(bound.condition) if bound.condition is not None else bound.rows):
-            plan, _ = self._database.run(table, f"EXPLAIN (FORMAT json) {query}")
-            pending = json.loads(str(plan.column(1)[0]))
-            while pending:
-                step = pending.pop()
-                steps.append(step["name"].strip())
-                pending += step["children"]
+        condition = [] if bound.condition is None else [self._query.select(bound.condition)]
+        steps = [step for query in (bound.rows, *condition) for step in self._database.steps(table, query)]
         return next((name for name in steps if name not in _PLAN), None)
+
+    def _ending(self, table: pa.Table, expressions: Sequence[str], first: int = 0) -> dict[int, str]:
+        """The rows each of which takes too much, or ends DuckDB's process, with the reasons."""
+        refused: dict[int, str] = {}
+        size = max(table.num_rows // _PARTS, 1)
+        for start in range(0, table.num_rows, size) if expressions else ():
+            part = table.slice(start, size)
+            try:
+                self._database.run(part, self._query.select(*expressions))
+            except QueryEndedError as error:
+                alone = {first + start: str(error)} if size == 1 else None
+                refused |= alone or self._ending(part, expressions, first + start)
+            except self._database.error:
+                pass  # found when only such rows are left
+        return refused
 
     @contextlib.contextmanager
     def _refusing(self, table: pa.Table, expressions: Mapping[str, str], places: Sequence[int]) -> Iterator[None]:
         """If this fails, find the rows for which one of these expressions, by what they are called, cannot be computed.
 
-        :raises RefusedError: there are such rows.
+        :raises RefusedError: there are such rows. :raises QueryEndedError: no row alone is the cause.
         """
         try:
             yield
+        except QueryEndedError:
+            # Each of these takes long, so they are found in few steps.
+            refused = self._ending(table, [*expressions.values()])
+            if refused:
+                raise RefusedError({places[row]: reason for row, reason in refused.items()}) from None
+            raise
         except self._database.error:
             reasons: dict[int, str] = {}
             if expressions:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from calving.errors import ConfigError
-from calving.transforms.sql_calls import Node, parts_of, reads_json, refusal
 
 ALLOWED = "it is one SELECT ... FROM records, with or without WHERE, that makes one row of each record by itself"
 _CHANCE = {"random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "error"}
 """Volatile functions that tell nothing about other records, nor about the block."""
+
+_OF_MACHINE = {"getenv", "glob", "vector_type"}
+"""Functions that read what is not in the record. DuckDB would refuse them with each record only, or not at all."""
+
+_COMPARE = {"levenshtein", "editdist3", "damerau_levenshtein"}
+"""Functions whose time grows with the product of the lengths of two texts."""
+_SHORT = 10_000
+"""The most characters of texts that these functions may compare."""
+
+Node = Mapping[str, Any]
 
 
 class Query:
@@ -30,13 +39,13 @@ class Query:
         self._aliases = {folded(item["alias"]): item for item in reversed(self.items) if item["alias"]}
         self.names = self._columns()
         """The columns that the query names, but for the aliases of its own."""
-        self.reads_json = any(map(reads_json, parts_of([*self.items, self.where])))
+        self.reads_json = any(map(_reads_json, _parts([*self.items, self.where])))
         """Whether the query may read JSON within texts."""
 
     def null_types(self) -> frozenset[str] | None:
         """The columns that are not only copied, in lower case; None if they are not known by name."""
         computed = [_without_copies(item) for item in self.items]
-        inner = [part for part in parts_of([*computed, self.where]) if part.get("class") in ("COLUMN_REF", "STAR")]
+        inner = [part for part in _parts([*computed, self.where]) if part.get("class") in ("COLUMN_REF", "STAR")]
         if any(part["class"] == "STAR" or self._is_row(part) for part in inner):
             return None
         names = {folded(name) for part in inner for name in part["column_names"][:2]}
@@ -93,7 +102,7 @@ class Query:
 
     def unclear(self, names: Sequence[str], collide: set[str]) -> str | None:
         """Whether the query names columns in a way that does not tell these apart, which differ by case only."""
-        for part in parts_of([*self.items, self.where]):
+        for part in _parts([*self.items, self.where]):
             if part.get("class") == "COLUMN_REF":
                 name = self._name(part)
                 if (folded(name) in collide and name not in names) or self._is_row(part):
@@ -117,7 +126,7 @@ class Query:
         given: set[str] = set()
         names: dict[str, None] = {}
         for part in [*self.items, self.where]:
-            for inner in parts_of(part):
+            for inner in _parts(part):
                 if inner.get("class") == "COLUMN_REF" and folded(self._name(inner)) not in given:
                     names[self._name(inner)] = None
             if part and part["alias"]:
@@ -129,7 +138,7 @@ class Query:
         copy = deepcopy(dict(part))
         if named and not part["alias"] and part["class"] not in ("STAR", "COLUMN_REF"):
             copy["alias"] = self._expression(part)
-        for inner in parts_of(copy):
+        for inner in _parts(copy):
             if inner.get("class") == "COLUMN_REF" and self._name(inner) in renamed:
                 names = inner["column_names"]
                 names[names.index(self._name(inner))] = renamed[self._name(inner)]
@@ -176,9 +185,13 @@ class Query:
 
     def _function(self, node: Node) -> str | None:
         """A function that is an aggregate, or whose result depends on other than the record."""
-        if (reason := next(filter(None, (refusal(part, self._constant) for part in parts_of(node))), None)) is not None:
-            return reason
-        names = [part["function_name"] for part in parts_of(node) if part.get("class") == "FUNCTION"]
+        names = [part["function_name"] for part in _parts(node) if part.get("class") == "FUNCTION"]
+        if (foreign := next((name for name in names if name.lower() in _OF_MACHINE), None)) is not None:
+            return f"the function {foreign}"
+        for call in (part for part in _parts(node) if part.get("class") == "FUNCTION"):
+            if call["function_name"].lower() in _COMPARE and not all(map(_is_short, call["children"])):
+                name = call["function_name"]
+                return f"{name} of a text of any length: write {name}(left(a, {_SHORT}), left(b, {_SHORT})), or less"
         asked = (
             "SELECT function_name, bool_and(function_type = 'aggregate'), bool_or(stability = 'VOLATILE')"
             " FROM duckdb_functions() WHERE function_name IN (SELECT unnest(?)) GROUP BY 1 ORDER BY 1"
@@ -189,14 +202,6 @@ class Query:
             if volatile and name not in _CHANCE:
                 return f"the function {name}"
         return None
-
-    def _constant(self, node: Node) -> str | None:
-        """The text of an expression without columns; None if it has some."""
-        if any(part.get("class") in ("COLUMN_REF", "STAR") for part in parts_of(node)):
-            return None
-        blank = json.loads(self._connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchone()[0])
-        query = self._text({**blank["statements"][0]["node"], "select_list": [{**node, "alias": ""}]})
-        return str(self._connection.execute(query).fetchone()[0])
 
     def _text(self, node: Node) -> str:
         tree = json.dumps({"error": False, "statements": [{"node": node, "named_param_map": []}]})
@@ -230,10 +235,24 @@ def _wrong(node: Node) -> str | None:
         "GROUP BY": node.get("group_expressions"),
         "HAVING": node.get("having"),
         "QUALIFY": node.get("qualify"),
-        "a window function": any(part.get("class") == "WINDOW" for part in parts_of(node)),
-        "a subquery": any(part.get("class") == "SUBQUERY" for part in parts_of(node)),
+        "a window function": any(part.get("class") == "WINDOW" for part in _parts(node)),
+        "a subquery": any(part.get("class") == "SUBQUERY" for part in _parts(node)),
     }
     return next((name for name, is_wrong in named.items() if is_wrong), None)
+
+
+def _is_short(node: Node) -> bool:
+    """Whether a text is a constant, or has a constant as its greatest length."""
+    if node["class"] == "FUNCTION" and node["function_name"].lower() == "left":
+        most = node["children"][1]
+        return most["class"] == "CONSTANT" and most["value"]["value"] in range(_SHORT + 1)
+    return bool(node["class"] == "CONSTANT")
+
+
+def _reads_json(part: Node) -> bool:
+    name = str(part.get("function_name", "")).lower()
+    kind = json.dumps(part.get("cast_type")).lower() if part.get("class") == "CAST" else ""
+    return name in ("->", "->>") or any(word in name or word in kind for word in ("json", "variant"))
 
 
 def _without_copies(item: Node) -> Any:
@@ -241,3 +260,12 @@ def _without_copies(item: Node) -> Any:
     if item["class"] == "STAR":
         return [item["replace_list"], item["expr"]]
     return None if item["class"] == "COLUMN_REF" else item
+
+
+def _parts(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _parts(item)
