@@ -549,7 +549,7 @@ def test_a_text_with_brackets_that_is_no_deep_json_is_good() -> None:
 @pytest.mark.parametrize(
     ("call", "hostile", "count", "reason"),
     [
-        ("json_structure(trim(s, 'x'))", "x" + '{"a":' * 100_000 + "1" + "}" * 100_000, 100, "(SIGSEGV)"),
+        ("json_structure(trim(s, '\"'))", '"' + '{"a":' * 100_000 + "1" + "}" * 100_000, 100, "(SIGSEGV)"),
         ("repeat(s, 50000) ILIKE '%[%b%{'", "[" * 40, 20, "iceberg.limits.sql-ms = 700"),
         ("regexp_extract_all(repeat(s, 20000), '[[](.*b)?')", "[" * 40, 20, "iceberg.limits.sql-ms = 700"),
     ],
