@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,11 @@ def java() -> str:
             "Java was not found: install a JDK or JRE 17 or 21 and put it on PATH, or set JAVA_HOME"
         )
     return program
+
+
+def python_environment() -> dict[str, str]:
+    """The environment in which another Python of this machine finds the modules that this one finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def cache_folder() -> Path:

@@ -46,8 +46,8 @@ def recovery(
     ``settled`` of a ledger holds for all tables, so the highest one counts. ``complete``: the sink has no tables but
     these; then offsets that all of these tables hold need not be read again either. A table in ``rolled_back`` may lack
     settled records. So only its own ledger counts for it, and the table gets every record that it lacks. Another table
-    skips what a rollback has removed from it. A table in ``waiting`` lacks records that an earlier recovery wanted
-    to be read again, and that were not read yet. The table gets them, but nothing that a later rollback has removed.
+    skips what a rollback has removed from it. A table in ``waiting`` lacks records that an earlier recovery
+    rewound to, and that the sink has not read yet. The table gets them, but nothing that a later rollback has removed.
     """
     lacking = {*rolled_back, *waiting}
     others = [ledger for name, ledger in ledgers.items() if name not in lacking]
@@ -74,7 +74,7 @@ def recovery(
 def resumed(
     ledgers: Mapping[str, Ledger], awaited: Mapping[str, Coverage], begins: SourceOffsets, *, complete: bool
 ) -> SourceOffsets:
-    """Where a sink reads on of which only the tables tell, because nothing has been read since its recovery.
+    """The positions at which a sink resumes that has read nothing since its recovery: only its tables know them.
     ``awaited``: the offsets that tables wait for (``AWAITED_OFFSETS``). For the rest see ``recovery``.
     """
     waiting = {name for name, ledger in ledgers.items() if still_awaited(awaited.get(name, {}), ledger, {}, begins)}

@@ -8,13 +8,13 @@ the sink starts another one.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from calving.errors import ConfigError, UnavailableError
+from calving.host import python_environment
 from calving.source.client import TIMEOUT, admin_client, patiently, reaching
 
 _ASKING = "from calving.source.members import answer; answer()"
@@ -33,7 +33,7 @@ def members(kafka: Mapping[str, str], group: str) -> dict[str, str]:
         done = subprocess.run(
             [sys.executable, "-P", "-c", _ASKING],
             input=json.dumps([dict(kafka), group, what]),  # not as arguments: every user could read the secrets
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=python_environment(),
             capture_output=True,
             text=True,
             timeout=TIMEOUT + _START_SECONDS,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import select
+import selectors
 import signal
 import struct
 import subprocess
@@ -21,6 +21,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from calving.errors import UnavailableError
+from calving.host import python_environment
 from calving.model.record_path import Limits
 
 _SERVE = "from calving.transforms.query_server import serve; serve()"
@@ -76,12 +77,15 @@ class QueryProcess:
             self._process = None
 
     def _started(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _SERVE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=python_environment(),
+            )
+        except OSError as error:  # this machine has no room for it
+            raise UnavailableError(f"transform Sql: the process of DuckDB does not start: {error}") from error
         try:
             limits = {"sql_ms": self._limits.sql_ms, "sql_bytes": self._limits.sql_bytes}
             send(_pipe(process.stdin), limits, None)
@@ -94,8 +98,10 @@ class QueryProcess:
 
     def _answer(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[dict[str, Any], pa.Table | None]:
         pipe = _pipe(process.stdout)
-        if not select.select([pipe], [], [], max(deadline - time.monotonic(), 0))[0]:
-            raise TimeoutError
+        with selectors.DefaultSelector() as ready:
+            ready.register(pipe, selectors.EVENT_READ)
+            if not ready.select(max(deadline - time.monotonic(), 0)):
+                raise TimeoutError
         return receive(pipe)
 
     def _ended(self, process: subprocess.Popen[bytes]) -> Exception:
