@@ -199,7 +199,7 @@ class Audit:
             times = np.asarray(self._timestamps[partition], np.int64)
             settled = max((c.settled.get(partition, 0) for c in claims.values()), default=0)
             lost = ~there & (table >= 0)
-            self._missing("I1", partition, np.flatnonzero(lost[:settled]), "is settled, and in no table")
+            self._missing("I1", partition, np.flatnonzero(lost[:settled]), "is settled, and in no table yet")
             for name, claim in claims.items():
                 own, held = table == self.tables.index(name), claim.held(partition, len(numbers))
                 self._missing("I4", partition, np.flatnonzero(own & held & ~there), f"was read, and is not in {name}")
@@ -221,7 +221,9 @@ class Audit:
         for partition, known in enumerate(self._source):
             numbers = np.asarray(known, np.int64)
             missing = np.flatnonzero((self._count[numbers] == 0) & (self._table[numbers] >= 0))
-            self._missing("I1", partition, missing, "was lost")
+            for offset in missing.tolist():
+                self.gaps.add((partition, offset))
+                self._break("I1", f"offset {offset} of partition {partition} is in no table at the end")
         self.end_of_letters()
         if cycles is None or cycles > 2:
             self._break("I6", f"what had been read was committed after {cycles} cycles")

@@ -8,10 +8,11 @@ Each line on standard input is a JSON array that tells it what somebody has done
 
     ["back"]                         all tables have gone back in time
     ["dropped", TABLE, METADATA]     the table was dropped; METADATA is where its metadata file is
-    ["look away"]                    nothing is looked at until the next line: what was done, is told then
+    ["look away"]                    nothing is judged until the next line that tells what was done
     ["released", [FILE, ...]]        an operator has discarded these files, which belong in no table any more
     ["appended", TABLE, KEY, SURE]   somebody else appends a row with this key; it must be there, or may
-    ["complete", SENT]               answer yes or no: each of so many records is where it belongs, or was dropped
+    ["complete", SENT]               answer yes or no: each of so many records is where it belongs, or was dropped;
+                                     after "look away" nothing is judged for it
     ["recreating"]                   read the topic to its end, before it is deleted
     ["recreated", TOPIC_ID]          the topic was deleted and created again; everything in it was committed before
     ["end", SENT, SECONDS]           everything is sent, or soon is, and all parts of the sink are back
@@ -28,7 +29,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -241,10 +242,13 @@ def main(settings: dict[str, Any]) -> None:
             if what == "end":
                 print("done", flush=True)
                 break
-            away = what == "look away"
-            print(_answer(what, rest, source, tables, audit, database), flush=True)
+            if what == "complete":
+                _look(source, tables.read if away else tables.look, database)
+            else:
+                away = what == "look away"
+            print(_answer(what, rest, source, tables, audit), flush=True)
         if time.monotonic() - looked > _LOOK_SECONDS and not away:
-            _look(source, tables, database)
+            _look(source, tables.look, database)
             looked = time.monotonic()
     sent, seconds = rest
     cycles = _cycles(source, tables, audit, database, sent, seconds)
@@ -266,7 +270,7 @@ def _tables(names: list[str], topic: str, ledger: str, audit: Audit) -> Tables:
     return kind(names, topic, ledger)
 
 
-def _answer(what: str, rest: list[Any], source: Source, tables: Tables, audit: Audit, database: Path) -> str:
+def _answer(what: str, rest: list[Any], source: Source, tables: Tables, audit: Audit) -> str:
     match what, *rest:
         case "back", *_:
             audit.went_back()
@@ -285,15 +289,14 @@ def _answer(what: str, rest: list[Any], source: Source, tables: Tables, audit: A
             source.recreated()
             tables.recreated(topic_id)
         case "complete", sent:
-            _look(source, tables, database)
             return "yes" if tables.complete(sent) else "no"
     return "done"
 
 
-def _look(source: Source, tables: Tables, database: Path) -> None:
+def _look(source: Source, look: Callable[[Mapping[str, str]], None], database: Path) -> None:
     if (where := locations(database)) and source.read(_READ_SECONDS):
         try:
-            tables.look(where)
+            look(where)
         except OSError as error:
             print(f"not looked at: {error}", file=sys.stderr)
 
@@ -305,7 +308,7 @@ def _cycles(source: Source, tables: Tables, audit: Audit, database: Path, sent: 
     while time.monotonic() < deadline:
         if read is None and sum(map(audit.reaches, range(audit.partitions))) >= sent and source.was_read():
             read = time.time()
-        _look(source, tables, database)
+        _look(source, tables.look, database)
         if read is not None and tables.complete(sent):
             return len({cycle for moment, cycle, _ in tables.commits if moment > read})
         time.sleep(0.05)

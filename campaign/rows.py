@@ -170,6 +170,7 @@ class ChangedTables(Tables):
     def __init__(self, names: list[str], topic: str, ledger: str, audit: RowAudit) -> None:
         super().__init__(names, topic, ledger, audit)
         self._rows: dict[str, list[Row]] = {}
+        self._unjudged: set[str] = set()
         self._read_before: dict[str, list[Row]] = {}
         self._keys_before: dict[str, set[int]] = {}
         self._audited = audit
@@ -179,6 +180,12 @@ class ChangedTables(Tables):
         return self._seen.get(name, Seen("", None, {}, Claim("", {}, {}, {}, {})))
 
     def look(self, where: Mapping[str, str]) -> None:
+        self.read(where)
+        for name in self._unjudged:
+            self._audited.compare(name, self.seen(name).claim, self._rows[name])
+        self._unjudged.clear()
+
+    def read(self, where: Mapping[str, str]) -> None:
         changed = {n: at for n, at in where.items() if n not in self._seen or self._seen[n].metadata_location != at}
         metadata = {name: json.loads(content(at)) for name, at in changed.items()}
         live = {name: self._live_rows(found) for name, found in metadata.items()}
@@ -193,7 +200,7 @@ class ChangedTables(Tables):
             claim = self._claim(found)
             self._seen[name] = Seen(changed[name], found.get("current-snapshot-id"), {}, claim)
             self._rows[name] = live[name]
-            self._audited.compare(name, claim, live[name])
+            self._unjudged.add(name)
 
     def complete(self, sent: int) -> bool:
         """Whether the tables have read so far; what they hold then is compared at every look."""

@@ -49,6 +49,11 @@ class Tables:
         """
 
     def look(self, where: Mapping[str, str]) -> None:
+        """Read the tables, and judge them. For errors see ``read``."""
+        self.read(where)
+        self._audit.look({name: seen.claim for name, seen in self._seen.items() if name in self._names})
+
+    def read(self, where: Mapping[str, str]) -> None:
         """:raises OSError: it is too late to look at that moment, files are gone; or they cannot be read now."""
         changed = {n: at for n, at in where.items() if n not in self._seen or self._seen[n].metadata_location != at}
         metadata = {name: json.loads(content(at)) for name, at in changed.items()}
@@ -76,7 +81,6 @@ class Tables:
             for numbers in files.values():
                 self._audit.vanished(numbers)
             self._seen[name] = Seen(changed[name], found.get("current-snapshot-id"), live, self._claim(found))
-        self._audit.look({name: seen.claim for name, seen in self._seen.items() if name in self._names})
 
     def complete(self, sent: int) -> bool:
         return self._audit.is_complete(records.with_rows(sent))

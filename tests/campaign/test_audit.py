@@ -207,6 +207,17 @@ def test_what_was_dropped_with_its_table_is_not_lost(audit: Audit) -> None:
     assert not audit.is_complete(np.arange(9))
 
 
+def test_the_end_tells_records_that_came_late_from_those_that_never_came(audit: Audit) -> None:
+    audit.appeared("db.odd", rows(1, 3, 5, 7, 9))
+    audit.appeared("db.even", rows(0, 2, 8))
+    audit.look({"db.odd": claim(10, settled=10)})
+    audit.appeared("db.even", rows(4))
+    audit.end(10, 2)
+    assert [example for example in audit.examples if "at the end" in example] == [
+        "I1: offset 6 of partition 0 is in no table at the end"
+    ]
+
+
 def test_the_ledger_of_a_table_that_was_dropped_begins_again(audit: Audit) -> None:
     audit.committed("db.even", claim(0, control=5))
     audit.began_again("db.even")

@@ -56,6 +56,14 @@ def test_all_rows_of_all_files_are_seen(seen: Fixture) -> None:
     assert seen.tables.complete(RECORDS)
 
 
+def test_what_is_only_read_is_not_judged(seen: Fixture) -> None:
+    seen.append(0, 1, 2, 3, 4, 5, 5)
+    seen.tables.read(locations(seen.database))
+    assert seen.tables.complete(RECORDS)
+    assert seen.audit.report()["DUPLICATE"] == [0]
+    assert seen.duplicates() == 1
+
+
 def test_a_row_in_two_files_is_a_duplicate(seen: Fixture) -> None:
     seen.append(0, 1)
     seen.append(1, 2)
