@@ -242,8 +242,11 @@ def main(settings: dict[str, Any]) -> None:
             if what == "end":
                 print("done", flush=True)
                 break
-            if what == "complete":
-                _look(source, tables.read if away else tables.look, database)
+            if what == "complete" and away:
+                audit.went_back()  # whatever is done meanwhile
+                _look(source, tables.read, database)
+            elif what == "complete":
+                _look(source, tables.look, database)
             else:
                 away = what == "look away"
             print(_answer(what, rest, source, tables, audit), flush=True)
