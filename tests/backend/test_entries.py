@@ -26,6 +26,7 @@ from calving.model.events import (
     TableReference,
     WorkerEnd,
 )
+from calving.model.members import Member
 from calving.model.offsets import Span, TopicPartition, within
 from calving.protocol.coordinator import Coordinator, Intervals
 from calving.runtime.log_view import ControlLogView
@@ -78,6 +79,46 @@ def test_an_answer_tells_since_when_its_worker_is_paused(said: str | None, known
     if said is not None and known is None:
         text = f'{{"group":"g","parts":0,"paused":{said}}}'.encode()
     assert heard(DataComplete(COMMIT), b"", text) == Envelope(0, 7, DataComplete(COMMIT), parts=0, paused_ms=known)
+
+
+MEMBER = Member("0.2.0", "d6ea4d0045632165", "host-1", "lake.toml", {"topics": "0f31b476"})
+
+
+@pytest.mark.parametrize(
+    ("member", "text"),
+    [
+        (MEMBER.short, '{"version":"0.2.0","settings":"d6ea4d0045632165"}'),
+        (
+            MEMBER,
+            '{"version":"0.2.0","settings":"d6ea4d0045632165","host":"host-1","file":"lake.toml",'
+            '"keys":{"topics":"0f31b476"}}',
+        ),
+    ],
+)
+def test_an_answer_tells_what_its_worker_is(member: Member, text: str) -> None:
+    publication = Publication((DataComplete(COMMIT),), {}, {}, member=member)
+    beside = Encoded.of_worker("g", publication, 100_000).beside
+    assert beside == f'{{"group":"g","member":{text},"parts":0}}'.encode()
+    assert heard(DataComplete(COMMIT), b"", beside) == Envelope(0, 7, DataComplete(COMMIT), parts=0, member=member)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        '"0.2.0"',
+        "[]",
+        '{"version":1}',
+        '{"version":"two\\nlines"}',
+        f'{{"host":"{"x" * 501}"}}',
+        '{"keys":["topics"]}',
+        '{"keys":{"topics":1}}',
+        '{"keys":{"top\\u001bics":"1"}}',
+        '{"file":null}',
+    ],
+)
+def test_what_a_worker_tells_of_itself_is_dropped_unless_it_is_safe_to_show(odd: str) -> None:
+    text = f'{{"group":"g","parts":0,"member":{odd}}}'.encode()
+    assert heard(DataComplete(COMMIT), b"", text) == Envelope(0, 7, DataComplete(COMMIT), parts=0)
 
 
 END = WorkerEnd("0.2.0", 1_700_000_000_000, "m-1", "kafka-1", "topic 'orders' was deleted")

@@ -110,7 +110,7 @@ class SimSession(OpenSession):
             self.check()
         if self._world.fences_by_claim and not self._store.is_current(claim):
             raise FencedError(claim.member_id)
-        self._store.publish(publication, self._store.shard(self._member))
+        self._store.publish(publication, self._member)
         self._store.topic_ids.update(publication.identities)
         self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
         self._world.log_ids.update(dict.fromkeys(publication.advances, self._store.identity))

@@ -25,14 +25,16 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.files import DataFile
+from calving.model.members import Member
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range
+from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
 from calving.runtime.tally import Tally
 from calving.runtime.worker import Publications
 from calving.status.folding import after_cycle
-from calving.status.health import Cause, HealthLog, Reason, not_ready, reasons
+from calving.status.health import Cause, HealthLog, Reason, disagreement_text, not_ready, reasons
 from calving.status.histogram import Histogram
 from calving.status.partitions import committed_up_to
 from calving.status.table_states import TableStates
@@ -57,6 +59,7 @@ TABLE = TableReference("iceberg", ("db",), "t")
 FILE = DataFile("f", "parquet", 7, 1_000)
 FACTS = SinkFacts("s", "connect-s", "m", "0", "kafka", "local", started_at=1_000.0, interval=10.0, timeout=5.0)
 WELL = Status(FACTS, WorkerStatus(joined=True, prepared=True, caught_up=True), LogStatus(cycle_at=1_000.0))
+DIFFERS = Disagreement(Member("0.2.0", "bb", "host-2", "lake.toml"), ("topics",))
 LEADS = replace(WELL, worker=replace(WELL.worker, leads=True))
 
 
@@ -205,6 +208,7 @@ def test_a_sink_that_is_well_has_no_reasons() -> None:
         (Cause.CONTROL_LOG_BEHIND, replace(WELL, log=LogStatus(cycle_at=900.0))),
         (Cause.UNSIGNED_ENTRY, replace(WELL, worker=replace(WELL.worker, unsigned=("why", 1_000.0)))),
         (Cause.WORKER_ENDED, replace(WELL, log=replace(WELL.log, end=WorkerEnd("0.2.0", 0, "m", "h", "why")))),
+        (Cause.SETTINGS_DIFFER, replace(WELL, worker=replace(WELL.worker, disagreements=(DIFFERS,)))),
         (Cause.POSITION_MOVED, replace(WELL, worker=replace(WELL.worker, unread={TP: (Span(1, 2),)}))),
         (Cause.POSITION_MOVED, replace(LEADS, coordinator=CoordinatorStatus(unread={TP: (Span(1, 2),)}))),
         (Cause.PAUSED, replace(WELL, worker=replace(WELL.worker, paused_at=900.0, hidden=1))),
@@ -215,6 +219,13 @@ def test_a_sink_that_is_well_has_no_reasons() -> None:
 def test_each_cause_of_degraded_is_told_alone(cause: Cause, status: Status) -> None:
     (reason,) = reasons(status, 1_001.0)
     assert reason.cause is cause
+
+
+def test_a_worker_with_other_settings_is_named_with_its_host_its_file_and_the_keys() -> None:
+    assert disagreement_text(DIFFERS, "this one") == (
+        "a worker on host-2 (lake.toml) of version 0.2.0 has other settings than this one: topics; give all workers of"
+        " the sink the same settings, and another name to a sink of its own"
+    )
 
 
 def test_an_entry_that_is_not_signed_is_a_reason_for_an_hour() -> None:

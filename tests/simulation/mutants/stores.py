@@ -14,7 +14,7 @@ from tests.simulation.world import World
 class InTwoSteps(World):
     class session(SimSession):
         def write(self, publication: Publication, claim: Claim) -> None:
-            self._store.publish(publication, self._store.shard(self._member))
+            self._store.publish(publication, self._member)
             self._store.topic_ids.update(publication.identities)
             for event in publication.events:
                 if isinstance(event, DataWritten):

@@ -192,8 +192,10 @@ class Encoded(NamedTuple):
     def of_worker(cls, group: str, publication: Publication, max_bytes: int) -> Encoded:
         """The events of a publication."""
         events = payloads(group, publication.events, max_bytes)
-        paused = {} if publication.paused_ms is None else {"paused": publication.paused_ms}
-        beside = beside_text(group, publication.events, events, NOTHING_ATTACHED, **paused)
+        more: dict[str, object] = {} if publication.paused_ms is None else {"paused": publication.paused_ms}
+        if publication.member is not None:
+            more["member"] = publication.member.as_json()
+        beside = beside_text(group, publication.events, events, NOTHING_ATTACHED, **more)
         return cls(events, covered_text(publication), beside)
 
     @classmethod

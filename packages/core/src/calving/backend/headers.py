@@ -20,12 +20,15 @@ from calving.model.events import (
     TableMark,
     WorkerEnd,
 )
+from calving.model.members import Member
 from calving.model.timestamps import is_moment
 from calving.wire.codec import UndecodableError
 
 _LONGEST = 500
 """The longest accepted name or address of another process."""
 _LARGEST = 2**63 - 1
+_MOST_KEYS = 10_000
+"""The most settings of which a worker may send a digest."""
 
 
 class Headers(NamedTuple):
@@ -86,7 +89,15 @@ class Headers(NamedTuple):
                     end = _end(self.beside.get("end"))
                     paused = _moment(self.beside.get("paused"))
                     return Envelope(
-                        *place, event, covered, self._parts(), restarted=restarted, end=end, paused_ms=paused
+                        *place,
+                        event,
+                        covered,
+                        self._parts(),
+                        restarted=restarted,
+                        end=end,
+                        paused_ms=paused,
+                        member=_member(self.beside.get("member")),
+                        sender=sender,
                     )
             return Envelope(*place, event, attached=_attached(text, self.beside))
         except Exception as error:  # bytes from the network can fail a decoder in any way
@@ -156,6 +167,18 @@ def _end(said: object) -> WorkerEnd | None:
     version, at_ms, *texts = said
     known = _moment(at_ms)
     return WorkerEnd(version, known, *texts) if known is not None and all(map(_is_short, (version, *texts))) else None
+
+
+def _member(said: object) -> Member | None:
+    """A worker as it describes itself; None unless it is safe to show: few short texts."""
+    if not isinstance(said, dict):
+        return None
+    version, settings, host, file = (said.get(name, "") for name in ("version", "settings", "host", "file"))
+    keys = said.get("keys", {})
+    if not isinstance(keys, dict) or len(keys) > _MOST_KEYS:
+        return None
+    is_safe = all(map(_is_short, (version, settings, host, file, *keys, *keys.values())))
+    return Member(version, settings, host, file, keys) if is_safe else None
 
 
 def _moment(said: object) -> int | None:

@@ -30,6 +30,7 @@ from calving.model.events import (
     Publication,
     WorkerEnd,
 )
+from calving.model.members import Member
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, furthest, stored_in
 from calving.model.sink import SinkIdentity
@@ -47,6 +48,8 @@ class Entry(NamedTuple):
     writer: str | None = None
     end: WorkerEnd | None = None
     paused_ms: int | None = None
+    member: Member | None = None
+    sender: str = ""
 
 
 @dataclass
@@ -68,10 +71,10 @@ class MemoryStore:
     def __post_init__(self) -> None:
         self.log = self.log or [[] for _ in range(self.partitions)]
 
-    def publish(self, publication: Publication, shard: int) -> None:
+    def publish(self, publication: Publication, member: str) -> None:
         """Append the events of a worker's publication. Its positions are not moved here."""
         parts = sum(isinstance(event, DataWritten) for event in publication.events)
-        self.log[shard].extend(
+        self.log[self.shard(member)].extend(
             Entry(
                 event,
                 publication.spans,
@@ -80,6 +83,8 @@ class MemoryStore:
                 publication.restarted,
                 __version__,
                 paused_ms=publication.paused_ms,
+                member=publication.member,
+                sender=member,
             )
             for event in publication.events
         )
@@ -186,7 +191,7 @@ class MemorySession(Session):
             if not store.is_current(claim):
                 raise FencedError("publication refused: its claim names no current member of the group")
             check_starts(publication, store.positions)
-            store.publish(publication, store.shard(self._member))
+            store.publish(publication, self._member)
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
             store.topic_ids.update(publication.identities)

@@ -70,6 +70,8 @@ class SinkStatus:
     """A sentence on the last entry of the group that is not signed; empty if there is none."""
     silent: float = 0.0
     """Seconds since the last commit cycle ended, or since the one began that has not ended; 0 if it is not known."""
+    differing: tuple[str, ...] = ()
+    """Sentences on workers with other settings than most."""
     paused: Mapping[TopicPartition, float] = field(default_factory=dict)
     """The partitions whose workers are paused, and since when, in seconds since the epoch."""
 
@@ -97,10 +99,9 @@ class SinkStatus:
         silent = [p.partition for p in self.positions if p.answered is False]
         last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
         ended = [] if self.end is None else [end_text(self.end)]
-        unsigned = [self.unsigned] if self.unsigned else []
-        workers = [*self._nobody(), *self._silent(), *self._waits_for_paused(), *ended]
-        control = [*workers, *self.unreadable, *unsigned, *self.moved]
-        return list(dict.fromkeys([*control, *(text for _, text in told), *tables, *last]))
+        workers = [*self._nobody(), *self._silent(), *self._waits_for_paused(), *ended, *self.differing]
+        log = [*self.unreadable, *filter(None, [self.unsigned]), *self.moved]
+        return list(dict.fromkeys([*workers, *log, *(text for _, text in told), *tables, *last]))
 
     def _silent(self) -> list[str]:
         keys = self.sink.keys
@@ -110,9 +111,8 @@ class SinkStatus:
 
     def _waits_for_paused(self) -> Iterator[str]:
         waiting = Counter[float]()
-        for p in self.positions if self.workers else ():
-            if p.partition in self.paused:
-                waiting[self.paused[p.partition]] += p.end - p.visible
+        for p in (p for p in self.positions if self.workers and p.partition in self.paused):
+            waiting[self.paused[p.partition]] += p.end - p.visible
         yield from (paused_text(since, records) for since, records in sorted(waiting.items()) if records)
 
     def _nobody(self) -> list[str]:
@@ -120,8 +120,8 @@ class SinkStatus:
         if self.workers or not (self.not_visible or tables):
             return []
         waits = counted(self.not_visible, "record") if self.not_visible else f"files of {counted(tables, 'table')}"
-        clients = f", with the client ids {listed(self.strangers)}"
-        others = f"; consumer group {self.sink.group} has other members{clients}" if self.strangers else ""
+        clients = f"has other members, with the client ids {listed(self.strangers)}"
+        others = f"; consumer group {self.sink.group} {clients}" if self.strangers else ""
         return [f"no worker runs, and {waits} wait{others}"]
 
 
@@ -153,7 +153,7 @@ def status(sink: Sink) -> SinkStatus:
     at = min((ms / 1000 for ms in times.values()), default=None)
     silent = 0.0 if heard.cycle_at is None else time.time() - heard.cycle_at
     facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others
-    log = heard.end, heard.unsigned, silent, heard.paused
+    log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused
     return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log)
 
 

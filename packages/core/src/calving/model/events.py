@@ -10,6 +10,7 @@ from uuid import UUID
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
+from calving.model.members import Member
 from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, TopicPartition
 from calving.model.text import commit_text, counted, listed
 
@@ -230,8 +231,10 @@ class Envelope:
     the coordinator's attachment to the event. ``writer``: the version of calving that has published it; None for a
     version before 0.2.0, and for other senders. ``end``, with DataComplete: the end of the worker that sent it; it
     covers nothing then, and answers no cycle. ``paused_ms``, with DataComplete: since when its worker is paused, in
-    milliseconds since the epoch; None if it is not, or unknown. ``sender``: the member that has sent it, as the control
-    log names it. ``at_us``: when it was made, by its sender's clock, in microseconds since the epoch; None if unknown.
+    milliseconds since the epoch; None if it is not, or unknown. ``member``, with DataComplete: the worker that sent it,
+    as it describes itself; None for a version before 0.2.0, and for other senders. ``sender``: the member that has sent
+    it, as the control log names it. ``at_us``: when it was made, by its sender's clock, in microseconds since the
+    epoch; None if unknown.
     """
 
     partition: int
@@ -244,6 +247,7 @@ class Envelope:
     writer: str | None = None
     end: WorkerEnd | None = None
     paused_ms: int | None = None
+    member: Member | None = None
     sender: str = field(default="", compare=False, repr=False)
     at_us: int | None = field(default=None, compare=False, repr=False)
 
@@ -281,6 +285,8 @@ class Publication:
     """Partitions of ``spans`` whose offsets have restarted since the stored position."""
     paused_ms: int | None = None
     """Since when the worker is paused, in milliseconds since the epoch; None if it is not."""
+    member: Member | None = None
+    """The worker, as it describes itself."""
 
     def __str__(self) -> str:
         moves = [f"{tp} from {'nothing' if a.start is None else a.start} to {a.end}" for tp, a in self.advances.items()]

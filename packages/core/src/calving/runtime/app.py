@@ -38,11 +38,13 @@ from calving.runtime.progress import Progress
 from calving.runtime.reporting import Reporter, facts
 from calving.runtime.watch import Steps, Watchdog
 from calving.runtime.worker import WorkerLoop
+from calving.settings.digest import described
 from calving.settings.load import Sink
 from calving.source import dead_letters
 from calving.source.interface import Group
 from calving.status.board import Board
 from calving.status.values import Batches, Status
+from calving.version import __version__
 
 if TYPE_CHECKING:
     from calving.runtime.parts import Parts
@@ -90,7 +92,7 @@ class App:
         """When the worker's loop last ended a step, with or without an error."""
         self._led_since: float | None = None
         self._board = Board(facts(sink, self._member))
-        self._reporter = Reporter(self._board)
+        self._reporter = Reporter(self._board, described(sink, __version__, socket.gethostname(), sink.file))
         self._restart = False
         self._paused_ms: int | None = None
         self._server: StatusServer | None = None

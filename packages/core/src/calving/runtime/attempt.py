@@ -145,6 +145,7 @@ class Attempt:
             clock=time.monotonic,
             table_states=self._reporter.table_states,
             publications=self._reporter.publications,
+            members=self._reporter.members,
             resumed=self._resumed,
         )
 

@@ -30,9 +30,11 @@ from calving.protocol import moved
 from calving.protocol.admission import passed_over
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import LedgerKey
+from calving.protocol.members import Members
 from calving.protocol.rollback import Line
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
+from calving.status.health import disagreement_text
 from calving.status.partitions import committed_up_to
 from calving.status.table_states import TableStates
 
@@ -54,7 +56,7 @@ class ControlLogView:
         """When the last commit cycle ended, or when the one began that has not ended; None if the log does not tell. In
         seconds since the epoch, by the coordinator's clock.
         """
-        self._listening = TableStates()
+        self._listening, self._members = TableStates(), Members()
         self.unreadable: tuple[str, ...] = ()
         """Sentences on the entries at which a coordinator stops, because it cannot decode them."""
         self.unsigned = ""
@@ -62,6 +64,7 @@ class ControlLogView:
 
     def hear(self, envelope: Envelope) -> None:
         self._listening.hear(envelope, 0.0)
+        self._members.hear(envelope)
         self._note_time(envelope)
         match envelope.event:
             case StartCommit(commit_id):
@@ -117,6 +120,11 @@ class ControlLogView:
     def end(self) -> WorkerEnd | None:
         """The last worker that has ended with an error; None if a commit cycle has ended since."""
         return self._listening.end
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Sentences on workers with other settings than most."""
+        return tuple(disagreement_text(each, "the others") for each in self._members.disagreements if each.keys)
 
     def waiting(self, table: TableId, control: ControlOffsets) -> tuple[Envelope, ...]:
         """The entries that ``table`` lacks, if it holds all entries below ``control``."""

@@ -7,7 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Hashable
 
+from calving.model.members import Member
 from calving.model.offsets import TopicPartition
+from calving.protocol.members import Members
 from calving.runtime.batch import BatchRunner
 from calving.runtime.worker import Publications, WorkerLoop
 from calving.settings.load import Sink
@@ -26,10 +28,12 @@ _LOOK_SECONDS = 5.0
 class Reporter:
     """The reporter of one process. The worker's thread uses it."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, own: Member) -> None:
+        """``own``: this worker, with all that it tells of itself."""
         self._board = board
         self.table_states = TableStates()
         self.publications = Publications()
+        self.members = Members(own)
         self.restarts = 0
         self._error: str | None = None
         self._lost: Counter[str] = Counter()
@@ -82,6 +86,7 @@ class Reporter:
             unread=loop.unread,
             undecodable=self._undecodable + loop.undecodable,
             unsigned=self._unsigned,
+            disagreements=self.members.disagreements,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
             restarts=self.restarts,
@@ -111,6 +116,7 @@ class Reporter:
             passed_over=dict(self._passed_over),
             undecodable=self._undecodable,
             unsigned=self._unsigned,
+            disagreements=self.members.disagreements,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
             restarts=self.restarts,

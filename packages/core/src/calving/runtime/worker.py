@@ -18,6 +18,7 @@ from calving.model.events import Publication
 from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Spans, TopicPartition, within
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.members import Members
 from calving.protocol.moved import Unread
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.positions import Reset, first_start, starting, within_topics
@@ -99,18 +100,17 @@ class WorkerLoop:
         clock: Clock,
         table_states: TableStates | None = None,
         publications: Publications | None = None,
+        members: Members | None = None,
         resumed: Resumed = lambda log: {},
     ) -> None:
-        """``machine``: a new one, which decides what the loop does. ``table_states`` and ``publications`` outlive the
-        loop. ``resumed``: what the tables tell of partitions of which the control log tells nothing.
+        """``machine``: a new one, which decides what the loop does. ``table_states``, ``publications`` and ``members``
+        outlive the loop. ``resumed``: what the tables tell of partitions of which the control log tells nothing.
         """
         self.machine = machine
-        self.table_states = table_states or TableStates()
+        self.table_states, self._members = table_states or TableStates(), members or Members()
         self.publications = publications or Publications()
         self.paused_ms: int | None = None
-        """Since when no batch is started, in milliseconds since the epoch; None if batches are started. Answers carry
-        the finished batches.
-        """
+        """Since when no batch is started, in milliseconds since the epoch; None if batches are started."""
         self.version = 0
         """Grows with every change of the reported state."""
         self.latest_us: dict[TopicPartition, int] = {}
@@ -160,6 +160,7 @@ class WorkerLoop:
         heard = self._cursor.read(0)
         for envelope in heard:
             self.machine.heard(envelope)
+            self._members.hear(envelope)
             self.table_states.hear(envelope, self._clock())
         self._ear.listened(self._clock(), bool(heard))
         ended = self._runner.poll()
@@ -322,7 +323,8 @@ class WorkerLoop:
                     self._recognise({tp.topic for tp in publication.advances})
                     publication = within_topics(publication, self._topic_ids, self._stored_within, self._unread)
                     truncated = frozenset(self._truncated)
-                    publication = replace(publication, truncated=truncated, paused_ms=self.paused_ms)
+                    described = self._members.described
+                    publication = replace(publication, truncated=truncated, paused_ms=self.paused_ms, member=described)
                     self._publish(publication)
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
                     for tp in self._unread.keys() & publication.advances.keys():

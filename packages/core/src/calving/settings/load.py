@@ -68,6 +68,8 @@ class Sink:
     backend_settings: BaseModel
     given: Mapping[str, str] = field(default_factory=dict)
     """Every key as given, with secrets masked: safe to show."""
+    file: str = ""
+    """The configuration file, as it was named; empty if the settings are from no file."""
     connector_group: str | None = None
     """The consumer group of a Tabular connector's tasks, which workers do not join; None for any other
     configuration.
@@ -165,7 +167,7 @@ def load(path: Path, worker: Path | None = None) -> Sink:
     :raises ConfigError: a file cannot be read, or a key is wrong.
     """
     raw = read(path)
-    return parse(raw if worker is None else with_worker(raw, read(worker)))
+    return replace(parse(raw if worker is None else with_worker(raw, read(worker))), file=str(path))
 
 
 def read(path: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ from calving.model.coverage import union
 from calving.model.events import WorkerEnd
 from calving.model.offsets import named
 from calving.model.text import counted, listed
+from calving.protocol.members import Disagreement
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.waiting import DEGRADED
 from calving.status.values import Status
@@ -38,6 +39,7 @@ class Cause(enum.StrEnum):
     PAUSED = "paused"
     WORKER_ENDED = "worker-ended"
     UNSIGNED_ENTRY = "unsigned-entry"
+    SETTINGS_DIFFER = "settings-differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ def reasons(status: Status, now: float) -> tuple[Reason, ...]:
         *_moved(status),
         *_ended(status),
         *_unsigned(status, now),
+        *_disagreements(status),
         *_cycles(status),
         *_log(status, now),
         *_paused(status),
@@ -141,6 +144,24 @@ def _unsigned(status: Status, now: float) -> Iterator[Reason]:
         text, at = status.worker.unsigned
         if now - at < UNSIGNED_SECONDS:
             yield Reason(Cause.UNSIGNED_ENTRY, "", text)
+
+
+def _disagreements(status: Status) -> Iterator[Reason]:
+    for each in status.worker.disagreements:
+        if each.keys:  # they come with the worker's next answer
+            subject = f"{each.member.host} {each.member.file}".rstrip()
+            yield Reason(Cause.SETTINGS_DIFFER, subject, disagreement_text(each, "this one"))
+
+
+def disagreement_text(disagreement: Disagreement, others: str) -> str:
+    """Which worker has other settings than ``others``, in which keys, and what to do."""
+    member = disagreement.member
+    file = f" ({member.file})" if member.file else ""
+    return (
+        f"a worker on {member.host}{file} of version {member.version} has other settings than {others}:"
+        f" {listed(disagreement.keys)}; give all workers of the sink the same settings, and another name to a sink of"
+        " its own"
+    )
 
 
 def end_text(end: WorkerEnd) -> str:

@@ -9,6 +9,7 @@ from calving.model.coverage import Coverage
 from calving.model.events import Leader, WorkerEnd
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
+from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
 from calving.protocol.waiting import DEGRADED
 from calving.status.histogram import RECORDS, SECONDS, Histogram
@@ -162,6 +163,8 @@ class WorkerStatus:
     """Records that nobody has read because somebody else has moved a position, by topic."""
     unsigned: tuple[str, float] | None = None
     """A sentence on the last entry of the group that was not signed, and when it was read; None if there was none."""
+    disagreements: tuple[Disagreement, ...] = ()
+    """Workers with other settings than this one."""
     unread: Coverage = field(default_factory=dict)
     """The offsets of such records that this worker has seen, until an operator accepts them."""
 

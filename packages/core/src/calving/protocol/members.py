@@ -1,0 +1,73 @@
+"""The workers of a sink, from their answers in the control log: pure, for every worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
+from calving.model.members import Member
+
+REMEMBERED = 3
+"""Commit cycles after which a worker that has not answered is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A worker with other settings than this one. ``keys``: those that differ; empty if they are not known yet."""
+
+    member: Member
+    keys: tuple[str, ...]
+
+
+class Members:
+    """The workers that have answered in one of the last commit cycles, by sender.
+
+    Workers of versions before 0.2.0, and of the Java sink, do not describe themselves, and are not here.
+    """
+
+    def __init__(self, own: Member | None = None) -> None:
+        """``own``: the worker that hears, with all that it tells of itself; None for an observer."""
+        self._own = own
+        self._members: dict[str, tuple[Member, int]] = {}
+        self._cycles = 0
+
+    def hear(self, envelope: Envelope) -> None:
+        """Take in an entry of the control log."""
+        match envelope.event:
+            case DataComplete(commit_id) if commit_id != NO_COMMIT and envelope.member is not None:
+                self._members[envelope.sender] = envelope.member, self._cycles
+            case CommitComplete():
+                self._cycles += 1
+                self._members = {
+                    sender: (member, cycle)
+                    for sender, (member, cycle) in self._members.items()
+                    if self._cycles - cycle < REMEMBERED
+                }
+
+    @property
+    def usual(self) -> Member | None:
+        """A worker with the settings that most of them have; None if none has described itself."""
+        members = [member for member, _ in self._members.values()]
+        count = Counter(member.settings for member in members)
+        return max(
+            members, key=lambda member: (count[member.settings], bool(member.keys), _order(member)), default=None
+        )
+
+    @property
+    def disagreements(self) -> tuple[Disagreement, ...]:
+        """The workers whose settings differ from this worker's, or from the usual ones for an observer."""
+        own = self._own or self.usual
+        if own is None:
+            return ()
+        others = {member for member, _ in self._members.values() if member.settings != own.settings}
+        return tuple(Disagreement(member, own.differing(member)) for member in sorted(others, key=_order))
+
+    @property
+    def described(self) -> Member | None:
+        """What this worker tells of itself now: while workers disagree, its keys, too."""
+        return self._own if self._own is None or self.disagreements else self._own.short
+
+
+def _order(member: Member) -> tuple[str, str, str]:
+    return member.host, member.file, member.settings

@@ -1,0 +1,64 @@
+"""Workers learn from each other's answers whether their settings differ."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
+from calving.model.members import Member
+from calving.protocol.members import REMEMBERED, Disagreement, Members
+
+CYCLE = UUID(int=1)
+OWN = Member("0.2.0", "aa", "host-a", "a.toml", {"topics": "1", "iceberg.tables": "2"})
+OTHER = Member("0.2.0", "bb", "host-b", "b.toml", {"topics": "1", "iceberg.tables": "3"})
+
+
+def answer(member: Member | None, sender: str, cycle: UUID = CYCLE) -> Envelope:
+    return Envelope(0, 0, DataComplete(cycle), parts=0, member=member, sender=sender)
+
+
+def heard(*envelopes: Envelope) -> Members:
+    members = Members(OWN)
+    for envelope in envelopes:
+        members.hear(envelope)
+    return members
+
+
+def test_workers_with_the_same_settings_agree() -> None:
+    members = heard(answer(OWN.short, "a"), answer(Member("0.2.1", "aa"), "b"))
+    assert members.disagreements == ()
+
+
+def test_a_worker_with_other_settings_is_known_before_its_keys_are() -> None:
+    assert heard(answer(OTHER.short, "b")).disagreements == (Disagreement(OTHER.short, ()),)
+
+
+def test_the_keys_that_differ_are_named() -> None:
+    members = heard(answer(OTHER.short, "b"), answer(OTHER, "b"))
+    assert members.disagreements == (Disagreement(OTHER, ("iceberg.tables",)),)
+
+
+def test_a_key_that_only_one_of_them_has_differs() -> None:
+    assert Member("", "", keys={"a": "1"}).differing(Member("", "", keys={"b": "1"})) == ("a", "b")
+
+
+def test_workers_that_do_not_describe_themselves_are_left_out() -> None:
+    assert heard(answer(None, "java")).disagreements == ()
+
+
+def test_files_that_are_handed_over_outside_of_a_cycle_describe_nobody() -> None:
+    assert heard(answer(OTHER, "b", NO_COMMIT)).disagreements == ()
+
+
+def test_a_worker_that_no_longer_answers_is_forgotten() -> None:
+    members = heard(answer(OTHER, "b"))
+    for cycle in range(REMEMBERED):
+        assert members.disagreements, cycle
+        members.hear(Envelope(0, 0, CommitComplete(CYCLE)))
+    assert members.disagreements == ()
+
+
+def test_most_workers_tell_what_is_usual() -> None:
+    members = heard(answer(OTHER, "b"), answer(OWN, "a"), answer(OWN.short, "c"))
+    assert members.usual == OWN
+    assert Members().usual is None
