@@ -26,6 +26,7 @@ from calving.model.events import (
     TableReference,
     WorkerEnd,
 )
+from calving.model.forms import NEWEST
 from calving.model.members import Member
 from calving.model.offsets import Span, TopicPartition, within
 from calving.protocol.coordinator import Coordinator, Intervals
@@ -81,16 +82,16 @@ def test_an_answer_tells_since_when_its_worker_is_paused(said: str | None, known
     assert heard(DataComplete(COMMIT), b"", text) == Envelope(0, 7, DataComplete(COMMIT), parts=0, paused_ms=known)
 
 
-MEMBER = Member("0.2.0", "d6ea4d0045632165", "host-1", "lake.toml", {"topics": "0f31b476"})
+MEMBER = Member("0.2.0", "d6ea4d0045632165", NEWEST, "host-1", "lake.toml", {"topics": "0f31b476"})
 
 
 @pytest.mark.parametrize(
     ("member", "text"),
     [
-        (MEMBER.short, '{"version":"0.2.0","settings":"d6ea4d0045632165"}'),
+        (MEMBER.short, '{"version":"0.2.0","settings":"d6ea4d0045632165","form":[1,"0.2.0"]}'),
         (
             MEMBER,
-            '{"version":"0.2.0","settings":"d6ea4d0045632165","host":"host-1","file":"lake.toml",'
+            '{"version":"0.2.0","settings":"d6ea4d0045632165","form":[1,"0.2.0"],"host":"host-1","file":"lake.toml",'
             '"keys":{"topics":"0f31b476"}}',
         ),
     ],
@@ -114,6 +115,10 @@ def test_an_answer_tells_what_its_worker_is(member: Member, text: str) -> None:
         '{"keys":{"topics":1}}',
         '{"keys":{"top\\u001bics":"1"}}',
         '{"file":null}',
+        '{"form":1}',
+        '{"form":[1]}',
+        '{"form":[-1,"0.2.0"]}',
+        '{"form":[1,null]}',
     ],
 )
 def test_what_a_worker_tells_of_itself_is_dropped_unless_it_is_safe_to_show(odd: str) -> None:

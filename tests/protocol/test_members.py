@@ -5,12 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
+from calving.model.forms import NEWEST
 from calving.model.members import Member
 from calving.protocol.members import REMEMBERED, Disagreement, Members
 
 CYCLE = UUID(int=1)
-OWN = Member("0.2.0", "aa", "host-a", "a.toml", {"topics": "1", "iceberg.tables": "2"})
-OTHER = Member("0.2.0", "bb", "host-b", "b.toml", {"topics": "1", "iceberg.tables": "3"})
+OWN = Member("0.2.0", "aa", NEWEST, "host-a", "a.toml", {"topics": "1", "iceberg.tables": "2"})
+OTHER = Member("0.2.0", "bb", NEWEST, "host-b", "b.toml", {"topics": "1", "iceberg.tables": "3"})
 
 
 def answer(member: Member | None, sender: str, cycle: UUID = CYCLE) -> Envelope:

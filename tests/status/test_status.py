@@ -25,6 +25,7 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.files import DataFile
+from calving.model.forms import NEWEST
 from calving.model.members import Member
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import Span, TopicPartition
@@ -59,7 +60,7 @@ TABLE = TableReference("iceberg", ("db",), "t")
 FILE = DataFile("f", "parquet", 7, 1_000)
 FACTS = SinkFacts("s", "connect-s", "m", "0", "kafka", "local", started_at=1_000.0, interval=10.0, timeout=5.0)
 WELL = Status(FACTS, WorkerStatus(joined=True, prepared=True, caught_up=True), LogStatus(cycle_at=1_000.0))
-DIFFERS = Disagreement(Member("0.2.0", "bb", "host-2", "lake.toml"), ("topics",))
+DIFFERS = Disagreement(Member("0.2.0", "bb", NEWEST, "host-2", "lake.toml"), ("topics",))
 LEADS = replace(WELL, worker=replace(WELL.worker, leads=True))
 
 

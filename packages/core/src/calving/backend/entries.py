@@ -32,6 +32,7 @@ from calving.model.events import (
     StartCommit,
     WorkerEnd,
 )
+from calving.model.forms import OLDEST
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.sink import SinkIdentity
 from calving.model.text import printable
@@ -167,6 +168,7 @@ def _attached(attached: Attachment) -> dict[str, object]:
         "parked": parked,
         "restarts": encode_places(attached.restarts) if attached.restarts else "",
         "leader": attached.leader,
+        "form": attached.form if attached.form != OLDEST else None,
         "released": sorted(attached.released),
         "read": sorted(attached.read.items()),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from calving.model.coverage import decode_coverage, decode_covered, decode_places, decode_settled
 from calving.model.events import (
@@ -20,6 +20,7 @@ from calving.model.events import (
     TableMark,
     WorkerEnd,
 )
+from calving.model.forms import OLDEST, Form
 from calving.model.members import Member
 from calving.model.timestamps import is_moment
 from calving.wire.codec import UndecodableError
@@ -130,6 +131,7 @@ def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
         leader=_leader(said.get("leader")),
         restarted=restarted,
         restarts=restarts,
+        form=_form(said.get("form", OLDEST)),
         read=read,
     )
 
@@ -178,7 +180,25 @@ def _member(said: object) -> Member | None:
     if not isinstance(keys, dict) or len(keys) > _MOST_KEYS:
         return None
     is_safe = all(map(_is_short, (version, settings, host, file, *keys, *keys.values())))
-    return Member(version, settings, host, file, keys) if is_safe else None
+    form = said.get("form", OLDEST)
+    return Member(version, settings, _form(form), host, file, keys) if is_safe and _is_form(form) else None
+
+
+def _form(said: object) -> Form:
+    """:raises TypeError: it is no form."""
+    if not _is_form(said):
+        raise TypeError("a form has a number and a version")
+    return Form(*cast("tuple[int, str]", said))
+
+
+def _is_form(said: object) -> bool:
+    return (
+        isinstance(said, list | tuple)
+        and len(said) == len(Form._fields)
+        and type(said[0]) is int
+        and 0 <= said[0] <= _LARGEST
+        and _is_short(said[1])
+    )
 
 
 def _moment(said: object) -> int | None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from calving.model.forms import OLDEST, Form
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker: its version, and a digest of the settings that decide what is committed.
+    """One worker: its version, a digest of the settings that decide what is committed, and the newest form that it
+    knows.
 
     The other fields are empty while all workers have the same settings: ``host``, ``file`` is its configuration file
     as it was given, and ``keys`` has a digest of each of these settings, by its key.
@@ -16,6 +19,7 @@ class Member:
 
     version: str
     settings: str
+    form: Form = OLDEST
     host: str = ""
     file: str = ""
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -27,7 +31,7 @@ class Member:
     @property
     def short(self) -> Member:
         """The same without the fields for a disagreement."""
-        return Member(self.version, self.settings)
+        return Member(self.version, self.settings, self.form)
 
     def differing(self, other: Member) -> tuple[str, ...]:
         """The keys that have another value in ``other``, sorted; none if one of the two does not tell its keys."""

@@ -30,8 +30,10 @@ from calving.model.events import (
     TableReference,
     Written,
 )
+from calving.model.forms import NEWEST, Form
 from calving.model.offsets import Advance, Gap, SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.forms import check_form
 from calving.protocol.phases import Batch, Cycle, Phases, Turn
 from calving.protocol.positions import Position, take
 
@@ -69,8 +71,9 @@ class WorkerMachine:
     state forbids raises ProtocolError.
     """
 
-    def __init__(self, limits: BatchLimits) -> None:
-        self._limits = limits
+    def __init__(self, limits: BatchLimits, newest: Form = NEWEST) -> None:
+        """``newest``: the newest form that this process knows."""
+        self._limits, self._newest = limits, newest
         self._records = limits.records if limits.first is None else min(limits.first, limits.records)
         """The most records that the next batch reads."""
         self._stored: dict[TopicPartition, int | None] = {}
@@ -167,7 +170,11 @@ class WorkerMachine:
         self._next[tp] = to
 
     def heard(self, envelope: Envelope) -> None:
-        """Take in an entry of the control log."""
+        """Take in an entry of the control log.
+
+        :raises NewerVersionError: workers of a later version use a form that this one does not know.
+        """
+        check_form(envelope, self._newest)
         match envelope.event:
             case StartCommit(commit_id) if commit_id != self._commit_id or not self._phases.answering:
                 self._commit_id = commit_id

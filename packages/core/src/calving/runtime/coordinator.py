@@ -11,11 +11,22 @@ from uuid import UUID
 from calving.backend.interface import Cursor
 from calving.errors import UnavailableError
 from calving.model.coverage import Coverage, intersection
-from calving.model.events import Attachment, CommitComplete, DataComplete, Event, Leader, TableId, TableMark
+from calving.model.events import (
+    NOTHING_ATTACHED,
+    Attachment,
+    CommitComplete,
+    DataComplete,
+    Event,
+    Leader,
+    TableId,
+    TableMark,
+)
+from calving.model.forms import NEWEST, Form
 from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
+from calving.protocol.forms import FormInUse
 from calving.protocol.phases import Commit
 from calving.runtime.log_health import OtherTopics
 from calving.runtime.worker import Clock
@@ -54,14 +65,15 @@ class CoordinatorLoop:
         fresh_id: Callable[[], UUID],
         unknown: Callable[[Collection[Topic]], Collection[Topic]],
         leader: Leader | None = None,
+        newest: Form = NEWEST,
     ) -> None:
         """``machine``: a new one, which decides what the loop does. ``unknown`` returns the topics that the broker does
-        not have. ``leader``: this process, as its events name it.
+        not have. ``leader``: this process, as its events name it. ``newest``: the newest form that it knows.
         """
         self.machine = machine
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
         self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown
-        self._leader = leader
+        self._leader, self._form = leader, FormInUse(newest)
         self.complete_cycles = 0
         self.last: CommitCycle | None = None
         self._tables = self._failed = 0
@@ -85,6 +97,7 @@ class CoordinatorLoop:
         """Start or end a cycle if one is due, then read the log for up to ``timeout`` seconds, or until a cycle is due.
 
         :raises UnavailableError: the log delivers no entries, not even this coordinator's own.
+        :raises NewerVersionError: workers of a later version have written what this one would misread.
         """
         partitions = self._partitions()
         self._act(self.machine.tick(self._clock(), self._fresh_id(), partitions))
@@ -93,6 +106,7 @@ class CoordinatorLoop:
             self._look_for_topics()
         heard = self._cursor.read(timeout)
         for envelope in heard:
+            self._form.hear(envelope)
             self._act(self.machine.heard(envelope))
             if isinstance(envelope.event, DataComplete):
                 self._look_for_other_settings(envelope.event, {tp.topic for tp in partitions})
@@ -131,11 +145,13 @@ class CoordinatorLoop:
             log.debug("coordinator: %s", effect)
             match effect:
                 case Announce(events):
-                    self._cursor.acknowledge({}, events, Attachment(leader=self._leader))
+                    self._cursor.acknowledge({}, events, self._attached(NOTHING_ATTACHED))
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
                 case Acknowledge(position, events, attached, departed):
-                    self._cursor.acknowledge(position, events, replace(attached, leader=self._leader), departed)
+                    if not self.machine.unanswered:
+                        self._form.complete()
+                    self._cursor.acknowledge(position, events, self._attached(attached), departed)
                     if departed:
                         log.info(
                             "deleted the stored positions of topics that are gone: %s",
@@ -148,6 +164,9 @@ class CoordinatorLoop:
                         self._tables += isinstance(outcome, Committed)
                         self._failed += isinstance(outcome, Failed)
                         self._act(self.machine.settled(table, outcome))
+
+    def _attached(self, attached: Attachment) -> Attachment:
+        return replace(attached, leader=self._leader, form=self._form.form)
 
     def _note(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from calving.model.forms import NEWEST
 from calving.model.members import Member
 from calving.settings.load import Sink
 
@@ -47,7 +48,7 @@ together: a header of the control log stays small.
 def described(sink: Sink, version: str, host: str, file: str) -> Member:
     """This worker with all that it tells of itself if workers disagree."""
     keys = digests(sink)
-    return Member(version, _digest(sorted(keys.items()), 16), host, file, keys)
+    return Member(version, _digest(sorted(keys.items()), 16), NEWEST, host, file, keys)
 
 
 def digests(sink: Sink) -> dict[str, str]:

@@ -1,0 +1,60 @@
+"""Which form the workers of a sink use: the newest one that all of them know. Pure, for the coordinator."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from calving.errors import NewerVersionError
+from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, StartCommit
+from calving.model.forms import OLDEST, Form
+
+
+def check_form(envelope: Envelope, own: Form) -> None:
+    """Refuse to go on where workers have used a form that this one does not know: it would misread what they wrote.
+
+    :raises NewerVersionError: a coordinator names such a form. An operator has to install the version that it names.
+    """
+    form = envelope.attached.form
+    if form.number > own.number:
+        raise NewerVersionError(
+            f"the sink's workers use form {form.number} of the control log and the tables, which this version does not"
+            f" know: install version {form.version} or later"
+        )
+
+
+class FormInUse:
+    """The form that a coordinator names in StartCommit and CommitComplete.
+
+    It is the lowest of those that the answers of a whole cycle name, and never lower than one that was in use before:
+    what is written stays.
+    """
+
+    def __init__(self, own: Form) -> None:
+        """``own``: the newest form that this process knows."""
+        self.form = OLDEST
+        self._own = own
+        self._cycle = NO_COMMIT
+        self._answers: list[Form] = []
+
+    def hear(self, envelope: Envelope) -> None:
+        """Take in an entry of the control log.
+
+        :raises NewerVersionError: see ``check_form``.
+        """
+        check_form(envelope, self._own)
+        match envelope.event:
+            case StartCommit(commit_id) if commit_id != self._cycle:
+                self._begin(commit_id)
+            case DataComplete(commit_id) if commit_id == self._cycle:
+                self._answers.append(OLDEST if envelope.member is None else envelope.member.form)
+            case CommitComplete():
+                self.form = max(self.form, envelope.attached.form)
+
+    def complete(self) -> None:
+        """All partitions have answered in the last cycle, so all workers that write are known."""
+        if self._answers:
+            self.form = max(self.form, min([self._own, *self._answers]))
+
+    def _begin(self, cycle: UUID) -> None:
+        self._cycle = cycle
+        self._answers.clear()

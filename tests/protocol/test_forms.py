@@ -1,0 +1,93 @@
+"""Workers of several versions use the newest form that all of them know."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from calving.errors import NewerVersionError
+from calving.model.events import (
+    Attachment,
+    CommitComplete,
+    DataComplete,
+    Envelope,
+    StartCommit,
+)
+from calving.model.forms import NEWEST, OLDEST, Form
+from calving.model.members import Member
+from calving.protocol.forms import FormInUse
+from calving.protocol.worker import BatchLimits, WorkerMachine
+
+FIRST, SECOND = Form(1, "0.2.0"), Form(2, "0.3.0")
+
+
+def start(cycle: int, form: Form = OLDEST) -> Envelope:
+    return Envelope(0, 0, StartCommit(UUID(int=cycle)), attached=Attachment(form=form))
+
+
+def answer(cycle: int, form: Form | None) -> Envelope:
+    member = None if form is None else Member("", "", form)
+    return Envelope(0, 0, DataComplete(UUID(int=cycle)), parts=0, member=member)
+
+
+def end(cycle: int, form: Form = OLDEST) -> Envelope:
+    return Envelope(0, 0, CommitComplete(UUID(int=cycle)), attached=Attachment(form=form))
+
+
+def in_use(own: Form, *envelopes: Envelope, complete: bool = True) -> Form:
+    forms = FormInUse(own)
+    for envelope in envelopes:
+        forms.hear(envelope)
+    if complete:
+        forms.complete()
+    return forms.form
+
+
+def test_a_form_that_all_workers_know_comes_into_use() -> None:
+    assert in_use(SECOND, start(1), answer(1, SECOND), answer(1, SECOND)) == SECOND
+
+
+def test_the_lowest_form_of_all_workers_counts() -> None:
+    assert in_use(SECOND, start(1), answer(1, SECOND), answer(1, FIRST)) == FIRST
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_worker_of_the_java_sink_or_of_0_1_0_knows_only_the_oldest_form(complete: bool) -> None:
+    assert in_use(SECOND, start(1), answer(1, SECOND), answer(1, None), complete=complete) == OLDEST
+
+
+def test_a_cycle_without_all_answers_brings_no_form_into_use() -> None:
+    assert in_use(SECOND, start(1), answer(1, SECOND), complete=False) == OLDEST
+
+
+def test_no_form_comes_into_use_before_anybody_has_answered() -> None:
+    assert in_use(SECOND, start(1)) == OLDEST
+
+
+def test_answers_of_earlier_cycles_no_longer_count() -> None:
+    assert in_use(SECOND, start(1), answer(1, None), end(1), start(2), answer(2, SECOND), answer(1, None)) == SECOND
+
+
+def test_a_form_that_was_in_use_stays_whoever_joins() -> None:
+    assert in_use(SECOND, end(1, SECOND), start(2), answer(2, FIRST), answer(2, None)) == SECOND
+
+
+def test_a_leader_uses_no_form_that_it_does_not_know() -> None:
+    assert in_use(FIRST, start(1), answer(1, SECOND)) == FIRST
+
+
+@pytest.mark.parametrize("envelope", [start(1, SECOND), end(1, SECOND)])
+def test_a_process_that_does_not_know_the_form_in_use_stops_and_names_the_version_to_install(
+    envelope: Envelope,
+) -> None:
+    sentence = "use form 2 .* install version 0.3.0 or later"
+    with pytest.raises(NewerVersionError, match=sentence):
+        FormInUse(FIRST).hear(envelope)
+    with pytest.raises(NewerVersionError, match=sentence):
+        WorkerMachine(BatchLimits(1, 1), FIRST).heard(envelope)
+    WorkerMachine(BatchLimits(1, 1), SECOND).heard(envelope)
+
+
+def test_the_newest_form_is_newer_than_the_oldest() -> None:
+    assert OLDEST < NEWEST
