@@ -42,6 +42,7 @@ from campaign.faults import FAULTS, faults_of
 from campaign.field import Field, armory
 from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
+from harness.former import BEFORE_0_2_0, unpacked
 from harness.producing import Producing
 from harness.proxy import Proxy
 from harness.raw import RawProducer
@@ -154,7 +155,8 @@ def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name:
     rng = random.Random(plan.seed)
     arms = plan.arms if plan.arms is not None else armory(plan.workload) if plan.kinds is None else ()
     parts = run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake
-    field = Field(*parts, armory=arms, sabotage=plan.sabotage)
+    former = unpacked(BEFORE_0_2_0, folder / "former", "harness", "campaign")
+    field = Field(*parts, armory=arms, former=former, sabotage=plan.sabotage)
     run.environment["HANG"] = str(field.hang)
     try:
         field.revive()

@@ -24,6 +24,7 @@ from calving.services.process import LOOPBACK, Process, Service
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
+from harness.former import path_of
 from harness.heads import row_count
 from harness.nursery import Forked
 from harness.sent import TABLES, value
@@ -126,8 +127,17 @@ class Run:
 
     # Workers
 
-    def start(self, fault: str | None = None, *, forced: bool = False, aside: bool | None = None) -> Process:
-        """``aside``: with those settings or without; by default every third worker has them."""
+    def start(
+        self,
+        fault: str | None = None,
+        *,
+        forced: bool = False,
+        aside: bool | None = None,
+        former: Path | None = None,
+    ) -> Process:
+        """``aside``: with those settings or without; by default every third worker has them. ``former``: a tree of
+        another version, which is run instead of this one.
+        """
         env = {"CALVING_LOG_LEVEL": "INFO", "BACKEND": self._backend, **({"FAULT": fault} if fault else {})}
         env |= self.environment
         if forced:
@@ -136,7 +146,10 @@ class Run:
         if aside is None:
             aside = len(self.workers) % 3 == 0
         config = self.aside if self.aside is not None and aside else self.config
-        worker = Forked(self.module, [str(config)], log, env)
+        if former is None:
+            worker: Process = Forked(self.module, [str(config)], log, env)
+        else:
+            worker = Process([sys.executable, "-P", "-m", self.module, str(config)], log, env | path_of(former))
         self.workers.append(worker)
         return worker
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
 import sys
-import tarfile
-import tomllib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,6 +14,7 @@ import pytest
 
 from calving.services.process import Process
 from calving.version import __version__
+from harness.former import BEFORE_0_2_0, VERSION_0_1_0, path_of, unpacked
 from harness.run import Run
 from harness.topic import Topic
 from harness.waiting import wait_for
@@ -24,49 +22,19 @@ from tests.cli.commands import Cli
 
 pytestmark = pytest.mark.services
 
-VERSION_0_1_0 = "fb7aac6"
-"""Version 0.1.0 in the history of this repository."""
-BEFORE_0_2_0 = "c58fc62"
-"""The last commit that called itself 0.1.0, too. It parks commits, and changes rows by position."""
-DISTRIBUTIONS = ("core", "backend-kafka", "backend-redis", "backend-zookeeper")
-
 
 @pytest.fixture(scope="module")
 def former(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
     """The packages, and another folder, of a commit of the history."""
 
     @cache
-    def unpacked(commit: str, more: str) -> Path:
-        command = ["git", "archive", commit, "packages", more]
-        done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, check=False)
-        if done.returncode:
-            # Shallow clones and source archives have no history.
+    def tree(commit: str, more: str) -> Path:
+        folder = unpacked(commit, tmp_path_factory.mktemp(commit) / "tree", more)
+        if folder is None:
             pytest.skip(f"commit {commit} of the history is not here")
-        folder = tmp_path_factory.mktemp(commit)
-        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-            archive.extractall(folder, filter="data")
-        for name in DISTRIBUTIONS:
-            _describe(folder / "packages" / name)
         return folder
 
-    return unpacked
-
-
-def _describe(package: Path) -> None:
-    """Leave the metadata of an installed distribution beside its code: its name, and its entry points."""
-    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
-    folder = package / "src" / f"{project['name'].replace('-', '_')}-0.1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
-    groups = project.get("entry-points", {})
-    lines = [line for group, points in groups.items() for line in (f"[{group}]", *map(" = ".join, points.items()))]
-    (folder / "entry_points.txt").write_text("\n".join(lines))
-
-
-def path_of(former: Path) -> dict[str, str]:
-    """The variable that makes Python import this version's packages."""
-    path = [str(former), *(str(former / "packages" / name / "src") for name in DISTRIBUTIONS)]
-    return {"PYTHONPATH": os.pathsep.join(path)}
+    return tree
 
 
 def run(former: Path, sink: Cli, *command: str, fault: str | None = None) -> int:
