@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native miri docs house pictures site matrix lock security native-wheels release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -25,6 +25,7 @@ help:
 	@echo "               make miri interprets the same, and finds undefined behaviour"
 	@echo "make house     figures of the sources: lines, modules, and those that a block of records passes"
 	@echo "make docs      write the generated pages again"
+	@echo "make services NAMES='kafka s3'  services for the how-to guides, until Ctrl-C; also registry, spark"
 	@echo "make pictures  take the pictures of the status page again; needs chromium"
 	@echo "make site      build the documentation into site/; links that lead nowhere are errors"
 	@echo "make lock      pin the dependencies again"
@@ -164,6 +165,10 @@ house: $(BIN)/calving
 
 docs: $(BIN)/calving
 	@$(BIN)/python -m harness.generate_docs
+
+NAMES ?= kafka
+services: $(BIN)/calving
+	@$(BIN)/python -m harness.services $(NAMES)
 
 pictures: $(BIN)/calving
 	@CALVING_PICTURES=1 $(BIN)/python -m pytest -q tests/serving/test_page.py

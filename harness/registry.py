@@ -59,9 +59,18 @@ class SchemaRegistry:
                 return 200, {"subject": subject, "version": version, "id": number, **self._schemas[number - 1]}
         return 404, {"error_code": 40401, "message": f"{path} not found"}
 
+    def accept(self, path: str, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """As a serializer registers its schema."""
+        self.requests.append(path)
+        if match := re.fullmatch(r"/subjects/([^/]+)/versions(\?.*)?", path):
+            kind = content.get("schemaType", "AVRO")
+            return 200, {"id": self.register(match.group(1), content["schema"], kind, content.get("references"))}
+        return 404, {"error_code": 404, "message": f"{path} not found"}
+
 
 @contextmanager
-def serving() -> Iterator[SchemaRegistry]:
+def serving(port: int = 0) -> Iterator[SchemaRegistry]:
+    """A registry that runs. ``port``: 0 takes a free one."""
     # A port may have been that of a registry before, whose client still knows other schemas under these ids.
     schemas._CLIENTS.clear()
     registry = SchemaRegistry()
@@ -69,7 +78,13 @@ def serving() -> Iterator[SchemaRegistry]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             registry.logins.append(self.headers["Authorization"])
-            status, body = registry.answer(self.path)
+            self._send(*registry.answer(self.path))
+
+        def do_POST(self) -> None:
+            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._send(*registry.accept(self.path, content))
+
+        def _send(self, status: int, body: dict[str, Any]) -> None:
             text = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
@@ -80,7 +95,7 @@ def serving() -> Iterator[SchemaRegistry]:
         def log_message(self, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     registry.url = f"http://127.0.0.1:{server.server_port}"

@@ -102,11 +102,14 @@ class SeaweedFs(Server):
     Started at once.
     """
 
-    def __init__(self, folder: Path, *, lends: bool = False) -> None:
-        """``lends``: the catalog gives credentials for one table, which expire after 15 minutes, its least time."""
+    def __init__(self, folder: Path, *, lends: bool = False, port: int | None = None) -> None:
+        """``lends``: the catalog gives credentials for one table, which expire after 15 minutes, its least time.
+        ``port``: of S3, by default a free one.
+        """
         folder.mkdir(parents=True)
         names = ("master.port", "volume.port", "filer.port", "s3.port", "s3.port.iceberg")
         ports = {name: free_port() for name in names}
+        ports["s3.port"] = port or ports["s3.port"]
         (folder / "s3.json").write_text(json.dumps(_ACCESS | (_LENDING if lends else {})))
         command = [str(Path(sys.executable).with_name("weed")), "server", f"-dir={folder}", "-filer", "-s3"]
         command += [f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", "-master.telemetry=false", "-volume.max=30"]

@@ -1,8 +1,9 @@
 """Pages of the manual that a reader follows step by step, followed.
 
 A fenced block with a title is a file. A bash block is run, and the text block that follows says what it prints: ``...``
-stands for anything, alone on a line for any lines, blanks for any blanks, and a line that begins with ``error:`` says that the last command fails. Python blocks without a title
-are the cells of one notebook. ``localhost:9092`` is the tests' broker. A block after ``<!-- not run: why -->`` is left out.
+stands for anything, alone on a line for any lines, blanks for any blanks, and a line that begins with ``error:`` says
+that the last command fails. Python blocks without a title
+are the cells of one notebook. A block after ``<!-- not run: why -->`` is left out.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.duckdb_extensions import extensions
 
 DOCS = Path(__file__).parents[2] / "docs"
-_BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```(\w+)([^\n]*)\n(.*?)```", re.DOTALL)
-_HERE = "localhost:9092"
+_BLOCK = re.compile(r"( *<!-- not run: [^>]+ -->\n)?^( *)```(\w+)([^\n]*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 _INSTALL = "INSTALL iceberg; LOAD iceberg"
 
 
@@ -34,9 +35,9 @@ class Block:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    for skipped, kind, rest, text in _BLOCK.findall((DOCS / page).read_text()):
+    for skipped, _, kind, rest, text in _BLOCK.findall((DOCS / page).read_text()):
         title = re.search(r'title="([^"]+)"', rest)
-        yield Block(kind, title[1] if title else None, text, not skipped)
+        yield Block(kind, title[1] if title else None, textwrap.dedent(text), not skipped)
 
 
 def modules(page: str) -> list[Block]:
@@ -44,16 +45,18 @@ def modules(page: str) -> list[Block]:
     return [block for block in blocks(page) if block.title is not None and block.title.endswith(".py")]
 
 
-def follow(page: str, folder: Path, servers: str) -> int:
-    """Do what the page says, in ``folder``, which is this process's as well; how many outputs were compared. DuckDB's
-    extensions are those of its packages, not downloaded.
+def follow(page: str, folder: Path, addresses: Mapping[str, str]) -> int:
+    """Do what the page says, in ``folder``, which is this process's as well; how many outputs were compared. The page's
+    addresses stand for others. DuckDB's extensions are those of its packages, not downloaded.
     """
     compared = 0
     said: str | None = None
     code = 0
     cells: dict[str, object] = {}
     for block in (b for b in blocks(page) if b.runs):
-        text = block.text.replace(_HERE, servers).replace(_INSTALL, "; ".join(f"LOAD '{e}'" for e in extensions()))
+        text = block.text.replace(_INSTALL, "; ".join(f"LOAD '{e}'" for e in extensions()))
+        for printed, actual in addresses.items():
+            text = text.replace(printed, actual)
         if block.title is not None:
             (folder / block.title).write_text(text)
         elif block.kind == "bash":
@@ -76,7 +79,7 @@ def _bash(text: str, folder: Path) -> tuple[str, int]:
     done = subprocess.run(
         ["bash", "-e", "-c", text],
         cwd=folder,
-        env={**os.environ, "PATH": path, "COLUMNS": "100"},
+        env={**os.environ, "PATH": path, "VIRTUAL_ENV": sys.prefix, "COLUMNS": "100"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

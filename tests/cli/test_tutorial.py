@@ -18,13 +18,13 @@ def test_a_page_that_is_followed_gives_what_it_says(
     page: str, servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert follow(page, tmp_path, servers)
+    assert follow(page, tmp_path, {"localhost:9092": servers})
 
 
 def test_the_tutorial_leaves_out_only_installation_and_its_broker() -> None:
     left_out = [block.text for block in blocks(TUTORIAL) if not block.runs]
-    assert [re.findall(r"pip install|docker run|docker rm", text) for text in left_out] == [
-        ["pip install"],
+    assert [re.findall(r"make|docker run|docker rm", text) for text in left_out] == [
+        ["make"],
         ["docker run"],
         ["docker rm"],
     ]

@@ -22,7 +22,7 @@ def test_spark_finds_what_the_page_says_and_duckdb_has_found(
     page: str, servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert follow(page, tmp_path, servers)
+    assert follow(page, tmp_path, {"localhost:9092": servers})
     (query,) = [block.text for block in blocks(page) if block.kind == "sql"]
     (found,) = spark_on(str(tmp_path / "warehouse"), query)
     (said,) = [block.text.splitlines() for block in blocks(page) if block.kind == "text" and block.title is None]

@@ -12,7 +12,7 @@ PAGE = "explanation/driver-loops.md"
 
 
 def test_the_loops_on_the_page_do_what_it_says(tmp_path: Path) -> None:
-    assert follow(PAGE, tmp_path, "") == 1
+    assert follow(PAGE, tmp_path, {}) == 1
 
 
 def test_the_loops_on_the_page_carry_out_every_effect() -> None:

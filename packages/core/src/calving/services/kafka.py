@@ -67,15 +67,19 @@ class KafkaServer(Server):
     """A broker, in a container or as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, aside: tuple[int, int] | None = None
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        aside: tuple[int, int] | None = None,
+        port: int | None = None,
     ) -> None:
         """``aside``: the port of a second listener, and the port that this listener advertises, where a proxy may
-        listen.
+        listen. ``port``: by default a free one.
         """
         self._folder = folder
         folder = folder.absolute()  # as a container sees it
         folder.mkdir(parents=True, exist_ok=True)
-        self._port, controller = free_port(), free_port()
+        self._port, controller = port or free_port(), free_port()
         self._config, self._data = folder / "server.properties", folder / "data"
         lines = {
             **_SETTINGS,
@@ -129,9 +133,9 @@ def _home() -> Path:
 
 
 @contextlib.contextmanager
-def kafka(folder: Path) -> Iterator[str]:
-    """The bootstrap servers of a running broker, which nobody kills."""
-    broker = KafkaServer(folder, _PATIENT)
+def kafka(folder: Path, port: int | None = None) -> Iterator[str]:
+    """The bootstrap servers of a running broker, which nobody kills. ``port``: by default a free one."""
+    broker = KafkaServer(folder, _PATIENT, port=port)
     try:
         broker.start()
         yield broker.bootstrap_servers

@@ -35,9 +35,15 @@ _CORE_TESTS = (Artifact("org.apache.iceberg", "iceberg-core", _ICEBERG, "tests")
 class RestCatalog(Server):
     """A REST catalog server, started at once."""
 
-    def __init__(self, folder: Path, warehouse: str | None = None, s3: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        warehouse: str | None = None,
+        s3: Mapping[str, str] | None = None,
+        port: int | None = None,
+    ) -> None:
         """``warehouse``: by default the folder. ``s3``: pyiceberg's ``s3.*`` properties, with which the server reaches
-        a warehouse in S3.
+        a warehouse in S3. ``port``: by default a free one.
 
         :raises ConfigError: the server did not start.
         """
@@ -45,7 +51,7 @@ class RestCatalog(Server):
         # One request per classifier: Ivy keeps a single artifact of a module in one resolution.
         paths = [jars("rest-catalog", _ARTIFACTS), jars("iceberg-core-tests", _CORE_TESTS)]
         paths += [jars("iceberg-aws", _S3)] if s3 is not None else []
-        self._port = free_port()
+        self._port = port or free_port()
         self._log, self.database = folder / "rest-catalog.log", folder / "catalog.db"
         self._env = {
             "CATALOG_WAREHOUSE": warehouse or f"file://{folder}",
