@@ -20,6 +20,7 @@ from calving.writing.properties import BY_COLUMN, WriteProperties
 from calving_kafka.options import KafkaOptions
 from calving_redis.options import RedisOptions
 from calving_zookeeper.options import ZooKeeperOptions
+from harness.live_pictures import FOLDER, pictures
 
 BACKENDS: dict[str, type[BaseModel]] = {"Kafka": KafkaOptions, "Redis": RedisOptions, "ZooKeeper": ZooKeeperOptions}
 DOCS = Path(__file__).parents[1] / "docs"
@@ -37,6 +38,36 @@ sink for Kafka Connect, and ours under the same conventions. An unknown key is a
 """
 
 
+_SECTIONS = {
+    "Name and topics": ("name", "topics", "iceberg.connect.group-id", "iceberg.source."),
+    "Tables": ("iceberg.tables",),
+    "Rows that change": (
+        "iceberg.tables.cdc-field",
+        "iceberg.tables.upsert-mode-enabled",
+        "iceberg.tables.row-deletes",
+        "iceberg.tables.inserts",
+        "iceberg.tables.order-",
+        "iceberg.tables.delete-mode",
+        "iceberg.tables.soft-delete-field",
+        "iceberg.tables.tombstones",
+        "iceberg.tables.on-truncate",
+        "iceberg.key-cache.",
+    ),
+    "Commits and coordination": (
+        "iceberg.catalog",
+        "iceberg.control.",
+        "iceberg.coordinator.",
+        "iceberg.tables.look-ms",
+    ),
+    "Engine and batches": ("iceberg.engine", "iceberg.batch.", "iceberg.stalled-after-ms", "iceberg.stop-timeout-ms"),
+    "Converters and transforms": ("value.converter", "key.converter", "transforms", "predicates"),
+    "Bad records": ("errors.",),
+    "Status server, metrics and notices": ("iceberg.http.", "iceberg.otel.", "iceberg.notify."),
+    "Limits": ("iceberg.limits.",),
+    "Keys of Kafka Connect": ("connector.class", "tasks.max"),
+}
+"""The sections of the sink's keys, and the prefixes of their keys."""
+
 _PROPERTIES = """These properties of a table say how its files are written.
 `iceberg.tables.write-props.<property>` sets a property for all tables of the sink, and overrides the table's own value.
 A table that the sink creates gets the properties under `iceberg.tables.auto-create-props.`. Other properties, such as
@@ -46,35 +77,50 @@ A table that the sink creates gets the properties under `iceberg.tables.auto-cre
 
 def page() -> str:
     """The reference of keys."""
-    parts = [
-        _HEAD,
-        "## The sink\n",
-        _table(SinkKeys, ""),
-        "## Per table\n",
-        _table(TableKeys, "iceberg.table.<table>."),
-    ]
+    parts, told = [_HEAD], set[str]()
+    for title, keys in _grouped(SinkKeys).items():
+        parts += [f"## {title}\n", *(_entry(key, field, told) for key, field in keys.items())]
+    parts += ["## One table\n", *_entries(TableKeys, told, "iceberg.table.<table>.")]
     for name, options in BACKENDS.items():
-        parts += [f"## {name} backend\n", _table(options, "")]
-    parts += ["## Table properties\n", _PROPERTIES]
-    parts += [_table(WriteProperties, ""), _by_column(), "## Handed on\n"]
+        parts += [f"## {name} backend\n", *_entries(options, told)]
+    parts += ["## Table properties\n", _PROPERTIES, *_entries(WriteProperties, told), *_by_column(), "## Handed on\n"]
     parts.append("| prefix | goes to |\n| --- | --- |\n" + "".join(f"| `{p}` | {t} |\n" for p, t in PREFIXES.items()))
     parts.append("## Left out\n\nKeys that a Kafka Connect file may have and that have no effect here.\n")
     parts.append("| key | why |\n| --- | --- |\n" + "".join(f"| `{k}` | {why} |\n" for k, why in TAKEN_OVER.items()))
     return "\n".join(parts)
 
 
-def _table(model: type[BaseModel], prefix: str) -> str:
-    rows = "".join(
-        f'| <a id="{prefix}{field.alias}"></a>`{prefix}{field.alias}` | {_kind(field)} | {_default(field)} | {field.description} |\n'
-        for field in model.model_fields.values()
-        if not field.exclude
-    )
-    return "| key | type | default | meaning |\n| --- | --- | --- | --- |\n" + rows
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {str(field.alias): field for field in model.model_fields.values() if not field.exclude}
 
 
-def _by_column() -> str:
-    rows = "".join(f"| `{name}` | {' | '.join(columns)} |\n" for name, columns in BY_COLUMN.items())
-    return "| by column | type | default | meaning |\n| --- | --- | --- | --- |\n" + rows
+def _grouped(model: type[BaseModel]) -> dict[str, dict[str, FieldInfo]]:
+    """The keys by the title of their section: that with the longest prefix of the key."""
+    groups: dict[str, dict[str, FieldInfo]] = {title: {} for title in _SECTIONS}
+    prefixes = {prefix: title for title, own in _SECTIONS.items() for prefix in own}
+    for key, field in _keys(model).items():
+        groups[prefixes[max((prefix for prefix in prefixes if key.startswith(prefix)), key=len)]][key] = field
+    return groups
+
+
+def _entries(model: type[BaseModel], told: set[str], prefix: str = "") -> list[str]:
+    return [_entry(prefix + key, field, told) for key, field in _keys(model).items()]
+
+
+def _entry(key: str, field: FieldInfo, told: set[str]) -> str:
+    """A key with its meaning. ``told``: the keys that have an anchor; several backends share some keys."""
+    anchor = "" if key in told else f'<a id="{key}"></a>'
+    told.add(key)
+    return anchor + _paragraph(key, _kind(field), _default(field), str(field.description))
+
+
+def _by_column() -> list[str]:
+    return [_paragraph(key, kind, default, meaning) for key, (kind, default, meaning) in BY_COLUMN.items()]
+
+
+def _paragraph(key: str, kind: str, default: str, meaning: str) -> str:
+    short = "required" if default == "required" else f"default {default}" if default else ""
+    return f"**`{key}`** · {kind}{' · ' * bool(short)}{short}<br>\n{meaning}\n"
 
 
 def _kind(field: FieldInfo) -> str:
@@ -82,7 +128,7 @@ def _kind(field: FieldInfo) -> str:
     options = [o for o in typing.get_args(kind) if o is not type(None)] if typing.get_origin(kind) is not tuple else []
     literals = [str(v) for o in [kind, *options] if typing.get_origin(o) is typing.Literal for v in typing.get_args(o)]
     if literals:
-        return " \\| ".join(f"`{v}`" for v in literals)
+        return " or ".join(f"`{v}`" for v in literals)
     text = str(kind)
     names = (("tuple", "list"), ("bool", "boolean"), ("int", "integer"), ("float", "number"))
     return next((shown for name, shown in names if re.search(rf"\b{name}\b", text)), "text")
@@ -180,6 +226,8 @@ def main() -> None:
     METRICS_PAGE.write_text(metrics_page())
     PAGE.write_text(page())
     COMMANDS.write_text(commands_page())
+    for name, picture in pictures().items():
+        (FOLDER / name).write_text(picture)
 
 
 if __name__ == "__main__":

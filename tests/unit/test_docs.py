@@ -17,6 +17,7 @@ from calving.runtime.parts import check_record_path
 from calving.settings.load import flat, parse
 from harness import generate_matrix as matrix
 from harness.generate_docs import COMMANDS, METRICS_PAGE, PAGE, commands_page, metrics_page, page
+from harness.live_pictures import FOLDER, pictures
 from tests.cli.pages import DOCS, modules
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,11 @@ def test_the_reference_of_metrics_is_up_to_date() -> None:
     assert METRICS_PAGE.read_text() == metrics_page()
 
 
+@pytest.mark.parametrize(("name", "picture"), pictures().items())
+def test_the_pictures_of_the_live_view_are_up_to_date(name: str, picture: str) -> None:
+    assert (FOLDER / name).read_text() == picture, "run make docs"
+
+
 @pytest.mark.parametrize(("path", "kind", "text"), EXAMPLES, ids=range(len(EXAMPLES)))
 def test_every_configuration_in_the_manual_is_valid(
     path: Path, kind: str, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -52,6 +58,7 @@ def test_every_configuration_in_the_manual_is_valid(
     monkeypatch.setenv("CATALOG_TOKEN", "x")
     monkeypatch.setenv("S3_SECRET", "x")
     monkeypatch.setenv("REGISTRY_LOGIN", "user:x")
+    monkeypatch.setenv("VIRTUAL_ENV", "/x")
     raw = tomllib.loads(text) if kind == "toml" else json.loads(text)
     sink = parse(flat(raw.get("config", raw) | ({"name": raw["name"]} if "name" in raw else {})))
     check_record_path(sink)
