@@ -6,7 +6,7 @@ I3  a table's ledger never goes back
 I4  stored positions and published files change together
 I6  with all components back, everything is committed within two cycles
 I7  for each key of a mutation table, the order of effects is the order of source offsets
-plus: what a ledger says of the source is true, and its low watermark reaches the end; the valid-through timestamp is the
+plus: what a ledger says of the source is true, and its settled offset reaches the end; the valid-through timestamp is the
 minimum of the partitions' maxima, and true; one StartCommit is repeated until it is answered; a graceful handover drops
 nothing; the coordinator waits for all partitions; a position found by reset is stored; tables stay readable.
 """

@@ -46,7 +46,7 @@ _MEMBERS_SECONDS = 10.0
 
 
 def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None, *, dry_run: bool) -> Iterator[str]:
-    """Rewind to the low watermark. Each table skips the records above the low watermark that it holds.
+    """Rewind to the settled offset. Each table skips the records above the settled offset that it holds.
 
     Tables in ``rolled_back`` get all records again that they do not hold now. So do tables for which the catalog shows
     an older state than the control log: they may lack offsets that another table's ledger calls settled. ``former`` is

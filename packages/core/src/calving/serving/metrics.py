@@ -132,7 +132,7 @@ METRICS: tuple[Metric, ...] = (
            _one(lambda s: s.worker.batches.records.deleted)),
     Metric("calving_records_copied_total", "counter", (),
            "Copies of records that went to several tables, not counting the first table: read + copied = written +"
-           " superseded + deleted + dead-lettered + filtered.",
+           " superseded + deleted + dead letters + filtered.",
            _one(lambda s: s.worker.batches.records.copied)),
     Metric("calving_records_dead_lettered_total", "counter", ("stage",),
            "Dead letters, by the stage that rejected them.",

@@ -528,7 +528,8 @@ class SinkKeys(BaseModel):
         None,
         min_length=16,
         alias="iceberg.http.token",
-        description="The bearer token of calls that change something. Without this key the server refuses such calls.",
+        description="The bearer token of calls that change something, of at least 16 characters. Without this key the"
+        " server refuses such calls.",
     )
     http_read_token: str | None = Field(
         None,
