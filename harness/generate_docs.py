@@ -207,7 +207,8 @@ _METRICS = """# Metrics
 *This page is generated from the declarations of the metrics (`make docs`).*
 
 Every worker with a [status server](http.md) has them at `/metrics`. Units are seconds, bytes and records; times are
-seconds since the epoch. Counters begin at 0 with the process. Values by partition cover the partitions that the worker
+seconds since the epoch. Every series has the label `sink`, the sink's name, beside the labels below; for
+[OpenTelemetry](http.md#opentelemetry) it is an attribute. So many sinks can share one job. Counters begin at 0 with the process. Values by partition cover the partitions that the worker
 holds. Values by table cover every table that the worker has read of in the control log since its start. With more than
 1,000 partitions, lag is by topic, with the partition `all`. With more than 500 tables, the remaining tables are one
 table, `other`.

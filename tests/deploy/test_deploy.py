@@ -15,7 +15,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from calving.serving.metrics import METRICS
+from calving.serving.metrics import METRICS, SINK
 from calving.settings.load import flat, parse
 from calving.status.health import Cause
 
@@ -25,8 +25,8 @@ DASHBOARD = json.loads((DEPLOY / "grafana.json").read_text())
 RULES = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())
 DECLARED = {metric.name: metric for metric in METRICS}
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
-_ADDED = {"job", "instance", "le"}
-"""Labels that Prometheus adds, and that of a histogram's buckets."""
+_ADDED = {"job", "instance", "le", SINK}
+"""Labels that Prometheus adds, that of a histogram's buckets, and that of every series."""
 
 
 def expressions() -> Iterator[tuple[str, str, str]]:
@@ -63,6 +63,56 @@ def test_a_histogram_is_asked_for_by_its_series_and_nothing_else_is(where: str, 
     for name in re.findall(r"\bcalving_\w+", query):
         metric = DECLARED.get(name) or DECLARED[_SUFFIX.sub("", name)]
         assert (metric.kind == "histogram") == (name != metric.name)
+
+
+@pytest.mark.parametrize(("where", "query", "text"), EXPRESSIONS, ids=[where for where, _, _ in EXPRESSIONS])
+def test_no_number_is_added_up_over_sinks(where: str, query: str, text: str) -> None:
+    """What takes series of the metrics keeps the sink. Only their number may be counted after that."""
+    innermost = re.findall(r"(?:\b(?:sum|max|min|avg|count) (by \([^)]*\)) )?\((?:\w+\()*calving_\w+", query)
+    assert len(innermost) == len(re.findall(r"\bcalving_", query))
+    assert all(kept.startswith("by (job, sink") for kept in innermost)
+    assert re.findall(r"\b(?:sum|max|min|avg)\(", query) == []
+
+
+def test_the_dashboard_tells_a_sink_that_is_well_from_one_that_is_not(tmp_path: Path) -> None:
+    """Both are in one job, with two workers each, and read the same topic."""
+    series = {
+        'calving_leader{job="c", sink="orders", instance="a"}': "1+0x30",
+        'calving_leader{job="c", sink="orders", instance="b"}': "0+0x30",
+        'calving_leader{job="c", sink="payments", instance="a"}': "0+0x30",
+        'calving_leader{job="c", sink="payments", instance="b"}': "0+0x30",
+        'calving_degraded{job="c", sink="orders", instance="a", cause="table-failing"}': "0+0x30",
+        'calving_degraded{job="c", sink="payments", instance="a", cause="table-failing"}': "2+0x30",
+        'calving_degraded{job="c", sink="payments", instance="b", cause="table-failing"}': "2+0x30",
+        'calving_commit_lag_records{job="c", sink="orders", instance="a", topic="t", partition="0"}': "3+0x30",
+        'calving_commit_lag_records{job="c", sink="payments", instance="a", topic="t", partition="0"}': "40+0x30",
+        'calving_commit_lag_records{job="c", sink="payments", instance="b", topic="t", partition="1"}': "2+0x30",
+        'calving_table_last_commit_timestamp_seconds{job="c", sink="orders", table="db.t"}': "1740+0x30",
+        'calving_table_last_commit_timestamp_seconds{job="c", sink="payments", table="db.t"}': "600+0x30",
+    }
+    shown = {
+        "Sinks that are DEGRADED": {"{}": 1},
+        "Sinks without one leader": {"{}": 1},
+        "Most lag to commit": {'{job="c", sink="payments"}': 42},
+        "Oldest commit": {'{job="c", sink="payments", table="db.t"}': 1200},
+        "Time since the last commit by table": {
+            '{job="c", sink="payments", table="db.t"}': 1200,
+            '{job="c", sink="orders", table="db.t"}': 60,
+        },
+    }
+    queries = {panel["title"]: panel["targets"][0]["expr"] for panel in DASHBOARD["panels"]}
+    cases = [
+        {
+            "expr": queries[title].replace("$job", ".+").replace("$sink", ".+"),
+            "eval_time": "30m",
+            "exp_samples": [{"labels": labels, "value": number} for labels, number in samples.items()],
+        }
+        for title, samples in shown.items()
+    ]
+    inputs = [{"series": name, "values": numbers} for name, numbers in series.items()]
+    tests = [{"interval": "1m", "input_series": inputs, "promql_expr_test": cases}]
+    (tmp_path / "dashboard.yaml").write_text(yaml.safe_dump({"rule_files": [], "tests": tests}))
+    assert "SUCCESS" in promtool("test", "rules", tmp_path / "dashboard.yaml")
 
 
 def test_there_is_an_alert_for_each_way_in_which_a_sink_can_stop_silently() -> None:

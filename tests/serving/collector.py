@@ -68,5 +68,14 @@ def collecting() -> Iterator[Collector]:
 
 
 def values(metric: Any) -> dict[tuple[str, ...], float]:
+    """By the attributes beside the sink's name."""
     points = getattr(metric, metric.WhichOneof("data")).data_points
-    return {tuple(a.value.string_value for a in p.attributes): p.as_double or p.as_int for p in points}
+    return {
+        tuple(a.value.string_value for a in p.attributes if a.key != "sink"): p.as_double or p.as_int for p in points
+    }
+
+
+def sinks_of(metric: Any) -> set[str]:
+    """The names of sinks in the points' attributes; an empty name for a point without one."""
+    points = getattr(metric, metric.WhichOneof("data")).data_points
+    return {next((a.value.string_value for a in p.attributes if a.key == "sink"), "") for p in points}

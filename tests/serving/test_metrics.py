@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from calving.model.offsets import TopicPartition
 from calving.serving.exposition import exposition
@@ -20,16 +21,20 @@ GOLDEN = Path(__file__).parents[1] / "goldens" / "metrics.txt"
 
 
 def declared() -> str:
-    return "".join(f"{m.name} {m.kind} {','.join(m.labels) or '-'}\n" for m in METRICS)
+    return "".join(f"{m.name} {m.kind} {','.join(m.series_labels)}\n" for m in METRICS)
+
+
+def scraped(found: Status) -> list[Sample]:
+    text, _ = exposition(lambda: found)("")
+    return [s for family in text_string_to_metric_families(text.decode()) for s in family.samples]
 
 
 def values(found: Status) -> dict[str, dict[tuple[str, ...], float]]:
-    """By name and labels, as a scrape has it."""
-    text, _ = exposition(lambda: found)("")
-    samples = [s for family in text_string_to_metric_families(text.decode()) for s in family.samples]
+    """By name and the labels beside the sink's, as a scrape has it."""
     by_name: dict[str, dict[tuple[str, ...], float]] = {}
-    for sample in samples:
-        by_name.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    for sample in scraped(found):
+        labels = tuple(value for name, value in sample.labels.items() if name != "sink")
+        by_name.setdefault(sample.name, {})[labels] = sample.value
     return by_name
 
 
@@ -51,6 +56,10 @@ def test_every_metric_has_a_value_for_a_sink_that_works() -> None:
     )
     names = {name.removesuffix("_bucket") for name in found}
     assert [m.name for m in METRICS if m.name not in names] == []
+
+
+def test_every_series_names_its_sink() -> None:
+    assert {sample.labels.get("sink") for sample in scraped(status(broken=1))} == {"orders"}
 
 
 def test_the_record_counters_fulfil_the_books() -> None:

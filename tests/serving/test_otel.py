@@ -14,7 +14,7 @@ from calving.errors import ConfigError
 from calving.serving.metrics import METRICS
 from calving.serving.otel import Exporter
 from harness.waiting import wait_for
-from tests.serving.collector import Collector, collecting, values
+from tests.serving.collector import Collector, collecting, sinks_of, values
 from tests.serving.sinks import sink, status
 
 
@@ -52,6 +52,12 @@ def test_a_collector_gets_every_metric_that_prometheus_does(
     assert {m.name: m.description for m in found.values()} == {m.name: m.text for m in METRICS if m.name in found}
     assert values(found["calving_records_read_total"]) == {("orders",): 1_000_000}
     assert values(found["calving_source_lag_records"])["orders", "0"] == 10_000
+
+
+def test_every_point_names_its_sink(collector: Collector, export: Callable[..., Exporter]) -> None:
+    export(collector.url)
+    collector.wait_for(1)
+    assert {name for metric in collector.metrics.values() for name in sinks_of(metric)} == {"orders"}
 
 
 def test_counters_are_sums_and_histograms_keep_their_buckets(

@@ -50,12 +50,12 @@ def exposition(status: Callable[[], Status]) -> Callable[[str], tuple[bytes, str
 def _family(metric: Metric, status: Status, now: float) -> Family:
     made: CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
     if metric.kind == "counter":
-        made = CounterMetricFamily(metric.name, metric.text, labels=metric.labels)
+        made = CounterMetricFamily(metric.name, metric.text, labels=metric.series_labels)
     elif metric.kind == "histogram":
-        made = HistogramMetricFamily(metric.name, metric.text, labels=metric.labels)
+        made = HistogramMetricFamily(metric.name, metric.text, labels=metric.series_labels)
     else:
-        made = GaugeMetricFamily(metric.name, metric.text, labels=metric.labels)
-    for labels, value in metric.read(status, now):
+        made = GaugeMetricFamily(metric.name, metric.text, labels=metric.series_labels)
+    for labels, value in metric.series(status, now):
         if isinstance(value, Histogram) and isinstance(made, HistogramMetricFamily):
             made.add_metric(labels, _buckets(value), value.sum)
         elif isinstance(value, int | float) and not isinstance(made, HistogramMetricFamily):

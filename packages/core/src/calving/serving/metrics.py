@@ -15,12 +15,14 @@ from calving.status.values import Status, TableStatus
 
 Value = float | Histogram
 Samples = Iterable[tuple[tuple[str, ...], Value]]
+SINK = "sink"
+"""The label of every series: the sink's name. It tells sinks apart that share a job of Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric. ``name`` is the name in Prometheus; the name of a counter ends with ``_total``. ``read`` returns a
-    value for each set of labels from a status and the time.
+    value for each set of ``labels`` from a status and the time.
     """
 
     name: str
@@ -28,6 +30,15 @@ class Metric:
     labels: tuple[str, ...]
     text: str
     read: Callable[[Status, float], Samples]
+
+    @property
+    def series_labels(self) -> tuple[str, ...]:
+        """The names of the labels of its series: the sink's, and those that only this metric has."""
+        return SINK, *self.labels
+
+    def series(self, status: Status, now: float) -> Samples:
+        """Its values, each with the values of ``series_labels``."""
+        return [((status.sink.name, *labels), value) for labels, value in self.read(status, now)]
 
 
 def _one(of: Callable[[Status], Value | None]) -> Callable[[Status, float], Samples]:

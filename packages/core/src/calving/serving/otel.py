@@ -117,7 +117,8 @@ def data(status: Status, resource: Resource, now: float) -> MetricsData:
 
 
 def _metric(metric: Metric, status: Status, now: float, started: int, at: int) -> MetricData:
-    samples = [(dict(zip(metric.labels, labels, strict=True)), value) for labels, value in metric.read(status, now)]
+    names = metric.series_labels
+    samples = [(dict(zip(names, labels, strict=True)), value) for labels, value in metric.series(status, now)]
     unit = next((unit for name, unit in _UNITS.items() if name in metric.name.split("_")), "1")
     if metric.kind == "histogram":
         points = [_histogram(labels, value, started, at) for labels, value in samples]
