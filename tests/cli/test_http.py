@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from calving.cli.accept import accept
@@ -25,6 +26,7 @@ from calving.protocol.worker import WorkerMachine
 from calving.runtime.app import App
 from calving.serving.metrics import METRICS
 from calving.settings.load import load
+from calving.source.client import client_config
 from calving.source.interface import Listener
 from calving.source.kafka import KafkaGroup
 from calving_kafka.cursor import KafkaCursor
@@ -85,6 +87,8 @@ def test_a_worker_tells_what_it_reads_and_commits_and_does_what_it_is_told(cli: 
         assert found["calving_records_written_total"] == 101
         assert found["calving_records_dead_lettered_total"] == 1
         assert found["calving_leader"] == found["calving_assigned_partitions"] == 1
+        brokers = AdminClient(client_config({"bootstrap.servers": cli.topic.servers}))
+        assert client.get("/").json["kafka_cluster_id"] == brokers.describe_cluster().result().cluster_id
         (table,) = client.get("/api/tables").json
         assert (table["table"], table["buffered_files"], table["failures"]) == ("db.t", 0, 0)
         assert time.time() - table["committed_at"] < 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,80 @@ def test_a_secret_that_a_configuration_names_is_not_looked_up(monkeypatch: pytes
     )
     assert found["error_count"] == 1
     assert "hunter2" not in json.dumps(found)
+
+
+def test_the_cluster_is_named_once_it_is_known() -> None:
+    known = replace(status(), worker=replace(status().worker, cluster="kafka-1"))
+    assert connect.worker(known)["kafka_cluster_id"] == "kafka-1"
+    assert connect.worker(status())["kafka_cluster_id"] == ""
+
+
+CONNECTOR = "/connectors/eu%2For%25ders%20%C3%BC"
+PATHS = {
+    "/": "GET",
+    "/connectors": "GET",
+    "/connector-plugins": "GET",
+    "/connector-plugins/calving/config/validate": "PUT",
+    CONNECTOR: "GET",
+    **{f"{CONNECTOR}/{part}": "GET" for part in ("status", "config", "tasks", "tasks/0/status", "topics", "offsets")},
+    **{f"{CONNECTOR}/{act}": "PUT" for act in ("pause", "resume")},
+    **{f"{CONNECTOR}/{act}": "POST" for act in ("restart", "commit")},
+    "/admin/loggers/root": "GET",
+}
+"""Every path of Connect's interface that there is, and a method that it takes, of a sink with an odd name."""
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with serving(Worker(status()), sink(**{"iceberg.http.token": TOKEN, "name": "eu/or%ders ü"})) as served:
+        yield served
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_name_may_have_any_character_and_a_path_a_slash_at_its_end(path: str, client: Client) -> None:
+    body = {"topics": "t"} if path.endswith("validate") else None
+    for asked in (path, f"{path}/"):
+        assert client.ask(PATHS[path], asked, body, **BEARER).code in (200, 202, 204)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE", "PATCH", "TRACE", "BREW"])
+@pytest.mark.parametrize(
+    "path", [*PATHS, f"{CONNECTOR}/stop", f"{CONNECTOR}/tasks/1/status", "/nope", "/connectors/x/y/z"]
+)
+def test_what_is_not_served_is_an_error_in_connects_form(path: str, method: str, client: Client) -> None:
+    if method == PATHS.get(path) or (path, method) == ("/admin/loggers/root", "PUT"):
+        return
+    answer = client.ask(method, path, **BEARER)
+    code = 405 if path in PATHS else 404
+    reason = "Method Not Allowed" if path in PATHS else "Not Found"
+    assert (answer.code, answer.json) == (code, {"error_code": code, "message": f"HTTP {code} {reason}"})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_says_which_methods_it_takes_and_answers_head_as_get_without_a_body(path: str, client: Client) -> None:
+    options = client.ask("OPTIONS", path, **BEARER)
+    allowed = options.headers["allow"].split(", ")
+    assert options.code == 200 and PATHS[path] in allowed and "OPTIONS" in allowed
+    assert ("HEAD" in allowed) == (PATHS[path] == "GET")
+    if "HEAD" in allowed:
+        head = client.ask("HEAD", path, **BEARER)
+        assert (head.code, head.text) == (200, "")
+
+
+def test_a_connector_of_another_name_is_an_error_in_connects_form(client: Client) -> None:
+    answer = client.get("/connectors/eu%2Fothers/status")
+    assert (answer.code, answer.json) == (404, {"error_code": 404, "message": "Connector eu/others not found"})
+
+
+def test_a_failure_of_the_server_is_an_error_in_connects_form_without_its_cause() -> None:
+    class Broken(Worker):
+        def stopped_loops(self) -> Mapping[str, float]:
+            raise ValueError("hunter2")
+
+    with serving(Broken(status())) as client:
+        answer = client.get("/connectors/orders/status")
+    assert (answer.code, answer.json) == (500, {"error_code": 500, "message": "HTTP 500 Internal Server Error"})
 
 
 def test_an_existing_client_of_kafka_connect_reads_and_changes_a_sink() -> None:

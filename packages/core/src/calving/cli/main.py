@@ -164,8 +164,28 @@ def validate(file: File, worker: Worker = None) -> None:
 
 
 @app.command()
-def takeover(file: File, worker: Worker = None) -> None:
-    """Say what happens when calving starts in the place of a Java sink; exit code 1: do not start. Writes nothing."""
+def takeover(
+    file: Annotated[
+        Path, typer.Argument(help="The sink's configuration, or a folder with JSON of many connectors, *.json.")
+    ],
+    worker: Worker = None,
+    out_folder: Annotated[
+        Path | None,
+        typer.Option("--out", help="For a folder of connectors: the folder to write a file for each sink to."),
+    ] = None,
+) -> None:
+    """Say what happens when calving starts in the place of a Java sink; exit code 1: do not start. Writes nothing.
+
+    Of a folder, convert each connector to a file of calving, and ask no service. Exit code 1: something is left to do
+    first; 2: a connector cannot be taken over.
+    """
+    if file.is_dir():
+        if out_folder is None:
+            raise ConfigError(f"{file} is a folder of connectors: name a folder for the sinks with --out")
+        _convert(file, out_folder, worker)
+        return
+    if out_folder is not None:
+        raise ConfigError(f"--out is for a folder of connectors, and {file} is none")
     from calving.cli.takeover import takeover as look
 
     outcome = look(load(file, worker))
@@ -176,6 +196,18 @@ def takeover(file: File, worker: Worker = None) -> None:
     if outcome.refusals:
         raise typer.Exit(1)
     out.print("[green]safe:[/green] calving can start here: each record is in its tables once")
+
+
+def _convert(folder: Path, target: Path, worker: Path | None) -> None:
+    from calving.cli.connectors import as_table, convert, summary
+    from calving.settings.load import read
+
+    move = convert(folder, target, None if worker is None else read(worker))
+    out.print(as_table(move), soft_wrap=False)
+    for line in summary(move):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if move.exit_code:
+        raise typer.Exit(move.exit_code)
 
 
 @app.command()

@@ -309,6 +309,8 @@ class App:
     def _prepare(self, session: Session, log: ControlLog) -> BatchRunner:
         parts = self._made()
         parts.check(session, log)
+        if self._server is not None and not self._reporter.cluster:
+            self._reporter.cluster = self._topics.cluster()
         return parts.runner
 
     def _resumed(self, log: ControlLog) -> SourceOffsets:

@@ -35,6 +35,8 @@ class Reporter:
         self.publications = Publications()
         self.members = Members(own)
         self.restarts = 0
+        self.cluster = ""
+        """The id of the cluster of Kafka, once it is known."""
         self._error: str | None = None
         self._lost: Counter[str] = Counter()
         self._passed_over: Counter[str] = Counter()
@@ -91,6 +93,7 @@ class Reporter:
             refused_in_a_row=self.publications.refused_in_a_row,
             restarts=self.restarts,
             error=self._error,
+            cluster=self.cluster,
         )
         self._board.worker(worker, table_states.status(wall))
         self._tell_degraded(now)
@@ -121,6 +124,7 @@ class Reporter:
             refused_in_a_row=self.publications.refused_in_a_row,
             restarts=self.restarts,
             error=self._error,
+            cluster=self.cluster,
         )
         self._board.worker(worker, status.log)
 

@@ -16,6 +16,11 @@ Json = dict[str, Any]
 PLUGIN = "calving"
 
 
+def worker(status: Status) -> Json:
+    """The worker. The cluster's id is empty until it is known."""
+    return {"version": status.sink.version, "commit": "", "kafka_cluster_id": status.worker.cluster}
+
+
 def info(sink: Sink) -> Json:
     """The connector: its configuration with secrets masked."""
     name = sink.keys.name

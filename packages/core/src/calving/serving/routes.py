@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,6 +15,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from calving.serving import connect, views
 from calving.serving.access import Access, Guard, error
@@ -67,11 +69,13 @@ class Endpoints:
             Route("/api/history", self._charts),
             Route("/admin/loggers/{logger:path}", self._logger, methods=["GET", "PUT"]),
         ]
-        return Starlette(
+        application = Starlette(
             routes=routes,
-            middleware=[Middleware(Guard, access=self._access)],
-            exception_handlers={HTTPException: _refused},
+            middleware=[Middleware(Guard, access=self._access), Middleware(_Paths)],
+            exception_handlers={HTTPException: _refused, Exception: _failed},
         )
+        application.router.redirect_slashes = False
+        return application
 
     @property
     def _status(self) -> Any:
@@ -94,7 +98,7 @@ class Endpoints:
     def _root(self, request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
             return page()
-        return JSONResponse({"version": self._status.sink.version, "commit": "", "kafka_cluster_id": ""})
+        return JSONResponse(connect.worker(self._status))
 
     def _metrics(self, request: Request) -> Response:
         text, media_type = self._expose(request.headers.get("accept", ""))
@@ -132,7 +136,7 @@ class Endpoints:
         return lambda request: self._access.change_refusal(request.headers) or self._unknown(request) or act()
 
     def _unknown(self, request: Request) -> Response | None:
-        name = request.path_params["name"]
+        name = unquote(request.path_params["name"])
         return None if name == self._name else error(404, f"Connector {name} not found")
 
     def _done(self, act: Callable[[], None], code: int) -> Response:
@@ -165,7 +169,7 @@ class Endpoints:
         return JSONResponse({"times": self._history.times, **series})
 
     async def _logger(self, request: Request) -> Response:
-        name = request.path_params["logger"]
+        name = unquote(request.path_params["logger"])
         if name != "root" and name not in logging.root.manager.loggerDict:  # asking for a logger would make it
             return error(404, f"Logger {name} not found")
         logger = logging.getLogger(name)
@@ -182,9 +186,30 @@ class Endpoints:
         return JSONResponse([name])
 
 
+class _Paths:
+    """The application, asked by paths as Kafka Connect reads them: a slash at the end is no other path, and an encoded
+    slash is part of a name. Slashes and percent signs of names stay encoded.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts = scope["raw_path"].decode("ascii", "replace").rstrip("/").split("/")
+        path = "/".join(unquote(part).replace("%", "%25").replace("/", "%2F") for part in parts)
+        await self._app({**scope, "path": path or "/"}, receive, send)
+
+
+def _failed(request: Request, error_raised: Exception) -> Response:
+    """Connect's answer where this server fails. The error itself, which is logged, could show a secret."""
+    return error(500, "HTTP 500 Internal Server Error")
+
+
 def _refused(request: Request, refusal: Exception) -> Response:
-    """Connect's answer to a path or a method that is not known."""
+    """Connect's answer to a path or a method that is not known, and to the question which methods are."""
     assert isinstance(refusal, HTTPException)  # noqa: S101 - the application asks for this class
+    if request.method == "OPTIONS" and refusal.status_code == 405:
+        return Response(headers={"allow": f"{(refusal.headers or {})['Allow']}, OPTIONS"})
     return error(refusal.status_code, f"HTTP {refusal.status_code} {refusal.detail}", refusal.headers)
 
 

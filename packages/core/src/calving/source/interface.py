@@ -127,6 +127,10 @@ class Source(ABC):
         """The ``topics`` (qualified by topic id, see ``within``) that the source does not have now."""
 
     @abstractmethod
+    def cluster(self) -> str:
+        """The id of the cluster; empty if no broker tells it within some seconds."""
+
+    @abstractmethod
     def join(self, group: str) -> Group:
         """Begin to join the consumer group, as a new member.
 

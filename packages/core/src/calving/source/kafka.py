@@ -132,6 +132,13 @@ class Topics(Source):
                 lost |= {topic for topic in named[name] if topic.id not in ("", now) and now != _NO_IDENTITY}
         return frozenset(lost)
 
+    def cluster(self) -> str:
+        try:
+            described = self._admin.describe_cluster(request_timeout=TIMEOUT).result()
+        except KafkaException:  # it is only shown
+            return ""
+        return described.cluster_id or ""
+
     @cached_property
     def _pattern(self) -> Regex | None:
         from calving.records.regex import Regex  # it imports Arrow, which would delay a start

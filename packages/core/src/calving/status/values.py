@@ -167,6 +167,8 @@ class WorkerStatus:
     """Workers with other settings than this one."""
     unread: Coverage = field(default_factory=dict)
     """The offsets of such records that this worker has seen, until an operator accepts them."""
+    cluster: str = ""
+    """The id of the cluster of Kafka that records are read from; empty until it is known."""
 
     @property
     def paused(self) -> bool:

@@ -1,0 +1,231 @@
+"""`calving takeover` of a folder: every connector becomes a file, or says why not. No service is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from calving.cli.connectors import Move, SinkDraft, convert
+from calving.cli.main import app
+from calving.errors import ConfigError
+from calving.settings.load import load, read
+
+CONFIG = {
+    "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+    "tasks.max": "4",
+    "topics": "orders",
+    "iceberg.tables": "sales.orders",
+    "iceberg.catalog": "lake",
+    "iceberg.catalog.type": "rest",
+    "iceberg.catalog.uri": "https://catalog.example.com",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+    "kafka.bootstrap.servers": "kafka:9092",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "connectors"
+    made.mkdir()
+    return made
+
+
+def save(folder: Path, file: str, answer: object) -> None:
+    (folder / file).write_text(json.dumps(answer))
+
+
+def save_one(folder: Path, **keys: str | None) -> None:
+    """A connector with these keys, which differ from ``CONFIG``; None: without the key."""
+    config = {"name": "orders", **CONFIG, **{key.replace("__", "."): text for key, text in keys.items()}}
+    save(folder, "orders.json", {key: text for key, text in config.items() if text is not None})
+
+
+def only(move: Move) -> SinkDraft:
+    (draft,) = move.drafts
+    return draft
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["takeover", *map(str, arguments)], terminal_width=200)
+
+
+def test_every_answer_of_connects_rest_becomes_files(folder: Path, tmp_path: Path) -> None:
+    expanded: dict[str, object] = {
+        name: {"info": {"name": name, "config": {"name": name, **CONFIG}, "tasks": []}} for name in ("a", "b")
+    }
+    save(folder, "all.json", expanded)
+    save(folder, "c.json", {"name": "c", "config": CONFIG, "tasks": [], "type": "sink"})
+    save(folder, "config.json", {"name": "d", **CONFIG})
+    move = convert(folder, tmp_path / "sinks")
+    assert [(each.name, each.file, each.left, each.refusals) for each in move.drafts] == [
+        (name, tmp_path / "sinks" / f"{name}.json", [], ()) for name in "abcd"
+    ]
+    assert [load(tmp_path / "sinks" / f"{name}.json").group for name in "abcd"] == [f"connect-{n}" for n in "abcd"]
+
+
+def test_a_file_means_what_the_connector_means_with_its_worker(folder: Path, tmp_path: Path) -> None:
+    save_one(folder, kafka__bootstrap__servers=None, value__converter=None, iceberg__catalog__prefix='é"\\\x7f')
+    worker = tmp_path / "worker.properties"
+    worker.write_text("bootstrap.servers=k:9092\nvalue.converter=org.apache.kafka.connect.json.JsonConverter\n")
+    written = only(convert(folder, tmp_path / "sinks", read(worker))).file
+    assert written is not None
+    assert load(written) == load(folder / "orders.json", worker)
+
+
+def test_keys_without_effect_are_left_out(folder: Path) -> None:
+    save_one(folder, errors__log__enable="true")
+    draft = only(convert(folder, folder.parent / "sinks"))
+    assert (draft.left, draft.refusals) == ([], ())
+    assert draft.file is not None
+    assert "errors.log.enable" not in load(draft.file).given
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"kafka__bootstrap__servers": None}, "kafka.bootstrap.servers: give --worker, or add it"),
+        ({"value__converter": None}, "value.converter: give --worker, or add it"),
+        ({"iceberg__catalog__type": None}, "iceberg.catalog.type: add it"),
+        ({"iceberg__catalog__token": "****************"}, "iceberg.catalog.token: Kafka Connect masks it"),
+        ({"iceberg__catalog__token": "${env:NO_SUCH}"}, "the environment variable NO_SUCH is not set"),
+        ({"iceberg__catalog__token": "${file:/no/such:token}"}, "iceberg.catalog.token: /no/such: No such file"),
+        (
+            {"iceberg__catalog__token": "${vault:lake:token}"},
+            "${vault:lake:token} is from a provider that calving lacks",
+        ),
+    ],
+    ids=["brokers", "converter", "catalog", "masked", "variable", "file", "provider"],
+)
+def test_what_is_left_to_do_is_said_and_the_file_is_written(
+    folder: Path, keys: Mapping[str, str | None], said: str
+) -> None:
+    save_one(folder, **keys)
+    move = convert(folder, folder.parent / "sinks")
+    assert said in "\n".join(only(move).left)
+    assert (folder.parent / "sinks" / "orders.json").exists()
+    assert move.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"iceberg__catalog__type": "nessie"}, "nessie"),
+        ({"producer__override__acks": "1"}, "unknown key 'producer.override.acks'"),
+        ({"value__converter": "com.example.Ours"}, "com.example.Ours"),
+        ({"transforms": "t", "transforms__t__type": "com.example.Ours"}, "com.example.Ours"),
+    ],
+    ids=["catalog", "key", "converter", "transform"],
+)
+def test_what_cannot_be_taken_over_is_said_and_no_file_is_written(
+    folder: Path, keys: Mapping[str, str | None], said: str
+) -> None:
+    save_one(folder, iceberg__catalog__token="${env:NO_SUCH}", **keys)
+    move = convert(folder, folder.parent / "sinks")
+    assert said in "\n".join(only(move).refusals)
+    assert not (folder.parent / "sinks" / "orders.json").exists()
+    assert move.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "[1]", '"x"', '{"topics": "t"}', "{}", '{"name": "x", "config": 1}', "\xff"]
+)
+def test_a_file_that_holds_no_connector_is_named_and_the_others_are_converted(folder: Path, text: str) -> None:
+    save_one(folder)
+    (folder / "bad.json").write_text(text, "latin-1")
+    bad, good = convert(folder, folder.parent / "sinks").drafts
+    assert (bad.name, len(bad.refusals), good.name) == ("bad.json", 1, "orders")
+    assert "bad.json" in bad.refusals[0]
+
+
+def test_connectors_that_do_not_write_to_iceberg_are_left_alone(folder: Path) -> None:
+    save(folder, "a.json", {"name": "jdbc", "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector"})
+    save_one(folder)
+    move = convert(folder, folder.parent / "sinks")
+    assert (only(move).name, move.others, move.exit_code) == ("orders", ["jdbc"], 0)
+
+
+def test_two_connectors_of_one_name_are_refused_unless_they_are_the_same(folder: Path) -> None:
+    save_one(folder)
+    save(folder, "same.json", {"name": "orders", "config": CONFIG})
+    assert only(convert(folder, folder.parent / "sinks")).refusals == ()
+    save(folder, "same.json", {"name": "orders", "config": {**CONFIG, "topics": "others"}})
+    move = convert(folder, folder.parent / "sinks")
+    assert [each.refusals for each in move.drafts if each.refusals] == [
+        ["connector orders is another one in orders.json"]
+    ]
+
+
+def test_a_file_that_somebody_has_changed_is_kept(folder: Path) -> None:
+    save_one(folder)
+    convert(folder, folder.parent / "sinks")
+    assert convert(folder, folder.parent / "sinks").exit_code == 0
+    changed = folder.parent / "sinks" / "orders.json"
+    changed.write_text(changed.read_text() + " ")
+    assert "orders.json is there with other contents" in only(convert(folder, folder.parent / "sinks")).left[0]
+    assert changed.read_text().endswith(" ")
+
+
+def test_a_file_appears_as_a_whole_and_only_its_owner_reads_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_one(folder)
+
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(ConfigError, match="No space left on device"):
+            convert(folder, folder.parent / "sinks")
+    assert list((folder.parent / "sinks").iterdir()) == []
+    convert(folder, folder.parent / "sinks")
+    assert (folder.parent / "sinks" / "orders.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["../../escape", "a/b", "..", "with space", "naïve", "a\nb"])
+def test_a_file_of_any_connector_stays_in_the_folder(folder: Path, tmp_path: Path, name: str) -> None:
+    save(folder, "x.json", {"name": name, "config": CONFIG})
+    written = only(convert(folder, tmp_path / "sinks")).file
+    assert written is not None
+    assert [each.name for each in (tmp_path / "sinks").iterdir()] == [written.name]
+    assert read(written)["name"] == name
+
+
+def test_no_secret_is_in_the_table(folder: Path) -> None:
+    save_one(
+        folder,
+        kafka__sasl__password="hunter2-kafka",
+        iceberg__catalog__type="nessie",
+        iceberg__catalog__token="hunter2",
+    )
+    result = command(folder, "--out", folder.parent / "sinks")
+    assert (result.exit_code, "hunter2" in result.output) == (2, False)
+
+
+def test_the_command_prints_a_table_and_ends_with_the_code_of_the_worst(folder: Path, tmp_path: Path) -> None:
+    save_one(folder)
+    result = command(folder, "--out", tmp_path / "sinks")
+    assert (result.exit_code, "ready: 1; something is left to do: 0;" in result.stdout) == (0, True)
+    save(folder, "b.json", {"name": "b", **CONFIG, "iceberg.catalog.token": "***"})
+    assert command(folder, "--out", tmp_path / "sinks").exit_code == 1
+    save(folder, "c.json", {"name": "c", **CONFIG, "iceberg.catalog.type": "hadoop"})
+    result = command(folder, "--out", tmp_path / "sinks")
+    assert result.exit_code == 2
+    assert "ready: 1; something is left to do: 1; cannot be taken over: 1" in result.stdout
+    assert sorted(each.name for each in (tmp_path / "sinks").iterdir()) == ["b.json", "orders.json"]
+
+
+def test_a_folder_without_json_is_an_error(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has no file \*\.json"):
+        convert(folder, folder.parent / "sinks")
+
+
+def test_the_folder_for_the_sinks_is_another_one(folder: Path) -> None:
+    save_one(folder)
+    assert "name a folder for the sinks with --out" in str(command(folder).exception)
+    with pytest.raises(ConfigError, match="--out is the folder of the connectors"):
+        convert(folder, folder)
