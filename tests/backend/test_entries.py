@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from calving.backend.entries import Encoded, Entries, beside_text, covered_text, payloads, settled_text
+from calving.backend.entries import MOST_GROUPS, Encoded, Entries, beside_text, covered_text, payloads, settled_text
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import (
@@ -124,6 +124,15 @@ def test_an_answer_tells_what_its_worker_is(member: Member, text: str) -> None:
 def test_what_a_worker_tells_of_itself_is_dropped_unless_it_is_safe_to_show(odd: str) -> None:
     text = f'{{"group":"g","parts":0,"member":{odd}}}'.encode()
     assert heard(DataComplete(COMMIT), b"", text) == Envelope(0, 7, DataComplete(COMMIT), parts=0)
+
+
+def test_groups_that_somebody_has_made_up_take_little_memory() -> None:
+    entries = Entries("g", "log")
+    for number in range(2 * MOST_GROUPS):
+        value = payloads(f"{number}{'x' * 400}", [StartCommit(COMMIT)], 100_000)[0]
+        assert entries.envelope(0, number, b"", value, None) is None
+    assert len(entries.others) == MOST_GROUPS
+    assert max(map(len, entries.others)) <= 300
 
 
 END = WorkerEnd("0.2.0", 1_700_000_000_000, "m-1", "kafka-1", "topic 'orders' was deleted")

@@ -374,6 +374,15 @@ def test_draft_4_names_a_document_by_id(registry: SchemaRegistry) -> None:
     assert read(registry, schema, {"v": {"p": 1}}).values == {0: {"v": {"p": 1}}}
 
 
+def test_a_long_chain_to_which_many_properties_refer_is_followed_once(registry: SchemaRegistry) -> None:
+    chain = {str(i): {"$ref": f"#/definitions/{i + 1}"} for i in range(490)} | {"490": {"type": "string"}}
+    properties = {f"p{i}": {"$ref": "#/definitions/0"} for i in range(1000)}
+    schema = {"definitions": chain, "type": "object", "properties": properties}
+    began = process_time()
+    assert read(registry, schema, {"p7": "x"}).values[0]["p7"] == "x"
+    assert process_time() - began < 4  # a tenth of it on an idle core; 15 s if the chain is followed each time
+
+
 def test_a_chain_of_many_references_is_refused_at_once(registry: SchemaRegistry) -> None:
     links = {f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(25_000)}
     schema = {"type": "object", "allOf": [{"$ref": "#/$defs/a0"}], "$defs": links}

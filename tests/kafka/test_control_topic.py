@@ -122,7 +122,9 @@ def test_a_control_topic_that_forgets_is_named_with_the_command_that_helps(
     assert f"--entity-name {forgetting.name} --add-config retention.ms=-1" in caplog.text
 
 
-def test_a_control_topic_is_trimmed_below_what_all_its_sinks_have_saved(sink: Callable[..., Sink]) -> None:
+def test_a_control_topic_is_trimmed_below_what_all_its_sinks_have_saved(
+    sink: Callable[..., Sink], caplog: pytest.LogCaptureFixture
+) -> None:
     s = sink()
     stranger = SinkIdentity("other", f"{s.identity.group}-b", s.identity.control_topic, s.identity.kafka)
     ours, theirs = s.cursor(replay=True), KafkaBackend(stranger, KafkaOptions()).open("x").follow(replay=True)
@@ -133,10 +135,12 @@ def test_a_control_topic_is_trimmed_below_what_all_its_sinks_have_saved(sink: Ca
     theirs.acknowledge({0: 5}, [])
     trimming.trim([0], {stranger.group})
     assert first_offset(s) == 4
-    trimming.trim([0], {"a-group-that-has-saved-nothing"})
+    trimming.trim([0], {"it's a group"})
     theirs.acknowledge({0: 8}, [])
-    trimming.trim([0], {"a-group-that-has-saved-nothing"})
+    trimming.trim([0], {"it's a group"})
     assert first_offset(s) == 4
+    (told,) = [r.getMessage() for r in caplog.records if "is not trimmed" in r.getMessage()]
+    assert """--group 'it'"'"'s a group-coord' --topic""" in told
     theirs.close()
 
 

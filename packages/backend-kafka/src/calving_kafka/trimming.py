@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend import ControlOffsets, SinkIdentity, TopicPartition
+from calving.backend.entries import MOST_GROUPS
 from calving.errors import CalvingError
+from calving.model.text import printable
 from calving.source.client import admin_client, reaching
 from calving_kafka.positions import StoredPositions
 
@@ -21,6 +24,8 @@ log = logging.getLogger(__name__)
 _SECONDS = 60.0
 _REQUEST_SECONDS = 5.0
 _AT_ONCE = 8
+_MOST_TOLD = 10
+"""How many groups without a position are named in the log."""
 _COORDINATORS = "-coord"
 """The suffix of the groups in which coordinators save their positions, those of the Java sink, too."""
 
@@ -32,6 +37,7 @@ class Trimming:
         """``kept``: the number of entries below the position that stay in each partition."""
         self._sink, self._kept, self._clock = sink, kept, clock
         self._last = clock()
+        self._told: set[str] = set()
 
     def saved(self, partitions: Collection[int], others: Collection[str]) -> None:
         """A position was saved. ``others``: groups of other sinks with entries in the topic.
@@ -55,13 +61,32 @@ class Trimming:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             offsets_of_groups = zip(groups, pool.map(lambda group: self._saved(group, wanted), groups), strict=True)
             saved = {group: offsets for group, offsets in offsets_of_groups if offsets}
-        if any(f"{other}{_COORDINATORS}" not in saved for other in others):
-            return  # a sink's coordinator has not read anything yet
+        if not self._have_saved(others, saved):
+            return
         below = lowest(saved.values(), partitions, self._kept)
         if below:
             records = [KafkaPartition(topic, p, offset) for p, offset in below.items()]
             for future in admin.delete_records(records, request_timeout=_REQUEST_SECONDS).values():
                 future.result()
+
+    def _have_saved(self, others: Collection[str], saved: Collection[str]) -> bool:
+        """Whether the coordinator of every sink with entries in the topic has saved a position. If not, it may not have
+        read anything yet; or somebody has made up the group, which only an operator can tell.
+        """
+        unsaved = sorted(other for other in others if f"{other}{_COORDINATORS}" not in saved)
+        for other in unsaved[: max(0, _MOST_TOLD - len(self._told))]:
+            if other not in self._told:
+                self._told.add(other)
+                log.warning(
+                    "control topic '%s' is not trimmed, because group '%s' has entries there, and no coordinator of the"
+                    " group has saved a position; if no sink of this group is to run, save one for it:"
+                    " kafka-consumer-groups.sh --group %s --topic %s --reset-offsets --to-latest --execute",
+                    self._sink.control_topic,
+                    printable(other),
+                    shlex.quote(printable(f"{other}{_COORDINATORS}")),
+                    self._sink.control_topic,
+                )
+        return not unsaved and len(others) < MOST_GROUPS
 
     def _saved(self, group: str, wanted: Collection[TopicPartition]) -> ControlOffsets:
         with contextlib.closing(StoredPositions(self._sink.kafka, group, stable=False)) as positions:

@@ -49,6 +49,8 @@ _LONGEST = 300
 _KEPT = 10_000
 """How many signed entries are kept, to notice those that somebody repeats."""
 _UNSIGNED = "is not signed with iceberg.control.secret"
+MOST_GROUPS = 1_000
+"""How many other groups are kept."""
 _MOST = 100
 """How many senders are counted each by itself, and how many entries are kept that a coordinator could not pass."""
 
@@ -240,7 +242,7 @@ class Entries:
         self._group, self._log_name, self._strict, self._progress = group, log_name, strict, progress or strict
         self.undecodable: Counter[str] = Counter()
         self.others: set[str] = set()
-        """Other groups that have entries in the log."""
+        """Other groups that have entries in the log, the first thousand of them. Anybody can make up more."""
         self.unreadable: dict[Place, str] = {}
         """The entries of the group that a coordinator could not pass, each with the sentence that it would stop
         with.
@@ -308,7 +310,8 @@ class Entries:
     def _is_of_another(self, group: str | None) -> bool:
         if group is None or group == self._group:
             return False
-        self.others.add(group)
+        if len(self.others) < MOST_GROUPS:
+            self.others.add(group[:_LONGEST])
         return True
 
     def _may_have_files(self, headers: Headers, head: Head | None) -> bool:

@@ -7,132 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import unquote, urljoin
 
 from calving.converters.extent import Extent
-
-_MOST_REFERENCES = 500
-"""The most references that may lead to one schema."""
-
-Above = tuple[tuple[int, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaNode:
-    """A schema, with the document against which its references are resolved. ``above``: the references that lead to the
-    schema.
-    """
-
-    schema: Any
-    root: Any
-    above: Above = ()
-
-    def part(self, schema: Any) -> SchemaNode:
-        """A schema within this one. One that was merged into this one keeps its own document."""
-        return schema if isinstance(schema, SchemaNode) else SchemaNode(schema, self.root, self.above)
-
-    def all_of(self, nodes: Sequence[SchemaNode]) -> SchemaNode:
-        """One schema for values that have to fit several."""
-        if len(nodes) == 1:
-            return nodes[0]
-        index = [node.schema["connect.index"] for node in nodes if "connect.index" in _words(node.schema)]
-        return self.part({"allOf": [*nodes], **({"connect.index": index[0]} if index else {})})
-
-
-class Documents:
-    """The documents that references can name: by the names of the registry's references, and by ``$id``."""
-
-    def __init__(self, first: Any, others: Mapping[str, Any]) -> None:
-        """``first``: the schema itself. ``others``: the documents to which it refers, by the names of its
-        references.
-        """
-        self._first, self._others = first, others
-        self._by_uri: dict[str, Any] = {}
-        self._uris: dict[int, str] = {}
-        self._anchors: dict[tuple[int, str], Any] = {}
-        self._anchors_within: dict[tuple[int, str], Any] = {}
-        """Those of a document and of all documents within it."""
-
-    def _ensure_index(self) -> None:
-        """Find all names. Most schemas need none of them."""
-        if not self._uris:
-            self._by_uri |= self._others
-            for uri, document in (("", self._first), *self._others.items()):
-                self._index(document, uri)
-
-    def _index(self, document: Any, uri: str) -> None:
-        """Find each ``$id`` and ``$anchor``. A schema with an ``$id`` is a document within the document."""
-        self._uris.setdefault(id(document), uri)
-        dialect = str(document.get("$schema")) if isinstance(document, dict) else ""
-        id_word = "id" if "draft-04" in dialect else "$id"
-        waiting = [(document, uri, document)]
-        while waiting:
-            node, base, root = waiting.pop()
-            if isinstance(node, dict):
-                own, anchor = node.get(id_word), node.get("$anchor")
-                if isinstance(own, str):
-                    named, _, fragment = own.partition("#")
-                    anchor = fragment or anchor
-                    if named:
-                        base, root = _joined(base, named), node
-                        self._by_uri.setdefault(base, node)
-                        self._uris[id(node)] = base
-                if isinstance(anchor, str):
-                    self._anchors.setdefault((id(root), anchor), node)
-                    self._anchors_within.setdefault((id(document), anchor), node)
-            parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-            waiting += [(part, base, root) for part in parts if isinstance(part, dict | list)]
-
-    def referred(self, reference: Any, place: SchemaNode) -> SchemaNode:
-        """The schema to which a reference of the schema at ``place`` leads.
-
-        :raises ValueError: it leads to nothing, to a schema that contains it, or through too many others.
-        """
-        if len(place.above) >= _MOST_REFERENCES:
-            raise ValueError(f"$ref '{reference}': references lead through more than {_MOST_REFERENCES} others")
-        name, _, pointer = str(reference).partition("#")
-        root = self._document(name, place.root) if name else place.root
-        key = id(root), pointer
-        if key in place.above:
-            raise ValueError(f"the schema contains itself ({reference}): a table cannot")
-        return SchemaNode(self._at(root, pointer, reference), root, (*place.above, key))
-
-    def _at(self, root: Any, pointer: str, reference: Any) -> Any:
-        if pointer and not pointer.startswith("/"):
-            self._ensure_index()
-            for anchors in (self._anchors, self._anchors_within):
-                if (id(root), pointer) in anchors:
-                    return anchors[id(root), pointer]
-        return _followed(root, pointer, reference)
-
-    def _document(self, name: str, root: Any) -> Any:
-        if name in self._others:
-            return self._others[name]
-        self._ensure_index()
-        for uri in (name, _joined(self._uris.get(id(root), ""), name), name.removeprefix("./")):
-            if uri in self._by_uri:
-                return self._by_uri[uri]
-        raise ValueError(f"$ref '{name}': the schema has no reference of the name '{name}'")
-
-
-def _joined(base: str, uri: str) -> str:
-    """The URI that a relative one means. A base without a scheme, such as ``money.json``, is a path."""
-    try:
-        return urljoin(base, uri)
-    except ValueError:  # no URI: the name alone counts
-        return uri
-
-
-def _followed(root: Any, pointer: str, reference: Any) -> Any:
-    """What a JSON Pointer refers to."""
-    node = root
-    for part in filter(None, unquote(pointer).split("/")):
-        step = part.replace("~1", "/").replace("~0", "~")
-        try:
-            node = node[int(step)] if isinstance(node, list) else node[step]
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise ValueError(f"$ref '{reference}' refers to nothing") from error
-    return node
+from calving.converters.json_references import (
+    CONDITIONS,
+    DEPENDENCIES,
+    UNIONS,
+    Documents,
+    SchemaNode,
+    is_reference,
+    words_of,
+)
 
 
 class Composition:
@@ -149,7 +34,7 @@ class Composition:
 
         :raises ValueError: a reference leads to nothing, or the parts are too many.
         """
-        if _is_reference(place.schema):
+        if is_reference(place.schema):
             return self._documents.referred(place.schema["$ref"], place)
         merged = _Merged()
         for part in self._parts(place, _divided(place.schema)):
@@ -194,19 +79,17 @@ class Composition:
 
     def is_null(self, place: SchemaNode) -> bool:
         """Whether a schema is the type of null alone."""
-        return _is_null_type(_words(self._referred(place).schema))
+        return _is_null_type(words_of(self._referred(place).schema))
 
     def _referred(self, place: SchemaNode) -> SchemaNode:
-        while _is_reference(place.schema):
-            place = self._documents.referred(place.schema["$ref"], place)
-        return place
+        return self._documents.referred(place.schema["$ref"], place) if is_reference(place.schema) else place
 
     def constants(self, place: SchemaNode) -> dict[str, Sequence[Any]]:
         """The values that properties of an object may have, where a schema lists them."""
         found: dict[str, Sequence[Any]] = {}
         for part in self._parts(place, [place]):
             for name, item in part.schema.get("properties", {}).items():
-                schema = _words(self._referred(part.part(item)).schema)
+                schema = words_of(self._referred(part.part(item)).schema)
                 if "const" in schema or "enum" in schema:
                     found[name] = schema.get("enum", [schema.get("const")])
         return found
@@ -246,57 +129,43 @@ class _Merged:
             self.properties.setdefault(name, []).append(part.part(item))
         for word in _WITHIN & words.keys():
             self.within.setdefault(word, []).append(part.part(words.pop(word)))
-        self.unions += [[part.part(branch) for branch in words.pop(word)] for word in _UNIONS if word in words]
+        self.unions += [[part.part(branch) for branch in words.pop(word)] for word in UNIONS if word in words]
         if "required" in words:
             words["required"] = [*self.words.get("required", ()), *words["required"]]
         self.words |= words | _narrower_type(self.words, words)
 
 
-_UNIONS = ("oneOf", "anyOf")
-_CONDITIONS = ("if", "then", "else")
-_DEPENDENCIES = ("dependentSchemas", "dependencies")
-_BESIDE = {"properties", "allOf", *_UNIONS, *_CONDITIONS, *_DEPENDENCIES}
-"""Words that count beside a ``$ref``."""
 _WITHIN = {"items", "additionalProperties"}
 """Words whose value is a schema of parts of a value."""
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
-_TYPED = {"type", "properties", "items", "$ref", "allOf", *_UNIONS}
+_TYPED = {"type", "properties", "items", "$ref", "allOf", *UNIONS}
 """Words that say of which type a value is. Others only narrow the values of a type."""
-
-
-def _words(schema: Any) -> Mapping[str, Any]:
-    return schema if isinstance(schema, dict) else {}
-
-
-def _is_reference(schema: Any) -> bool:
-    """Whether a schema is a reference only. Most words beside ``$ref`` say nothing about a column."""
-    return "$ref" in _words(schema) and _BESIDE.isdisjoint(schema)
 
 
 def is_composed(schema: Mapping[str, Any]) -> bool:
     """Whether a schema has several parts, all of which a value must fit."""
-    if "allOf" in schema or ("$ref" in schema and not _is_reference(schema)):
+    if "allOf" in schema or ("$ref" in schema and not is_reference(schema)):
         return True
-    unions = [word for word in _UNIONS if word in schema]
+    unions = [word for word in UNIONS if word in schema]
     return len(unions) > 1 or bool(unions and "properties" not in schema and _conditions(schema))
 
 
 def _divided(schema: Mapping[str, Any]) -> list[Any]:
     """The schemas all of which a value must fit: that of the schema's own words, and the others."""
-    others = [{word: schema[word]} for word in ("$ref", *_UNIONS) if word in schema] + [*schema.get("allOf", ())]
-    own = {word: item for word, item in schema.items() if word not in ("$ref", "allOf", *_UNIONS)}
+    others = [{word: schema[word]} for word in ("$ref", *UNIONS) if word in schema] + [*schema.get("allOf", ())]
+    own = {word: item for word, item in schema.items() if word not in ("$ref", "allOf", *UNIONS)}
     return [own, *others]
 
 
 def _conditions(schema: Mapping[str, Any]) -> list[Any]:
-    dependent = [schema[word].values() for word in _DEPENDENCIES if isinstance(schema.get(word), dict)]
+    dependent = [schema[word].values() for word in DEPENDENCIES if isinstance(schema.get(word), dict)]
     schemas = [part for parts in dependent for part in parts if isinstance(part, dict)]
-    return [schema[word] for word in _CONDITIONS if word in schema] + schemas
+    return [schema[word] for word in CONDITIONS if word in schema] + schemas
 
 
 def _take_conditions(schema: dict[str, Any]) -> list[Any]:
     found = _conditions(schema)
-    for word in (*_CONDITIONS, *_DEPENDENCIES):
+    for word in (*CONDITIONS, *DEPENDENCIES):
         schema.pop(word, None)
     return found
 
@@ -313,7 +182,7 @@ def _narrower_type(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
 
 def alternatives(schema: Mapping[str, Any]) -> list[Any]:
     """The schemas within a schema that values may fit or not."""
-    return [branch for word in _UNIONS for branch in schema.get(word, ())] + _conditions(schema)
+    return [branch for word in UNIONS for branch in schema.get(word, ())] + _conditions(schema)
 
 
 def type_branches(schema: Mapping[str, Any]) -> list[Any]:
@@ -321,7 +190,7 @@ def type_branches(schema: Mapping[str, Any]) -> list[Any]:
 
     :raises ValueError: a type is not known.
     """
-    union = next((list(schema[word]) for word in _UNIONS if word in schema), [])
+    union = next((list(schema[word]) for word in UNIONS if word in schema), [])
     if union and "properties" not in schema and ("type" not in schema or any(map(_says_type, union))):
         return union
     kinds = schema.get("type")
@@ -333,7 +202,7 @@ def type_branches(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _says_type(branch: Any) -> bool:
-    schema = _words(branch.schema if isinstance(branch, SchemaNode) else branch)
+    schema = words_of(branch.schema if isinstance(branch, SchemaNode) else branch)
     return not _is_null_type(schema) and not _TYPED.isdisjoint(schema)
 
 

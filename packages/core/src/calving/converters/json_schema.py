@@ -15,14 +15,8 @@ import pyarrow as pa
 from calving.converters import typed_json
 from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.json_composition import (
-    Composition,
-    Documents,
-    SchemaNode,
-    alternatives,
-    is_composed,
-    type_branches,
-)
+from calving.converters.json_composition import Composition, alternatives, is_composed, type_branches
+from calving.converters.json_references import Documents, SchemaNode
 from calving.converters.json_unions import Branch, Union, fit, object_text, size_of
 from calving.converters.options import flag
 from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema, framed
