@@ -18,6 +18,7 @@ from rich.table import Table
 from bench import (
     backends,
     commits,
+    fleet,
     latency,
     memory,
     mutations,
@@ -57,6 +58,7 @@ def main() -> None:
         "backends",
         "memory",
         "recovery",
+        "fleet",
     )
     parser.add_argument("--only", choices=cases)
     parser.add_argument("--store", choices=recovery.STORES, action="append", help="of --only recovery; default all")
@@ -86,10 +88,7 @@ def main() -> None:
         report |= _changing(args, folder, console)
         if args.only in (None, "latency"):
             report["latency"] = latency.measure(folder / "latency", console)
-        if args.only in (None, "start"):
-            report["start"] = start.measure(folder / "start", args.calving, console)
-        if args.only in (None, "partitions"):
-            report["partitions"] = partitions.measure(folder / "partitions", args.calving, console)
+        report |= _drivers(args, folder, console)
         if args.only in (None, "commits"):
             report["commits"] = commits.measure(folder / "commits", console)
         if args.only in (None, "mutations"):
@@ -128,6 +127,13 @@ def _throughput(args: argparse.Namespace, folder: Path, console: Console) -> lis
             results.append(drain(args.calving, servers, folder, Case(topic, topic, args.records, kind)))
     _show(results, console)
     return results
+
+
+def _drivers(args: argparse.Namespace, folder: Path, console: Console) -> dict[str, object]:
+    """Of what sinks cost before they read much."""
+    measures = {"start": start.measure, "partitions": partitions.measure, "fleet": fleet.measure}
+    chosen = {name: measure for name, measure in measures.items() if args.only in (None, name)}
+    return {name: measure(folder / name, args.calving, console) for name, measure in chosen.items()}
 
 
 def _changing(args: argparse.Namespace, folder: Path, console: Console) -> dict[str, object]:

@@ -219,6 +219,11 @@ def test_the_command_prints_a_table_and_ends_with_the_code_of_the_worst(folder: 
     assert sorted(each.name for each in (tmp_path / "sinks").iterdir()) == ["b.json", "orders.json"]
 
 
+def test_what_looks_like_markup_is_shown_as_it_is(folder: Path) -> None:
+    save(folder, "a.json", {"name": "[red]a[/blue]", **CONFIG, "iceberg.catalog.token": "[hidden]"})
+    assert "[red]a[/blue]" in command(folder, "--out", folder.parent / "sinks").stdout
+
+
 def test_a_folder_without_json_is_an_error(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no file \*\.json"):
         convert(folder, folder.parent / "sinks")

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from calving.settings.load import load
+from tests.cli.pages import follow
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "calving"
@@ -204,3 +205,12 @@ def test_the_values_of_the_chart_keep_to_their_schema() -> None:
     json.loads((CHART / "values.schema.json").read_text())
     with helm.Chart.load(str(CHART)) as chart:
         chart.validate_schema(chart.values)
+
+
+def test_the_page_about_forty_connectors_ends_with_values_of_the_chart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert follow("how-to/forty-connectors.md", tmp_path, "unused:9092") == 3
+    sinks = yaml.safe_load((tmp_path / "sinks.yaml").read_text())["sinks"]
+    assert sorted(of("Deployment", rendered(sinks=sinks))) == ["lake-orders", "lake-payments", "lake-refunds"]

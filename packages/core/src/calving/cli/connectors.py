@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import translate
@@ -46,8 +47,8 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class SinkDraft:
-    """The sink that takes the place of a connector. ``file``: the sink's file; None if there is none. ``left``: what is to be done
-    before the sink can start. ``refusals``: why it cannot be taken over as it is.
+    """The sink that takes the place of a connector. ``file``: the sink's file; None if there is none. ``left``: what is
+    to be done before the sink can start. ``refusals``: why the connector cannot be taken over as it is.
     """
 
     name: str
@@ -106,7 +107,7 @@ def as_table(move: Move) -> RichTable:
     shown = RichTable("connector", "file", "left to do", "cannot be taken over", show_lines=True)
     for each in move.drafts:
         written = each.file.name if each.file is not None else "-"
-        shown.add_row(*map(printable, (each.name, written)), _lines(each.left), _lines(each.refusals))
+        shown.add_row(*map(_cell, ([each.name], [written], each.left, each.refusals)))
     return shown
 
 
@@ -120,8 +121,9 @@ def summary(move: Move) -> Iterator[str]:
         yield f"not sinks to Iceberg, and left alone: {printable(', '.join(sorted(move.others)))}"
 
 
-def _lines(texts: Iterable[str]) -> str:
-    return "\n".join(printable(line) for text in texts for line in text.splitlines())
+def _cell(texts: Iterable[str]) -> Text:
+    """Names and values of connectors are in the texts, so they are no markup."""
+    return Text("\n".join(printable(line) for text in texts for line in text.splitlines()))
 
 
 def _connectors(place: Path) -> Iterator[Connector]:
@@ -165,7 +167,7 @@ def _draft(connector: Connector, out: Path, worker: Mapping[str, str] | None) ->
         return SinkDraft(connector.name, None, left, [str(error)])
     file = out / f"{quote(connector.name, safe=' ')}.json"
     text = _text(keys)
-    if file.exists() and file.read_text("utf-8") != text:
+    if file.exists() and file.read_bytes() != text.encode():
         left.append(f"{file.name} is there with other contents, and was kept: remove it to have it written again")
     elif not file.exists():
         _write(file, text)
