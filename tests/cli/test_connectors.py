@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_a_file_means_what_the_connector_means_with_its_worker(folder: Path, tmp
     worker.write_text("bootstrap.servers=k:9092\nvalue.converter=org.apache.kafka.connect.json.JsonConverter\n")
     written = only(convert(folder, tmp_path / "sinks", read(worker))).file
     assert written is not None
-    assert load(written) == load(folder / "orders.json", worker)
+    assert replace(load(written), file="") == replace(load(folder / "orders.json", worker), file="")
 
 
 def test_keys_without_effect_are_left_out(folder: Path) -> None:

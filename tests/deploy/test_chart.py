@@ -211,6 +211,6 @@ def test_the_page_about_forty_connectors_ends_with_values_of_the_chart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert follow("how-to/forty-connectors.md", tmp_path, "unused:9092") == 3
+    assert follow("how-to/forty-connectors.md", tmp_path, {}) == 3
     sinks = yaml.safe_load((tmp_path / "sinks.yaml").read_text())["sinks"]
     assert sorted(of("Deployment", rendered(sinks=sinks))) == ["lake-orders", "lake-payments", "lake-refunds"]
