@@ -12,7 +12,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
-PAGES |= {f"deploy/{path.name}": f"deploy/{path.name}" for path in sorted((ROOT / "deploy").iterdir())}
+DEPLOY = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("*") if path.is_file())
+PAGES |= {name: name for name in DEPLOY}
 """Files at the root, and what they become in the site."""
 
 
@@ -31,7 +32,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         target = PAGES.get(match[1])
         return match[0] if target is None else f"]({posixpath.relpath(target, folder or '.')})"
 
-    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md|deploy/[\w@.-]+)\)", here, markdown)
+    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md|deploy/[\w@./-]+)\)", here, markdown)
 
 
 def _text(source: str) -> str:
