@@ -19,7 +19,8 @@ from calving.cli import main, preview
 from calving.cli.health import TableHealth, health
 from calving.cli.inspect import PartitionState
 from calving.cli.leader import commit_seconds_of, reasons_of
-from calving.cli.status import SinkStatus, as_json, as_text
+from calving.cli.status import SinkStatus, as_json
+from calving.cli.status_text import as_text
 from calving.iceberg.catalog import open_catalog
 from calving.model.events import (
     NO_COMMIT,
@@ -42,7 +43,7 @@ TABLES = tuple(TableHealth(f"db.t{n:02}", "ok", "1000", 90.0) for n in range(20)
 BROKEN = (*TABLES[:-1], TableHealth("db.t19", "DEGRADED", why="table db.t19 cannot be loaded: [Errno 2] no file"))
 
 
-def seen(tables: tuple[TableHealth, ...] = TABLES, told: tuple[tuple[str, str], ...] | None = None) -> SinkStatus:
+def seen(tables: tuple[TableHealth, ...] = TABLES, told: tuple[tuple[str, str, str], ...] | None = None) -> SinkStatus:
     partitions = tuple(PartitionState(TopicPartition("orders", p), 10, 0, 10 + p, 10, answered=True) for p in range(6))
     return SinkStatus(sink(), partitions, tables, 1, None, told)
 
@@ -63,7 +64,9 @@ def test_a_table_that_cannot_be_loaded_is_degraded_and_the_others_are_as_they_ar
     configured = sink(**{"iceberg.tables": "db.broken,db.well", "iceberg.tables.route-field": "r"})
     broken, well = health(configured, catalog, ControlLogView("log", {0: 0}), ["orders"])
     assert (broken.name, broken.state, well.state) == ("db.broken", "DEGRADED", "ok")
-    assert broken.why.startswith("table db.broken cannot be loaded: ")
+    assert broken.why.startswith(f"table db.broken cannot be loaded: its file {tmp_path}/db/broken/metadata/")
+    assert "does not exist, so somebody has deleted or moved it: bring it back" in broken.why
+    assert "Errno" not in broken.why
 
 
 def test_an_entry_at_which_every_coordinator_stops_is_a_reason() -> None:
@@ -218,7 +221,7 @@ def test_the_leaders_words_are_those_of_status() -> None:
         told = reasons_of(leader, "orders")
         other = reasons_of(Leader("m-1", "elsewhere", client.url), "orders")
         (reason,) = client.get("/connectors/orders/status").json["calving"]["reasons"]
-    assert told == [("db.t000", reason["text"])]
+    assert told == [("table-failing", "db.t000", reason["text"])]
     assert other is None  # a loopback address is another machine's there
     assert reasons_of(leader, "orders") is None  # it is gone
     found = seen((TableHealth("db.t000", "DEGRADED", files=1, cycles=4),), tuple(told))
@@ -332,9 +335,41 @@ def test_only_addresses_of_the_web_are_asked(url: str) -> None:
 
 def test_a_sink_is_not_well_where_its_leader_says_so() -> None:
     assert seen().health == seen(told=()).health == "OK"
-    assert seen(told=(("", "2.0% of the records of the last batches are dead letters"),)).health == "DEGRADED"
+    assert (
+        seen(told=(("dead-letter-share", "", "2.0% of the records of the last batches are dead letters"),)).health
+        == "DEGRADED"
+    )
 
 
 def test_an_error_is_shown_as_it_is_also_if_it_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
     main._tell_error("table db.t: [Errno 2] no file [/red]")
     assert capsys.readouterr().err == "error: table db.t: [Errno 2] no file [/red]\n"
+
+
+def test_a_sink_that_is_behind_shows_how_fast_it_reads_and_how_long_that_takes() -> None:
+    found = replace(seen(), rate=5.0)
+    assert "80%  15 records to read, 5 records/s, about 3.0 s left if no more come" in "\n".join(
+        shown(found, width=120)
+    )
+    assert as_json(found, 100.0)["progress"] == {"remaining": 15, "share": 0.8, "rate": 5.0, "seconds_left": 3.0}
+
+
+def test_a_speed_that_the_control_log_does_not_tell_is_unknown_and_no_zero() -> None:
+    assert "15 records to read, at an unknown speed" in "\n".join(shown(seen()))
+    progress = as_json(seen(), 100.0)["progress"]
+    assert (progress["rate"], progress["seconds_left"]) == (None, None)
+    assert "nobody reads" in "\n".join(shown(replace(seen(), workers=0, rate=5.0)))
+
+
+def test_each_reason_comes_with_the_next_command_and_the_section_of_the_manual() -> None:
+    text = " ".join(" ".join(shown(seen(BROKEN))).split())
+    assert "next: calving validate FILE (see docs/how-to/on-call.md#table-failing)" in text
+    (remedy,) = as_json(seen(BROKEN), 100.0)["remedies"]
+    assert (remedy["cause"], remedy["command"]) == ("table-failing", "calving validate FILE")
+    assert remedy["help"] == "docs/how-to/on-call.md#table-failing"
+
+
+def test_a_reason_of_a_later_version_has_the_page_of_the_manual_and_no_command() -> None:
+    found = seen(told=(("something-new", "", "something is new"),))
+    assert "see docs/how-to/on-call.md" in "\n".join(shown(found))
+    assert as_json(found, 100.0)["remedies"][0]["command"] is None

@@ -17,7 +17,7 @@ import yaml
 
 from calving.serving.metrics import METRICS, SINK
 from calving.settings.load import flat, parse
-from calving.status.health import Cause
+from calving.status.remedies import REMEDIES, Cause, section
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SPARK = "kubernetes-spark.yaml"
@@ -283,3 +283,9 @@ def test_the_image_is_made_of_what_is_there_and_runs_a_command_that_there_is() -
 def test_the_page_about_degraded_names_every_cause() -> None:
     page = (DEPLOY.parent / "docs" / "reference" / "http.md").read_text()
     assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == [cause.value for cause in Cause]
+
+
+def test_every_alert_leads_to_a_section_for_those_who_are_on_call() -> None:
+    links = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in RULES["groups"][0]["rules"]}
+    assert links.pop("CalvingDegraded") == section("{{ $labels.cause }}")
+    assert set(links.values()) <= {section(reason) for reason in REMEDIES}

@@ -20,7 +20,8 @@ from calving.model.events import DataComplete, PartitionProgress
 from calving.model.offsets import TopicPartition
 from calving.settings.load import load
 from calving.source.client import client_config
-from calving.status.health import Cause, reasons
+from calving.status.health import reasons
+from calving.status.remedies import Cause
 from calving.wire.codec import Message, encode
 from harness.topic import Topic
 from tests.cli.commands import Cli

@@ -16,6 +16,7 @@ from calving.model.offsets import TopicPartition
 from calving.serving.history import History
 from calving.serving.server import StatusServer
 from calving.settings.load import Sink, parse
+from calving.status.backlog import Backlog, Mark
 from calving.status.folding import after_cycle
 from calving.status.histogram import BYTES, Histogram
 from calving.status.values import (
@@ -103,6 +104,13 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
         {"done": 240, "fenced": 1},
         0,
         1,
+        backlog=Backlog(
+            1_000_000,
+            sum(each.source_lag for each in held.values()),
+            0,
+            len(held),
+            (Mark(now - 41, 840_000, 205_000), Mark(now - 21, 920_000, 125_000), Mark(now - 1, 1_000_000, 45_000)),
+        ),
     )
     log = LogStatus(
         {

@@ -24,6 +24,7 @@ from tests.tls import Authority
 
 READS = (
     "/",
+    "/on-call",
     "/metrics",
     "/healthz",
     "/readyz",

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from calving.serving.webhook import Changes, Webhook, told_by
-from calving.status.health import Cause, Reason
+from calving.status.health import Reason
+from calving.status.remedies import Cause
 from harness.waiting import wait_for
 from tests.serving.sinks import Worker, not_leading, status
 

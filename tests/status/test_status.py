@@ -35,9 +35,10 @@ from calving.protocol.rollback import RolledBack
 from calving.runtime.tally import Tally
 from calving.runtime.worker import Publications
 from calving.status.folding import after_cycle
-from calving.status.health import Cause, HealthLog, Reason, disagreement_text, not_ready, reasons
+from calving.status.health import HealthLog, Reason, disagreement_text, not_ready, reasons
 from calving.status.histogram import Histogram
 from calving.status.partitions import committed_up_to
+from calving.status.remedies import Cause
 from calving.status.table_states import TableStates
 from calving.status.values import (
     Batches,
@@ -341,12 +342,13 @@ def test_what_a_former_leader_knew_of_failing_tables_degrades_nothing() -> None:
 
 
 def test_the_log_has_a_reason_once_when_it_comes_and_when_it_goes() -> None:
-    told = HealthLog()
+    told, page = HealthLog(), "docs/how-to/on-call.md"
     table, refused = Reason(Cause.TABLE_FAILING, "db.t", "table db.t: why"), Reason(Cause.PUBLICATION_REFUSED, "", "3")
-    assert told.lines([table]) == ["DEGRADED: table-failing: table db.t: why"]
-    assert told.lines([replace(table, text="table db.t: why, and for longer"), refused]) == [
-        "DEGRADED: publication-refused: 3"
+    assert told.lines([table]) == [
+        f"DEGRADED: table-failing: table db.t: why; next: calving validate FILE (see {page}#table-failing)"
     ]
+    (line,) = told.lines([replace(table, text="table db.t: why, and for longer"), refused])
+    assert line.startswith("DEGRADED: publication-refused: 3; next: kafka-consumer-groups.sh ")
     assert told.lines([refused]) == ["no longer DEGRADED: table-failing db.t"]
     assert told.lines([]) == ["no longer DEGRADED: publication-refused"]
 

@@ -9,23 +9,24 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from calving.status.backlog import Backlog, Mark
 from calving.status.values import CoordinatorStatus, LogStatus, Status, WorkerStatus
-from calving.terminal.live import Rate, view
+from calving.terminal.live import view
 from calving.terminal.showing import showing
 from calving.terminal.texts import duration
 from tests.serving.sinks import NOW, status
 
 
-def shown(found: Status, rate: float = 0.0, *, width: int = 100, ends: bool = False) -> str:
+def shown(found: Status, *, width: int = 100) -> str:
     console = Console(width=width, file=io.StringIO(), record=True)
-    console.print(view(found, rate, NOW, "http://127.0.0.1:8083/", ends=ends))
+    console.print(view(found, NOW, "http://127.0.0.1:8083/"))
     return console.export_text()
 
 
 def test_a_sink_that_is_well_shows_lag_speed_commits_and_freshness() -> None:
-    text = shown(status(), 1_234.0)
+    text = shown(status())
     assert "orders  running, leads  OK" in text and "http://127.0.0.1:8083/" in text
-    assert all(part in text for part in ("45,000", "1,234", "3.0 s ago, 0.40 s", "5.0 s ago", "db.t002"))
+    assert all(part in text for part in ("45,000", "4,000", "3.0 s ago, 0.40 s", "5.0 s ago", "db.t002"))
 
 
 def test_an_idle_sink_still_says_when_it_has_committed_last() -> None:
@@ -37,32 +38,48 @@ def test_an_idle_sink_still_says_when_it_has_committed_last() -> None:
 def test_the_table_in_trouble_comes_first_and_the_reason_is_said() -> None:
     text = shown(status(tables=30, broken=1))
     assert "DEGRADED" in text and "the catalog answers 500" in text
+    assert "next: calving validate FILE (see docs/how-to/on-call.md#table-failing)" in text
     assert text.index("db.t000") < text.index("db.t001")
     assert "and 20 more" in text
 
 
-def test_a_run_that_ends_has_an_estimate() -> None:
-    assert "96%" in shown(status(), 4_500.0, ends=True)
-    assert "10 s left" in shown(status(), 4_500.0, ends=True)
-    assert "left" not in shown(status(), 0.0, ends=True)
+def test_a_sink_that_is_behind_shows_a_bar_its_speed_what_remains_and_how_long_that_takes() -> None:
+    text = shown(status())
+    assert "95%  45,000 records to read, 4,000 records/s, about 11 s left" in text
+
+
+def with_backlog(backlog: Backlog) -> Status:
+    found = status()
+    return replace(found, worker=replace(found.worker, backlog=backlog))
+
+
+def test_what_is_not_known_yet_is_no_number() -> None:
+    text = shown(with_backlog(Backlog()))
+    assert "how much is to read is not known yet" in text
+    assert all(f"{name} -" in text for name in ("not visible", "to read", "records/s")) and "0%" not in text
+    text = shown(with_backlog(Backlog().then(NOW, 0, 2_000_000, 4)))
+    assert "2,000,000 records to read, speed and time left not measured yet" in text
+
+
+def test_a_backlog_that_grows_is_said_to_grow() -> None:
+    growing = Backlog(200, 900, 0, 1, (Mark(NOW - 20, 100, 500), Mark(NOW - 10, 150, 700), Mark(NOW, 200, 900)))
+    assert "900 records to read, 5 records/s, more come than are read" in shown(with_backlog(growing))
+
+
+def test_records_that_are_read_wait_for_the_next_commit() -> None:
+    assert "all are read, 57,000 records wait for the next commit" in shown(with_backlog(Backlog(9, 0, 0, 1)))
 
 
 def test_a_worker_that_starts_over_says_why() -> None:
     worker = WorkerStatus(restarts=1, error="UnavailableError: the broker is away")
     text = shown(Status(status().sink, worker, LogStatus(), CoordinatorStatus()))
     assert "starting" in text and "starts over: UnavailableError: the broker is away" in text
+    assert "next: calving validate FILE" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(len, shown(status(broken=1), width=width).splitlines())) <= width
-
-
-def test_the_rate_is_that_of_the_last_ten_seconds() -> None:
-    rate = Rate()
-    assert rate.add(0, 0.0) == 0.0
-    assert rate.add(1_000, 1.0) == 1_000.0
-    assert rate.add(1_000, 30.0) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from calving.errors import AccessDeniedError, CredentialsExpiredError, GaveUpError, JobFailedError, UnavailableError
 from calving.runtime.failures import SAME, Failures, Retries
-from calving.storage_errors import store_error
+from calving.storage_errors import described, store_error
 
 HEAD = "When getting information for key 'x/y.parquet' in bucket 'lake': "
 CREATE = "When initiating multiple part upload for key 'x/y.parquet' in bucket 'lake': "
@@ -174,3 +174,24 @@ def test_the_same_in_a_spark_job_is_the_same_error() -> None:
     assert [type(verdict(trace.format(kind.__name__))) for kind in same] == same
     assert type(verdict(trace.format("GaveUpError"))) is JobFailedError
     assert str(verdict(trace.format("AccessDeniedError"))) == "S3 says no: really"
+
+
+@pytest.mark.parametrize(
+    ("error", "file"),
+    [
+        (
+            FileNotFoundError("[Errno 2] Failed to open local file '/w/db/t/1.json'. Detail: [errno 2]"),
+            "/w/db/t/1.json",
+        ),
+        (FileNotFoundError("Cannot open file, does not exist: s3://lake/t/1.json"), "s3://lake/t/1.json"),
+        (FileNotFoundError(2, "No such file or directory", "/w/t/1.json"), "/w/t/1.json"),
+    ],
+)
+def test_a_file_that_is_gone_is_named_with_what_to_do(error: Exception, file: str) -> None:
+    text = described(error)
+    assert text.startswith(f"its file {file} does not exist") and "bring it back from a backup" in text
+    assert "Errno" not in text
+
+
+def test_any_other_error_keeps_its_kind() -> None:
+    assert described(KeyError("metadata")) == "KeyError: 'metadata'"

@@ -55,6 +55,8 @@ _NEEDS = {
 }
 
 
+_NAMED = re.compile(r"'([^']+)'|does not exist: (\S+)")
+"""A path in the error of a missing file, as pyarrow and pyiceberg give it."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -86,6 +88,20 @@ def store_error(error: BaseException) -> UnavailableError | None:
     # fsspec's file systems raise errors of their own from those of the stores' libraries.
     translated = (known(each) for known in (_of_s3, _of_another, _of_permissions, _of_space) for each in _causes(error))
     return next(filter(None, translated), None)
+
+
+def described(error: BaseException) -> str:
+    """What an error says: for a file that is not there the file and what to do, else the error's kind and text."""
+    lost = next((each for each in _causes(error) if isinstance(each, FileNotFoundError)), None)
+    if lost is None:
+        return f"{type(error).__name__}: {error}"
+    named = _NAMED.search(str(lost))
+    place = lost.filename or (named[1] or named[2] if named is not None else None)
+    file = "a file of it" if place is None else f"its file {place}"
+    return (
+        f"{file} does not exist, so somebody has deleted or moved it: bring it back from a backup or the store's"
+        " versions, or register the table at an earlier metadata file"
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

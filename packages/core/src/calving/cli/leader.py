@@ -29,13 +29,14 @@ def read_token(leader: Leader | None, keys: SinkKeys) -> str | None:
     return keys.http_read_token if is_here or is_named else None
 
 
-def reasons_of(leader: Leader | None, sink: str, token: str | None = None) -> list[tuple[str, str]] | None:
-    """The subject and the sentence of each reason, from the leader's status server; None if the server does not
-    answer.
+def reasons_of(leader: Leader | None, sink: str, token: str | None = None) -> list[tuple[str, str, str]] | None:
+    """The cause, the subject and the sentence of each reason, from the leader's status server; None if the server does
+    not answer.
     """
     with contextlib.suppress(*_UNREADABLE):
         connector = _fetched(leader, f"connectors/{quote(sink, safe='')}/status", token)
-        return [(str(each["subject"]), str(each["text"])) for each in connector["calving"]["reasons"]]
+        reasons = connector["calving"]["reasons"]
+        return [(str(each["cause"]), str(each["subject"]), str(each["text"])) for each in reasons]
     return None
 
 

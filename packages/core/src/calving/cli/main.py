@@ -126,17 +126,17 @@ def run(
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    with _shown(sink, ends=until_caught_up):
+    with _shown(sink):
         sink.run(until_caught_up=until_caught_up)
 
 
-def _shown(sink: App, *, ends: bool) -> AbstractContextManager[None]:
+def _shown(sink: App) -> AbstractContextManager[None]:
     """The live view, if the output is a terminal."""
     if not (out.is_terminal and sys.stderr.isatty()):
         return nullcontext()
     from calving.terminal.showing import showing
 
-    return showing(out, lambda: sink.status, lambda: sink.url, ends=ends)
+    return showing(out, lambda: sink.status, lambda: sink.url)
 
 
 @app.command()
@@ -147,7 +147,7 @@ def replay(file: File, worker: Worker = None) -> None:
     sink = App(load(file, worker).replay(), alone=True)
     signal.signal(signal.SIGTERM, lambda *_: sink.stop())
     signal.signal(signal.SIGINT, lambda *_: sink.stop())
-    with _shown(sink, ends=True):
+    with _shown(sink):
         sink.run(until_caught_up=True)
     out.print(f"{sink.progress.read} dead letters were read")
 
@@ -237,6 +237,7 @@ def status(
 ) -> None:
     """Show positions, lag and tables of the sink, whether it runs or not; exit code 3 if something is wrong."""
     from calving.cli import status as looking
+    from calving.cli.status_text import as_text
 
     sink = load(file, worker)
 
@@ -245,7 +246,7 @@ def status(
             print(json.dumps(looking.as_json(found, time.time())), flush=True)  # noqa: T201 - for programs
             return
         lines = out.height if watch is not None and out.is_terminal else None
-        parts = list(looking.as_text(found, time.time(), lines))
+        parts = list(as_text(found, time.time(), lines))
         if watch is not None:
             out.clear()
         out.print(*parts, sep="\n", highlight=False)

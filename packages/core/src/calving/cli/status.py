@@ -1,28 +1,25 @@
-"""The output of ``calving status``."""
+"""The status of a sink as ``calving status`` finds it."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from rich.table import Table as RichTable
-from rich.text import Text
-
 from calving.backend.interface import Session
 from calving.cli.health import TableHealth, health
-from calving.cli.inspect import PartitionState, positions_of, positions_table
+from calving.cli.inspect import PartitionState, positions_of
 from calving.cli.leader import commit_seconds_of, read_token, reasons_of
 from calving.model.coverage import text_of
 from calving.model.events import Leader, WorkerEnd
 from calving.model.membership import strangers
 from calving.model.offsets import SourceOffsets, TopicPartition, named
-from calving.model.text import counted, listed, printable
+from calving.model.text import counted, listed
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.rollback import RolledBack
 from calving.runtime import components
@@ -31,15 +28,15 @@ from calving.runtime.moved import Resumed, unread
 from calving.runtime.resuming import resumed
 from calving.settings.load import Sink
 from calving.status.health import end_text, hanging_text, longest_cycle, paused_text
-from calving.terminal.texts import ago
+from calving.status.remedies import REMEDIES, Cause, Trouble, section
 
-_FRAMES = 15
-"""How many lines of a screen do not show partitions, tables or reasons."""
+COMMIT = "commit-ms"
+"""The time that the catalog took, among the counts of a commit that changed rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStatus:
-    """A sink as seen from outside. ``told``: the subject and the sentence of each reason from the leader; None if no
+    """A sink as seen from outside. ``told``: cause, subject and sentence of each reason from the leader; None if no
     leader answers.
     """
 
@@ -49,7 +46,7 @@ class SinkStatus:
     workers: int
     leader: Leader | None
     """The leader that the control log names; None if no worker runs."""
-    told: tuple[tuple[str, str], ...] | None = None
+    told: tuple[tuple[str, str, str], ...] | None = None
     commit_seconds: Mapping[tuple[str, str], float] | None = None
     """By table and commit id, from the leader; None if no leader answers. A commit's own summary cannot have this time,
     because it is written before the catalog accepts the commit.
@@ -74,6 +71,8 @@ class SinkStatus:
     """Sentences on workers with other settings than most."""
     paused: Mapping[TopicPartition, float] = field(default_factory=dict)
     """The partitions whose workers are paused, and since when, in seconds since the epoch."""
+    rate: float | None = None
+    """Records that all workers together read a second, by the control log; None if it does not tell."""
 
     @property
     def health(self) -> str:
@@ -89,19 +88,59 @@ class SinkStatus:
         return sum(p.end - p.visible for p in self.positions)
 
     @property
+    def to_read(self) -> int:
+        """Records whose files are not published yet."""
+        return sum(p.lag for p in self.positions)
+
+    @property
+    def share(self) -> float | None:
+        """Which part of the records that the topics hold now is read; None if they hold none."""
+        held = sum(p.end - p.begin for p in self.positions)
+        return 1 - self.to_read / held if held else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """After how many seconds all is read, if no more records come; None if the speed is not known."""
+        return self.to_read / self.rate if self.rate and self.workers else None
+
+    @property
     def reasons(self) -> list[str]:
         """Why the sink is DEGRADED, in the leader's words if it has any; empty if it is not. A sink without workers is
         DEGRADED if anything waits for one.
         """
+        return list(self.causes)
+
+    @property
+    def causes(self) -> dict[str, str]:
+        """The cause of each reason."""
+        causes: dict[str, str] = {}
+        for text, cause in (*self._of_control(), *self._told_and_of_tables()):
+            causes.setdefault(text, cause)
+        return causes
+
+    def _of_control(self) -> Iterator[tuple[str, str]]:
+        by_cause: dict[str, Iterable[str]] = {
+            Trouble.NO_WORKER: self._nobody(),
+            Trouble.WORKERS_HANG: self._silent(),
+            Cause.PAUSED: self._waits_for_paused(),
+            Cause.WORKER_ENDED: [] if self.end is None else [end_text(self.end)],
+            Cause.SETTINGS_DIFFER: self.differing,
+            Trouble.UNREADABLE_ENTRY: self.unreadable,
+            Cause.UNSIGNED_ENTRY: [self.unsigned] if self.unsigned else [],
+            Cause.POSITION_MOVED: self.moved,
+        }
+        yield from ((text, cause) for cause, texts in by_cause.items() for text in texts)
+
+    def _told_and_of_tables(self) -> Iterator[tuple[str, str]]:
         told = self.told or ()
-        known = {subject for subject, _ in told}
-        tables = [_trouble(t) for t in self.tables if t.state == "DEGRADED" and t.name not in known]
+        yield from ((text, cause) for cause, _, text in told)
+        known = {subject for _, subject, _ in told}
+        for table in self.tables:
+            if table.state == "DEGRADED" and table.name not in known:
+                yield _trouble(table), Cause.TABLE_FAILING if table.rolled_back is None else Cause.ROLLED_BACK
         silent = [p.partition for p in self.positions if p.answered is False]
-        last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
-        ended = [] if self.end is None else [end_text(self.end)]
-        workers = [*self._nobody(), *self._silent(), *self._waits_for_paused(), *ended, *self.differing]
-        log = [*self.unreadable, *filter(None, [self.unsigned]), *self.moved]
-        return list(dict.fromkeys([*workers, *log, *(text for _, text in told), *tables, *last]))
+        if silent:
+            yield f"the last commit lacks answers for {listed(silent)}", Cause.CYCLE_INCOMPLETE
 
     def _silent(self) -> list[str]:
         keys = self.sink.keys
@@ -154,7 +193,7 @@ def status(sink: Sink) -> SinkStatus:
     silent = 0.0 if heard.cycle_at is None else time.time() - heard.cycle_at
     facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others
     log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused
-    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log)
+    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, heard.published.rate(time.time()))
 
 
 def _moved(
@@ -167,42 +206,6 @@ def _moved(
         yield moved_text(tp, each.span)
 
 
-def as_text(status: SinkStatus, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:
-    """The status for people. ``lines``: the height of the screen. Partitions furthest behind and tables in trouble come
-    first, and the rest is cut.
-    """
-    partitions, tables = status.positions, status.tables
-    if lines is not None:
-        room = max(4, lines - _FRAMES - 2 * len(status.reasons))
-        partitions = tuple(sorted(partitions, key=_behind))[: max(3, room - len(tables))]
-        tables = tuple(sorted(tables, key=_in_trouble))[: max(3, room - len(partitions))]
-    yield positions_table(status.sink, partitions, heard=True)
-    yield _tables(tables, now)
-    hidden = len(status.positions) - len(partitions), len(status.tables) - len(tables)
-    if any(hidden):
-        yield Text(f"and {counted(hidden[0], 'partition')}, {counted(hidden[1], 'table')} more", "dim")
-    if lines is None and any(t.mutations for t in tables):
-        yield from _mutations(status)
-    yield from (Text(f"DEGRADED: {printable(reason)}", "red") for reason in status.reasons)
-    yield Text(_freshness(status, now))
-    yield Text(_workers(status))
-
-
-def _freshness(status: SinkStatus, now: float) -> str:
-    if not status.not_visible:
-        return "all records are visible"
-    oldest = "" if status.oldest_at is None else f"; the oldest was produced {ago(status.oldest_at, now)}"
-    return f"{counted(status.not_visible, 'record is', 'records are')} not visible yet{oldest}"
-
-
-def _behind(position: PartitionState) -> tuple[bool, int, TopicPartition]:
-    return position.answered is not False, position.visible - position.end, position.partition
-
-
-def _in_trouble(table: TableHealth) -> tuple[bool, bool, str]:
-    return table.state != "DEGRADED", table.state == "ok", table.name
-
-
 def as_json(status: SinkStatus, now: float) -> dict[str, Any]:
     """The status for scripts. Times are seconds since the epoch."""
     return {
@@ -210,13 +213,26 @@ def as_json(status: SinkStatus, now: float) -> dict[str, Any]:
         "group": status.sink.group,
         "health": status.health,
         "reasons": status.reasons,
+        "remedies": [_remedy_json(cause) for cause in status.causes.values()],
+        "progress": {
+            "remaining": status.to_read,
+            "share": status.share,
+            "rate": status.rate,
+            "seconds_left": status.seconds_left,
+        },
         "not_visible": status.not_visible,
         "oldest_not_visible_at": status.oldest_at,
         "workers": status.workers,
         "leader": None if status.leader is None else {**status.leader._asdict(), "url": status.leader.url or None},
         "partitions": [_position_json(p) for p in status.positions],
-        "tables": [_table_json(t, now, _changes(status, t)) for t in status.tables],
+        "tables": [_table_json(t, now, changes_of(status, t)) for t in status.tables],
     }
+
+
+def _remedy_json(cause: str) -> dict[str, str | None]:
+    remedy = REMEDIES.get(cause)
+    meaning, command = (None, None) if remedy is None else (remedy.meaning, remedy.command)
+    return {"cause": cause, "meaning": meaning, "command": command, "help": section(cause)}
 
 
 def _position_json(p: PartitionState) -> dict[str, Any]:
@@ -241,7 +257,7 @@ def _table_json(t: TableHealth, now: float, changes: Mapping[str, int | None]) -
         "records": int(t.records or 0),
         "committed_at": t.committed_at,
         "seconds_since_commit": None if t.committed_at is None else round(now - t.committed_at, 3),
-        "valid_through": _valid_through(t),
+        "valid_through": valid_through(t),
         "buffered_files": t.files,
         "cycles": t.cycles,
         "parked": t.parked,
@@ -255,84 +271,20 @@ def _rolled_back_json(found: RolledBack) -> dict[str, Any]:
     return {"gone_records": found.offsets, "gone": text_of(found.gone) or None, "sure": found.doubt is None}
 
 
-def _valid_through(table: TableHealth) -> float | None:
+def valid_through(table: TableHealth) -> float | None:
     try:
         return datetime.fromisoformat(table.valid_through).timestamp()
     except (ValueError, OverflowError):  # not said, or a year that the Java sink has from a record's odd timestamp
         return None
 
 
-def _workers(status: SinkStatus) -> str:
-    if not status.workers:
-        return "no worker runs"
-    run = f"{counted(status.workers, 'worker')} {'runs' if status.workers == 1 else 'run'}"
-    if status.leader is None:
-        return f"{run}; the control log does not name the leader"
-    where = f"{status.leader.host} ({status.leader.url})" if status.leader.url else status.leader.host
-    return f"{run}; {status.leader.member} on {where} leads"
-
-
-def _tables(tables: Sequence[TableHealth], now: float) -> RichTable:
-    names = ["table", "state", "records", "last commit", "valid through", "waits"]
-    lacking = any(t.missing for t in tables)
-    shown = RichTable(*names, *(["missing"] if lacking else []), title="Tables")
-    for t in tables:
-        times = ago(t.committed_at, now), ago(_valid_through(t), now)
-        missing = [text_of(t.missing) if t.missing else "-"] if lacking else []
-        state = Text(t.state, "red" if t.state == "DEGRADED" else "")
-        shown.add_row(Text(t.name), state, t.records, *times, _waits(t) or "-", *missing)
-    return shown
-
-
-_COMMIT = "commit-ms"
-_SHOWN = {
-    "Row mutations of the last commit": {
-        "keys": "keys",
-        "rows": "superseded",
-        "no row": "unmatched",
-        "positions": "positions",
-        "files": "files",
-        "cached": "cached",
-    },
-    "Time of that commit": {"load": "load-ms", "resolve": "resolve-ms", "write": "write-ms", "commit": _COMMIT},
-}
-"""For each table to show, by its title: the counts by column heading."""
-
-
-def _mutations(status: SinkStatus) -> Iterator[RichTable | Text]:
-    for title, names in _SHOWN.items():
-        shown = RichTable("table", *names, title=title)
-        for t in status.tables:
-            if changes := _changes(status, t):
-                counts = [(key, changes.get(key)) for key in names.values()]
-                values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in counts)
-                shown.add_row(Text(t.name), *values)
-        yield shown
-    if untimed := _untimed(status):
-        yield Text(untimed, "dim")
-
-
-def _changes(status: SinkStatus, table: TableHealth) -> dict[str, int | None]:
+def changes_of(status: SinkStatus, table: TableHealth) -> dict[str, int | None]:
     """The row mutations of the table's last commit, and the time that the catalog took: None if no leader tells it."""
     seconds = (status.commit_seconds or {}).get((table.name, table.changed_by))
-    return {**table.mutations, _COMMIT: None if seconds is None else round(seconds * 1000)} if table.mutations else {}
+    return {**table.mutations, COMMIT: None if seconds is None else round(seconds * 1000)} if table.mutations else {}
 
 
-def _untimed(status: SinkStatus) -> str:
-    """A text on why the time of commit is not known; empty if it is known."""
-    changed = ((t.name, _changes(status, t)) for t in status.tables)
-    names = [name for name, changes in changed if changes and changes[_COMMIT] is None]
-    if not names:
-        return ""
-    if status.commit_seconds is not None:
-        why = "the worker that leads did not make this commit, or has restarted since"
-    else:
-        silent = "it did not" if status.workers else "no worker runs"
-        why = f"only the leader's status server tells it, and {silent}"
-    return f"the time of commit is not known for {listed(names)}: {why}"
-
-
-def _waits(table: TableHealth) -> str:
+def waits_of(table: TableHealth) -> str:
     """Text on the uncommitted files of a table."""
     cycles = f" for {counted(table.cycles, 'cycle')}" if table.cycles else ""
     files = [f"{counted(table.files, 'file')}{cycles}"] if table.files else []
@@ -343,7 +295,7 @@ def _waits(table: TableHealth) -> str:
 def _trouble(table: TableHealth) -> str:
     missing = f"it lacks {text_of(table.missing)}" if table.missing else ""
     wait = "waits" if table.files + table.parked == 1 else "wait"
-    waits = f"{_waits(table)} {wait}" if _waits(table) else ""
+    waits = f"{waits_of(table)} {wait}" if waits_of(table) else ""
     if table.rolled_back is not None:
         return "; ".join(part for part in (table.rolled_back.text(table.name), waits, missing) if part)
     why = table.why or f"table {table.name}"

@@ -29,7 +29,7 @@ from calving.errors import AccessDeniedError, CalvingError, ConfigError, Unavail
 from calving.model.events import TableId
 from calving.optional import reason
 from calving.secrets import masked, without_secrets
-from calving.storage_errors import store_error
+from calving.storage_errors import described, store_error
 
 LOOK_SECONDS = 30.0
 """The time limit for loading a table. Not all catalogs have timeouts, and no timeout of a catalog includes reading the
@@ -206,9 +206,9 @@ def reaching(catalog: Catalog, what: str) -> Iterator[None]:
         denied = denied or denial(error, catalog.name, catalog.properties)
         if denied is not None:
             raise AccessDeniedError(f"{what}: {denied}") from error
-        text = without_secrets(str(error), catalog.properties)
+        text = without_secrets(described(error), catalog.properties)
         kind = UnavailableError if of_store is not None or _passes(error) else UnexpectedError
-        raise kind(f"{what}: {type(error).__name__}: {text}") from error
+        raise kind(f"{what}: {text}") from error
 
 
 def look_for(catalog: Catalog, names: Iterable[str]) -> dict[str, Table | UnavailableError | None]:

@@ -51,11 +51,11 @@ from calving.protocol.ledger import LedgerKey
 from calving.protocol.marks import is_older
 from calving.protocol.notes import committed
 from calving.protocol.rollback import Line
+from calving.storage_errors import described
 
 log = logging.getLogger(__name__)
 
-MAX_TRIES, _BACKOFF = 20, Backoff(0.04, 2.0)
-LOAD_TRIES = 8
+MAX_TRIES, LOAD_TRIES, _BACKOFF = 20, 8, Backoff(0.04, 2.0)
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class IcebergTarget:
         except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
             # After a denial do not try again at once. If the commit has landed nevertheless, the next cycle finds it.
             self._raise_denial("was not committed", error)
-            raise CommitUncertainError(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
+            raise CommitUncertainError(f"table {'.'.join(self._table)}: {described(error)}") from error
         self._see(table)
         self.head = next(LoadedTable(table, self._branch).ancestry, {})
         return self._tried[-1]
@@ -304,7 +304,7 @@ class IcebergTarget:
             except Exception as error:  # the catalog may be unreachable for a moment
                 self._raise_denial("cannot be loaded", error)
                 if is_last:
-                    text = f"table {'.'.join(self._table)} cannot be loaded: {type(error).__name__}: {error}"
+                    text = f"table {'.'.join(self._table)} cannot be loaded: {described(error)}"
                     raise TableTroubleError(text) from error
         raise AssertionError("unreachable")
 

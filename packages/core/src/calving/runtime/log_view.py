@@ -36,6 +36,7 @@ from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
 from calving.status.health import disagreement_text
 from calving.status.partitions import committed_up_to
+from calving.status.published import Published
 from calving.status.table_states import TableStates
 
 
@@ -57,6 +58,7 @@ class ControlLogView:
         seconds since the epoch, by the coordinator's clock.
         """
         self._listening, self._members = TableStates(), Members()
+        self.published = Published()
         self.unreadable: tuple[str, ...] = ()
         """Sentences on the entries at which a coordinator stops, because it cannot decode them."""
         self.unsigned = ""
@@ -65,6 +67,7 @@ class ControlLogView:
     def hear(self, envelope: Envelope) -> None:
         self._listening.hear(envelope, 0.0)
         self._members.hear(envelope)
+        self.published.hear(envelope)
         self._note_time(envelope)
         match envelope.event:
             case StartCommit(commit_id):

@@ -13,6 +13,7 @@ from calving.protocol.members import Members
 from calving.runtime.batch import BatchRunner
 from calving.runtime.worker import Publications, WorkerLoop
 from calving.settings.load import Sink
+from calving.status.backlog import Backlog
 from calving.status.board import Board
 from calving.status.health import HealthLog, reasons
 from calving.status.partitions import HeldPartitions
@@ -44,23 +45,13 @@ class Reporter:
         self._unsigned: tuple[str, float] | None = None
         self._seen: Hashable = None
         self._told = HealthLog()
+        self._backlog = Backlog()
         self._looked = float("-inf")
         """When the reasons of the sink's health were last computed. Some reasons arise only because time has passed."""
 
     def step(self, loop: WorkerLoop, runner: BatchRunner, *, joined: bool, leads: bool, caught_up: bool) -> None:
         """Report a step of the loop."""
-        seen = (
-            loop.version,
-            loop.machine.held,
-            runner.totals,
-            leads,
-            joined,
-            caught_up,
-            loop.paused_ms,
-            len(loop.skipped),
-            len(loop.passed_over),
-            loop.undecodable,
-        )
+        seen = (_version(loop), runner.totals, leads, joined, caught_up)
         now = time.time()
         if seen == self._seen:
             if now - self._looked > _LOOK_SECONDS:
@@ -73,6 +64,7 @@ class Reporter:
         wall = now - time.monotonic()
         read = dict(loop.latest_us)
         partitions = HeldPartitions(loop.machine.positions, loop.ends, table_states.settled, read, loop.arrivals, wall)
+        self._backlog = self._backlog.then(now, runner.totals.read, partitions.known_behind, len(partitions))
         worker = WorkerStatus(
             joined,
             prepared=True,
@@ -94,6 +86,7 @@ class Reporter:
             restarts=self.restarts,
             error=self._error,
             cluster=self.cluster,
+            backlog=self._backlog,
         )
         self._board.worker(worker, table_states.status(wall))
         self._tell_degraded(now)
@@ -108,6 +101,7 @@ class Reporter:
         """Report an error after which the worker starts over."""
         self.restarts += 1
         self._error = f"{type(error).__name__}: {error}"
+        self._backlog = Backlog()
         status = self._board.status
         worker = WorkerStatus(
             prepared=status.worker.prepared,
@@ -132,6 +126,12 @@ class Reporter:
         self._looked = now
         for line in self._told.lines(reasons(self._board.status, now)):
             log.warning(line)
+
+
+def _version(loop: WorkerLoop) -> Hashable:
+    """What differs whenever a loop has something new to report."""
+    counts = len(loop.skipped), len(loop.passed_over), loop.undecodable
+    return loop.version, loop.machine.held, loop.paused_ms, counts
 
 
 def _by_topic(skipped: dict[TopicPartition, int]) -> Counter[str]:

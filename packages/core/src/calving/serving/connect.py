@@ -8,8 +8,9 @@ from typing import Any
 from calving.errors import ConfigError
 from calving.settings.keys import SinkKeys
 from calving.settings.load import Sink, parse
+from calving.status.health import Reason, reasons
 from calving.status.health import health as health_of
-from calving.status.health import reasons
+from calving.status.remedies import REMEDIES, section
 from calving.status.values import Status
 
 Json = dict[str, Any]
@@ -48,8 +49,19 @@ def state(status: Status, stopped: Mapping[str, float], worker_id: str, now: flo
 def health(status: Status, now: float) -> Json:
     return {
         "health": health_of(status, now),
-        "reasons": [{"cause": r.cause.value, "subject": r.subject, "text": r.text} for r in reasons(status, now)],
+        "reasons": [explained(r) for r in reasons(status, now)],
     }
+
+
+def explained(reason: Reason) -> Json:
+    """A reason with what it means and what to do next."""
+    return {"cause": reason.cause.value, "subject": reason.subject, "text": reason.text, **remedy(reason.cause)}
+
+
+def remedy(reason: str) -> Json:
+    """What a reason means, the next command, and the section of the manual."""
+    known = REMEDIES[reason]
+    return {"meaning": known.meaning, "command": known.command, "help": section(reason)}
 
 
 def leader(status: Status) -> Json:

@@ -9,8 +9,9 @@ from typing import Literal
 
 from calving.model.mutations import MutationCounts
 from calving.serving.cardinality import by_table, partitions_of, tables_of
-from calving.status.health import Cause, reasons
+from calving.status.health import reasons
 from calving.status.histogram import Histogram
+from calving.status.remedies import Cause
 from calving.status.values import Status, TableStatus
 
 Value = float | Histogram

@@ -1,4 +1,4 @@
-"""The status page: one file, which loads nothing from elsewhere."""
+"""The status page, and the page for those who are on call: neither loads anything from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import base64
 import hashlib
 import re
 from functools import lru_cache
+from html import escape
 from importlib.resources import files
 
 from starlette.responses import HTMLResponse, Response
+
+from calving.status.remedies import REMEDIES, section
+
+_REST = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 
 def page() -> Response:
@@ -19,11 +24,27 @@ def page() -> Response:
     return HTMLResponse(text, headers={"content-security-policy": policy, "cache-control": "no-cache"})
 
 
+def on_call() -> Response:
+    """What each reason means and what to do next: a page without scripts, with an anchor for each reason."""
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; {_REST}"
+    return HTMLResponse(_on_call(), headers={"content-security-policy": policy, "cache-control": "no-cache"})
+
+
+@lru_cache(maxsize=1)
+def _on_call() -> str:
+    sections = (
+        f'<section id="{escape(name)}"><h2>{escape(name)}</h2><p>{escape(remedy.meaning)}</p>'
+        f"<p>Next: <code>{escape(remedy.command)}</code></p><p>Manual: {escape(section(name))}</p></section>"
+        for name, remedy in REMEDIES.items()
+    )
+    text = files("calving.serving").joinpath("on-call.html").read_text(encoding="utf-8")
+    return text.replace("<!-- reasons -->", "\n".join(sections))
+
+
 @lru_cache(maxsize=1)
 def _page() -> tuple[str, str]:
     text = files("calving.serving").joinpath("page.html").read_text(encoding="utf-8")
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"connect-src 'self'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    policy = f"default-src 'none'; {allowed}; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-    return text, policy
+    return text, f"default-src 'none'; {allowed}; {_REST}"

@@ -22,9 +22,10 @@ from calving.serving.access import Access, Guard, error
 from calving.serving.controls import Controls
 from calving.serving.exposition import exposition
 from calving.serving.history import History
-from calving.serving.page import page
+from calving.serving.page import on_call, page
 from calving.settings.load import Sink
 from calving.status.health import not_ready
+from calving.status.remedies import Trouble
 from calving.status.values import Status
 
 Handler = Callable[[Request], Response]
@@ -45,6 +46,7 @@ class Endpoints:
         name = "/connectors/{name}"
         routes = [
             Route("/", self._root),
+            Route("/on-call", lambda r: on_call()),
             Route("/metrics", self._metrics),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
@@ -108,15 +110,17 @@ class Endpoints:
     async def _healthz(self, request: Request) -> Response:
         stopped = self._controls.stopped_loops()
         reasons = [f"the loop of the {loop} stands still for {s:.0f} s" for loop, s in stopped.items()]
-        return self._answer(request, reasons)
+        return self._answer(request, reasons, Trouble.LOOP_STOPPED)
 
     async def _readyz(self, request: Request) -> Response:
-        return self._answer(request, list(not_ready(self._status)))
+        return self._answer(request, list(not_ready(self._status)), Trouble.NOT_READY)
 
-    def _answer(self, request: Request, reasons: list[str]) -> Response:
+    def _answer(self, request: Request, reasons: list[str], trouble: Trouble) -> Response:
         """The answer to a probe. Without the token it has no reasons, in which errors may be."""
+        if not reasons:
+            return JSONResponse({"status": "ok", "reasons": []})
         shown = reasons if self._access.may_read(request.headers) else []
-        return JSONResponse({"status": "unavailable" if reasons else "ok", "reasons": shown}, 503 if reasons else 200)
+        return JSONResponse({"status": "unavailable", "reasons": shown, **connect.remedy(trouble)}, 503)
 
     def _connectors(self, request: Request) -> Response:
         expand = request.query_params.getlist("expand")

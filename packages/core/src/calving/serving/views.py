@@ -7,6 +7,8 @@ from typing import Any
 
 from calving.model.mutations import MutationCounts
 from calving.serving import connect
+from calving.status.backlog import Backlog
+from calving.status.remedies import Trouble
 from calving.status.values import CommitCycle, Status, TableCommit, TableStatus
 
 Json = dict[str, Any]
@@ -32,9 +34,11 @@ def overview(status: Status, now: float, *, with_values: bool) -> Json:
         "leader": connect.leader(status),
         "restarts": worker.restarts,
         "error": worker.error,
+        "troubles": [{"trouble": name, **connect.remedy(name)} for name in _troubles(status)],
         "not_visible": worker.not_visible,
         "waiting_since": worker.waiting_since,
         "lag": worker.behind,
+        "progress": _progress(worker.backlog, now),
         "hidden": worker.hidden,
         "partitions": len(worker.partitions),
         "tables": len(status.log.tables),
@@ -53,6 +57,25 @@ def overview(status: Status, now: float, *, with_values: bool) -> Json:
         "cycles": dict(coordinator.cycles),
         "valid_through": _seconds(status.log.valid_through_us),
         "cycle_at": status.log.cycle_at,
+    }
+
+
+def _troubles(status: Status) -> list[Trouble]:
+    """What is not well besides the reasons to be DEGRADED."""
+    worker = status.worker
+    if worker.joined:
+        return [Trouble.STARTING] if status.log.cycle_at is None else []
+    return [Trouble.NOT_READY if worker.error is None else Trouble.STARTS_OVER]
+
+
+def _progress(backlog: Backlog, now: float) -> Json:
+    """How far the worker has to read; nulls for what is not known or not measured yet."""
+    return {
+        "remaining": backlog.behind,
+        "share": backlog.share,
+        "rate": backlog.rate(now),
+        "seconds_left": backlog.seconds_left(now),
+        "pace": backlog.pace,
     }
 
 

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from calving.backoff import Backoff
-from calving.status.health import Cause, Reason, reasons
+from calving.serving.connect import explained
+from calving.status.health import Reason, reasons
+from calving.status.remedies import Cause, advice
 from calving.status.values import Status
 
 log = logging.getLogger(__name__)
@@ -51,13 +53,13 @@ def message(status: Status, found: Sequence[Reason], now: float) -> dict[str, An
     """The body of a post. ``text`` is for chats, which show it unchanged."""
     sink = status.sink
     state = "DEGRADED" if found else "OK"
-    sentences = "; ".join(r.text for r in found[:5])
+    sentences = "; ".join(f"{r.text}; {advice(r.cause)}" for r in found[:5])
     return {
         "sink": sink.name,
         "state": state,
         "worker": sink.member,
         "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
-        "reasons": [{"cause": r.cause.value, "subject": r.subject, "text": r.text} for r in found],
+        "reasons": [explained(r) for r in found],
         "text": f"sink {sink.name} is DEGRADED: {sentences}" if found else f"sink {sink.name} has recovered",
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from calving.model.text import counted, listed
 from calving.protocol.members import Disagreement
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.waiting import DEGRADED
+from calving.status.remedies import Cause, advice
 from calving.status.values import Status
 
 DEAD_LETTER_SHARE = 0.01
@@ -23,23 +23,6 @@ UNSIGNED_SECONDS = 3600.0
 """How long an entry of the group that is not signed makes the sink DEGRADED."""
 REFUSED = 3
 """Refused publications in a row that make the sink DEGRADED; a rebalance causes fewer."""
-
-
-class Cause(enum.StrEnum):
-    """The causes of DEGRADED, as metrics and the status server name them."""
-
-    TABLE_FAILING = "table-failing"
-    CYCLE_INCOMPLETE = "cycle-incomplete"
-    CONTROL_LOG_BEHIND = "control-log-behind"
-    DEAD_LETTER_SHARE = "dead-letter-share"
-    ORDER_GATE = "order-gate"
-    PUBLICATION_REFUSED = "publication-refused"
-    ROLLED_BACK = "rolled-back"
-    POSITION_MOVED = "position-moved"
-    PAUSED = "paused"
-    WORKER_ENDED = "worker-ended"
-    UNSIGNED_ENTRY = "unsigned-entry"
-    SETTINGS_DIFFER = "settings-differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +51,12 @@ def reasons(status: Status, now: float) -> tuple[Reason, ...]:
 
 
 def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
-    """``STARTING``: this process has not seen a commit cycle end yet, so nothing shows that the sink is well."""
+    """``STARTING``: this process has not joined the group, or has not seen a commit cycle end yet, so nothing shows
+    that the sink is well.
+    """
     if any(reasons(status, now)):
         return "DEGRADED"
-    return "STARTING" if status.log.cycle_at is None else "OK"
+    return "OK" if status.worker.joined and status.log.cycle_at is not None else "STARTING"
 
 
 class HealthLog:
@@ -83,7 +68,7 @@ class HealthLog:
     def lines(self, found: Collection[Reason]) -> list[str]:
         """The log lines for reasons that have appeared or are gone since the last call."""
         before, self._known = self._known, frozenset((each.cause, each.subject) for each in found)
-        new = [f"DEGRADED: {r.cause}: {r.text}" for r in found if (r.cause, r.subject) not in before]
+        new = [f"DEGRADED: {r.cause}: {r.text}; {advice(r.cause)}" for r in found if (r.cause, r.subject) not in before]
         gone = sorted(before - self._known)
         return [*new, *(f"no longer DEGRADED: {cause} {subject}".rstrip() for cause, subject in gone)]
 

@@ -42,6 +42,11 @@ class HeldPartitions(Mapping[TopicPartition, PartitionStatus]):
         return len(self._positions)
 
     @property
+    def known_behind(self) -> int | None:
+        """Like ``behind``; None without partitions, or before the end of each of them is known."""
+        return self.behind if self._positions and self._positions.keys() <= self._ends.keys() else None
+
+    @property
     def behind(self) -> int:
         """Records that no finished batch has read."""
         return sum(max(0, self._ends.get(tp, at) - at) for tp, at in self._positions.items())

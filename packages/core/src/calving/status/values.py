@@ -12,6 +12,7 @@ from calving.model.offsets import TopicPartition
 from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
 from calving.protocol.waiting import DEGRADED
+from calving.status.backlog import Backlog
 from calving.status.histogram import RECORDS, SECONDS, Histogram
 
 Counts = Mapping[str, int]
@@ -169,6 +170,8 @@ class WorkerStatus:
     """The offsets of such records that this worker has seen, until an operator accepts them."""
     cluster: str = ""
     """The id of the cluster of Kafka that records are read from; empty until it is known."""
+    backlog: Backlog = field(default_factory=Backlog)
+    """What this worker has read, and has to read."""
 
     @property
     def paused(self) -> bool:

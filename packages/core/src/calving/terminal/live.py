@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -12,41 +10,24 @@ from rich.text import Text
 
 from calving.model.text import counted, printable
 from calving.status.health import health, reasons
+from calving.status.remedies import Trouble, advice
 from calving.status.values import Status, WorkerStatus
-from calving.terminal.texts import ago, count, duration
+from calving.terminal.texts import ago, count, duration, pace, percent
 
 _TABLES, _REASONS = 10, 5
 _STYLES = {"OK": "bold green", "DEGRADED": "bold red", "STARTING": "bold yellow"}
-_RATE_SECONDS = 10.0
+_BAR = 24
 
 
-class Rate:
-    """Records a second, over the last ten seconds."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def add(self, read: int, now: float) -> float:
-        """Add the number of records read until ``now``."""
-        seen = self._seen
-        seen.append((now, read))
-        while now - seen[0][0] > _RATE_SECONDS and len(seen) > 2:
-            seen.popleft()
-        (first, before), (last, after) = seen[0], seen[-1]
-        return (after - before) / (last - first) if last > first else 0.0
-
-
-def view(status: Status, rate: float, now: float, url: str | None, *, ends: bool = False) -> RenderableType:
-    """The live view. ``ends``: the run ends once it has caught up, so the view shows an estimate of the remaining
-    time.
-    """
-    parts: list[RenderableType] = [_head(status, now, url), _figures(status, rate, now)]
-    if ends:
-        parts.append(_estimate(status, rate))
+def view(status: Status, now: float, url: str | None) -> RenderableType:
+    """The live view."""
+    parts: list[RenderableType] = [_head(status, now, url), _figures(status, now), _progress(status.worker, now)]
     if status.log.tables:
         parts.append(_tables(status, now))
     reasons_now = reasons(status, now)
-    parts += [Text(f"{r.cause.value}: {printable(r.text)}", "red") for r in reasons_now[:_REASONS]]
+    for r in reasons_now[:_REASONS]:
+        parts.append(Text(f"{r.cause.value}: {printable(r.text)}", "red"))
+        parts.append(Text(f"  {advice(r.cause)}", "dim"))
     if len(reasons_now) > _REASONS:
         parts.append(Text(f"and {len(reasons_now) - _REASONS} more reasons", "red"))
     return Group(*parts)
@@ -60,24 +41,25 @@ def _head(status: Status, now: float, url: str | None) -> Text:
     text.append(state, _STYLES[state])
     text.append(f"  {counted(len(worker.partitions), 'partition')}, up {duration(now - status.sink.started_at)}", "dim")
     if worker.error is not None and not worker.joined:
-        text.append(f"\nstarts over: {worker.error}", "yellow")
+        text.append(f"\nstarts over: {worker.error}; {advice(Trouble.STARTS_OVER)}", "yellow")
     if url is not None:
         text.append(f"  {url}", "cyan")
     return text
 
 
-def _figures(status: Status, rate: float, now: float) -> Columns:
+def _figures(status: Status, now: float) -> Columns:
     worker, coordinator = status.worker, status.coordinator
     last = next((c for c in coordinator.recent if c.tables), None)
     # After many cycles with nothing to commit, the last cycle with tables is no longer among the recent cycles.
     before = max((at for table in status.log.tables.values() if (at := table.committed_at) is not None), default=None)
     commit = ago(before, now) if last is None else f"{ago(last.ended_at, now)}, {last.commit_seconds:.2f} s"
     through = status.log.valid_through_us
+    known, rate = worker.backlog.behind is not None, worker.backlog.rate(now)
     dead = sum(worker.batches.records.dead_lettered.values())
     cells = {
-        "not visible": _not_visible(worker, now) if worker.partitions else "-",
-        "to read": count(worker.behind + worker.hidden) if worker.partitions else "-",
-        "records/s": count(rate),
+        "not visible": _not_visible(worker, now) if known else "-",
+        "to read": count(worker.behind + worker.hidden) if known else "-",
+        "records/s": "-" if rate is None else count(rate),
         "read": count(worker.batches.read),
         "committed": f"{count(coordinator.records)} in {counted(coordinator.files, 'file')}",
         "last commit": commit if worker.leads else ago(status.log.cycle_at, now),
@@ -93,15 +75,11 @@ def _not_visible(worker: WorkerStatus, now: float) -> str:
     return f"{count(worker.not_visible)}{oldest}"
 
 
-def _estimate(status: Status, rate: float) -> Table:
-    worker = status.worker
-    read, behind = worker.batches.read, worker.behind
-    table = Table.grid(padding=(0, 2, 0, 0))
-    known = bool(worker.partitions)
-    share = f"{read / (read + behind):.0%}" if read + behind and known else "0%"
-    left = "committing" if known and not behind else duration(behind / rate) + " left" if rate and known else ""
-    table.add_row(ProgressBar(total=max(1, read + behind), completed=read if known else 0, width=40), share, left)
-    return table
+def _progress(worker: WorkerStatus, now: float) -> Table:
+    backlog, shown = worker.backlog, Table.grid(padding=(0, 2, 0, 0))
+    bar = ProgressBar(total=1.0, completed=backlog.share or 0.0, width=_BAR)
+    shown.add_row(bar, percent(backlog.share), pace(backlog, worker.not_visible, now))
+    return shown
 
 
 def _tables(status: Status, now: float) -> Table:

@@ -13,7 +13,7 @@ from rich.live import Live
 
 from calving.secrets import MaskingFormatter
 from calving.status.values import Status
-from calving.terminal.live import Rate, view
+from calving.terminal.live import view
 
 
 class _Lines(logging.Handler):
@@ -29,15 +29,11 @@ class _Lines(logging.Handler):
 
 
 @contextlib.contextmanager
-def showing(
-    console: Console, status: Callable[[], Status], url: Callable[[], str | None], *, ends: bool = False
-) -> Iterator[None]:
+def showing(console: Console, status: Callable[[], Status], url: Callable[[], str | None]) -> Iterator[None]:
     """Show the live view. Above it only warnings are logged, unless CALVING_LOG_LEVEL asks for more."""
-    rate = Rate()
 
     def now() -> RenderableType:
-        state, moment = status(), time.time()
-        return view(state, rate.add(state.worker.batches.read, moment), moment, url(), ends=ends)
+        return view(status(), time.time(), url())
 
     root = logging.getLogger()
     handlers, lines = list(root.handlers), _Lines(console)

@@ -1,0 +1,135 @@
+"""The output of ``calving status`` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.progress_bar import ProgressBar
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from calving.cli.health import TableHealth
+from calving.cli.inspect import PartitionState, positions_table
+from calving.cli.status import COMMIT, SinkStatus, changes_of, valid_through, waits_of
+from calving.model.coverage import text_of
+from calving.model.offsets import TopicPartition
+from calving.model.text import counted, listed, printable
+from calving.status.remedies import Trouble, advice
+from calving.terminal.texts import ago, count, duration, percent, records
+
+_FRAMES = 16
+"""How many lines of a screen do not show partitions, tables or reasons."""
+
+
+def as_text(status: SinkStatus, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:
+    """The status for people. ``lines``: the height of the screen. Partitions furthest behind and tables in trouble come
+    first, and the rest is cut.
+    """
+    partitions, tables = status.positions, status.tables
+    if lines is not None:
+        room = max(4, lines - _FRAMES - 4 * len(status.reasons))
+        partitions = tuple(sorted(partitions, key=_behind))[: max(3, room - len(tables))]
+        tables = tuple(sorted(tables, key=_in_trouble))[: max(3, room - len(partitions))]
+    yield positions_table(status.sink, partitions, heard=True)
+    yield _tables(tables, now)
+    hidden = len(status.positions) - len(partitions), len(status.tables) - len(tables)
+    if any(hidden):
+        yield Text(f"and {counted(hidden[0], 'partition')}, {counted(hidden[1], 'table')} more", "dim")
+    if lines is None and any(t.mutations for t in tables):
+        yield from _mutations(status)
+    for reason, cause in status.causes.items():
+        yield Text(f"DEGRADED: {printable(reason)}", "red")
+        yield Text(f"  {advice(cause)}", "dim")
+    if status.health == "STARTING":
+        yield Text(f"STARTING: no commit cycle has ended yet; {advice(Trouble.STARTING)}", "yellow")
+    if status.to_read:
+        yield _progress(status)
+    yield Text(_freshness(status, now))
+    yield Text(_workers(status))
+
+
+def _progress(status: SinkStatus) -> RichTable:
+    shown = RichTable.grid(padding=(0, 2, 0, 0))
+    speed = "at an unknown speed" if status.rate is None else f"{count(status.rate)} records/s"
+    left = f", about {duration(status.seconds_left)} left if no more come" if status.seconds_left is not None else ""
+    text = f"{records(status.to_read)} to read, {speed}{left}" if status.workers else "nobody reads"
+    shown.add_row(ProgressBar(total=1.0, completed=status.share or 0.0, width=20), percent(status.share), text)
+    return shown
+
+
+def _freshness(status: SinkStatus, now: float) -> str:
+    if not status.not_visible:
+        return "all records are visible"
+    oldest = "" if status.oldest_at is None else f"; the oldest was produced {ago(status.oldest_at, now)}"
+    return f"{counted(status.not_visible, 'record is', 'records are')} not visible yet{oldest}"
+
+
+def _behind(position: PartitionState) -> tuple[bool, int, TopicPartition]:
+    return position.answered is not False, position.visible - position.end, position.partition
+
+
+def _in_trouble(table: TableHealth) -> tuple[bool, bool, str]:
+    return table.state != "DEGRADED", table.state == "ok", table.name
+
+
+def _workers(status: SinkStatus) -> str:
+    if not status.workers:
+        return "no worker runs"
+    run = f"{counted(status.workers, 'worker')} {'runs' if status.workers == 1 else 'run'}"
+    if status.leader is None:
+        return f"{run}; the control log does not name the leader"
+    where = f"{status.leader.host} ({status.leader.url})" if status.leader.url else status.leader.host
+    return f"{run}; {status.leader.member} on {where} leads"
+
+
+def _tables(tables: Sequence[TableHealth], now: float) -> RichTable:
+    names = ["table", "state", "records", "last commit", "valid through", "waits"]
+    lacking = any(t.missing for t in tables)
+    shown = RichTable(*names, *(["missing"] if lacking else []), title="Tables")
+    for t in tables:
+        times = ago(t.committed_at, now), ago(valid_through(t), now)
+        missing = [text_of(t.missing) if t.missing else "-"] if lacking else []
+        state = Text(t.state, "red" if t.state == "DEGRADED" else "")
+        shown.add_row(Text(t.name), state, t.records, *times, waits_of(t) or "-", *missing)
+    return shown
+
+
+_SHOWN = {
+    "Row mutations of the last commit": {
+        "keys": "keys",
+        "rows": "superseded",
+        "no row": "unmatched",
+        "positions": "positions",
+        "files": "files",
+        "cached": "cached",
+    },
+    "Time of that commit": {"load": "load-ms", "resolve": "resolve-ms", "write": "write-ms", "commit": COMMIT},
+}
+"""For each table to show, by its title: the counts by column heading."""
+
+
+def _mutations(status: SinkStatus) -> Iterator[RichTable | Text]:
+    for title, names in _SHOWN.items():
+        shown = RichTable("table", *names, title=title)
+        for t in status.tables:
+            if changes := changes_of(status, t):
+                counts = [(key, changes.get(key)) for key in names.values()]
+                values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in counts)
+                shown.add_row(Text(t.name), *values)
+        yield shown
+    if untimed := _untimed(status):
+        yield Text(untimed, "dim")
+
+
+def _untimed(status: SinkStatus) -> str:
+    """A text on why the time of commit is not known; empty if it is known."""
+    changed = ((t.name, changes_of(status, t)) for t in status.tables)
+    names = [name for name, changes in changed if changes and changes[COMMIT] is None]
+    if not names:
+        return ""
+    if status.commit_seconds is not None:
+        why = "the worker that leads did not make this commit, or has restarted since"
+    else:
+        silent = "it did not" if status.workers else "no worker runs"
+        why = f"only the leader's status server tells it, and {silent}"
+    return f"the time of commit is not known for {listed(names)}: {why}"

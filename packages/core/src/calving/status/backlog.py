@@ -1,0 +1,107 @@
+"""How far a worker is behind its topics, and how fast it catches up: pure, time is an argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+_WINDOW_SECONDS = 60.0
+"""Speeds are measured over at least this time, and over at least two batches."""
+_APART_SECONDS = 1.0
+"""Marks are not closer together, so that short batches do not make many of them."""
+_FEWEST = 3
+_KEEPS_UP = 0.1
+"""A worker keeps up if a batch leaves at most this share of its own records unread."""
+
+Pace = Literal["unknown", "catching-up", "falling-behind", "keeping-up", "done"]
+
+
+class Mark(NamedTuple):
+    """The end of a batch: when, how many records the worker had read, and how many were left."""
+
+    at: float
+    read: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The records that a worker has read and has to read. ``behind``: None until the ends of its partitions are
+    known. ``base``: how many it had read when nothing was left the last time.
+    """
+
+    read: int = 0
+    behind: int | None = None
+    base: int = 0
+    held: int = 0
+    """Number of partitions; when it changes, speeds are measured anew."""
+    marks: tuple[Mark, ...] = ()
+
+    def then(self, now: float, read: int, behind: int | None, held: int) -> Backlog:
+        """The backlog after a look at the worker."""
+        if behind is None or held != self.held or self.behind is None:
+            marks = () if behind is None else (Mark(now, read, behind),)
+            return Backlog(read, behind, read, held, marks)
+        base = read if behind == 0 else self.base
+        return replace(self, read=read, behind=behind, base=base, marks=self._marks(now, read, behind))
+
+    def rate(self, now: float) -> float | None:
+        """Records read a second; None if it is not measured yet."""
+        if self.behind is None or not self.marks:
+            return None
+        if self.behind == 0 and now - self.marks[-1].at > _WINDOW_SECONDS:
+            return 0.0  # there was nothing to read
+        seconds = self._seconds(now)
+        return None if seconds is None else (self.marks[-1].read - self.marks[0].read) / seconds
+
+    @property
+    def pace(self) -> Pace:
+        """Whether the backlog shrinks. ``keeping-up``: each batch reads nearly all that has come."""
+        if self.behind is None:
+            return "unknown"
+        if self.behind == 0:
+            return "done"
+        if len(self.marks) < 2:
+            return "unknown"
+        before, last = self.marks[-2:]
+        if last.behind <= _KEEPS_UP * (last.read - before.read):
+            return "keeping-up"
+        return "catching-up" if last.behind < self.marks[0].behind else "falling-behind"
+
+    def seconds_left(self, now: float) -> float | None:
+        """After how many seconds nothing is left to read, if records come as fast as now; None if it is unknown, or if
+        the backlog does not shrink.
+        """
+        seconds = self._seconds(now)
+        if self.pace != "catching-up" or seconds is None or self.behind is None:
+            return None
+        return self.behind * seconds / (self.marks[0].behind - self.marks[-1].behind)
+
+    @property
+    def share(self) -> float | None:
+        """Which part is read of all that was to read since nothing was left the last time; None if it is unknown."""
+        if self.behind is None:
+            return None
+        done = self.read - self.base
+        return 1.0 if self.behind == 0 else done / (done + self.behind)
+
+    def _marks(self, now: float, read: int, behind: int) -> tuple[Mark, ...]:
+        mark, last = Mark(now, read, behind), self.marks[-1]
+        if self.behind == 0 and behind and now - last.at > _WINDOW_SECONDS:
+            return (mark,)  # the worker had nothing to do, which is no speed
+        if read == self.read:
+            return self.marks
+        is_close = len(self.marks) > 1 and now - self.marks[-2].at < _APART_SECONDS
+        marks = (*(self.marks[:-1] if is_close else self.marks), mark)
+        while len(marks) > _FEWEST and marks[1].at <= now - _WINDOW_SECONDS:
+            marks = marks[1:]
+        return marks
+
+    def _seconds(self, now: float) -> float | None:
+        """The time that the marks stand for. A wait for the next one counts once it is longer than all before."""
+        if len(self.marks) < 2:
+            return None
+        longest = max(later.at - earlier.at for earlier, later in pairwise(self.marks))
+        span = self.marks[-1].at - self.marks[0].at + max(0.0, now - self.marks[-1].at - longest)
+        return span if span > 0 else None
