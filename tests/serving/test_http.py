@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from calving.errors import ConfigError
 from calving.model.events import Leader
 from calving.serving.server import StatusServer
+from calving.status.remedies import REMEDIES
 from calving.status.values import LogStatus, Status
 from tests.serving.sinks import NOW, TOKEN, Client, Worker, not_leading, serving, sink, status
 from tests.tls import Authority
@@ -39,11 +40,16 @@ READS = (
     "/connectors/orders/offsets",
     "/api/status",
     "/api/tables",
+    "/api/tables/db.t000",
+    "/api/events",
     "/api/partitions",
+    "/api/partitions/orders/0",
     "/api/commits",
     "/api/history?age=db.t000&lag=orders-0",
     "/admin/loggers/calving",
 )
+KNOWN = ("/api/tables/db.t000", "/api/partitions/orders/0")
+"""Paths that a worker answers once it knows this table and this partition."""
 CHANGES = (
     ("PUT", "/connectors/orders/pause", 202),
     ("PUT", "/connectors/orders/resume", 202),
@@ -212,7 +218,7 @@ def test_a_worker_that_has_not_begun_is_healthy_and_not_ready() -> None:
         assert client.get("/healthz").code == 200
         answer = client.get("/readyz")
         assert answer.code == 503 and "it has not joined the consumer group" in answer.json["reasons"]
-        assert all(client.get(path).code == 200 for path in READS if path != "/readyz")
+        assert all(client.get(path).code == 200 for path in READS if path not in ("/readyz", *KNOWN))
 
 
 @pytest.mark.parametrize(
@@ -334,3 +340,49 @@ def test_what_commits_did_to_rows_is_told_by_table_and_by_commit() -> None:
         assert tables["db.t001"]["key_cache_bytes"] == 4_096
         (commit,) = (t for t in client.get("api/commits").json[0]["tables"] if t["table"] == "db.t001")
         assert (commit["mutations"]["keys"], commit["mutations"]["superseded"]) == (500, 470)
+
+
+def test_a_table_is_shown_with_its_commits_and_its_last_hour_and_an_unknown_one_is_not() -> None:
+    with serving(Worker(status(tables=60, broken=1))) as client:
+        found = client.get("/api/tables/db.t059").json
+        assert found["table"]["table"] == "db.t059" and len(found["commits"]) == 20
+        assert (found["commits"][0]["outcome"], found["commits"][0]["commit_id"]) == ("done", "c-19")
+        assert len(found["history"]["age"]) == len(found["history"]["times"])
+        assert client.get("/api/tables/db.t000").json["commits"][0]["reason"] == "the catalog answers 500"
+        unknown = client.get("/api/tables/db.other")
+        assert (unknown.code, unknown.json["message"]) == (404, "this worker does not know db.other")
+
+
+def test_a_partition_is_shown_with_its_last_hour_and_one_of_another_worker_is_not() -> None:
+    with serving(Worker(status())) as client:
+        found = client.get("/api/partitions/orders/3").json
+        assert (found["partition"]["position"], found["partition"]["end"]) == (93_000, 100_000)
+        assert (found["history"]["lag"], found["history"]["waiting"]) == ([7_000.0], [9_000.0])
+        assert client.get("/api/partitions/orders/77").code == client.get("/api/partitions/orders/x").code == 404
+
+
+def test_what_a_worker_does_not_know_of_its_progress_is_null() -> None:
+    with serving(Worker(status(time.time()))) as client:
+        progress = client.get("/api/status").json["progress"]
+    assert progress["remaining"] == 45_000 and progress["share"] == pytest.approx(0.957, abs=0.001)
+    assert progress["pace"] == "catching-up" and progress["rate"] > 0 and progress["seconds_left"] > 0
+    with serving(Worker(Status(status().sink))) as client:
+        found = client.get("/api/status").json
+    assert found["progress"] == dict.fromkeys(("remaining", "share", "rate", "seconds_left")) | {"pace": "unknown"}
+    assert [each["trouble"] for each in found["troubles"]] == ["not-ready"]
+
+
+def test_a_probe_that_fails_says_what_to_do(worker: Worker, client: Client) -> None:
+    worker.stopped["worker"] = 200.0
+    try:
+        answer = client.get("/healthz").json
+    finally:
+        worker.stopped.clear()
+    assert answer["help"] == "docs/how-to/on-call.md#loop-stopped" and answer["command"] and answer["meaning"]
+
+
+def test_the_page_for_those_who_are_on_call_has_each_reason_and_runs_no_script(client: Client) -> None:
+    answer = client.get("/on-call", Accept="text/html")
+    assert all(f'<section id="{reason}">' in answer.text for reason in REMEDIES)
+    assert "script-src" not in answer.headers["content-security-policy"] and "<script" not in answer.text
+    assert "http:" not in answer.text and "https:" not in answer.text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from calving.model.events import Leader
 from calving.serving.history import History
+from calving.serving.page import page_text
 from calving.status.values import Status
 from tests.serving.sinks import Worker, not_leading, serving, status
 
@@ -90,7 +93,7 @@ def test_the_page_draws_a_sink(
         (PICTURES / f"{name}.png").write_bytes(picture)
 
 
-def browse(url: str, folder: Path, *options: str) -> str:
+def browse(url: str, folder: Path, *options: str, budget: int = 4_000) -> str:
     command = [
         CHROMIUM,
         "--headless",
@@ -100,7 +103,11 @@ def browse(url: str, folder: Path, *options: str) -> str:
         f"--user-data-dir={folder / 'profile'}",
     ]
     done = subprocess.run(
-        [*command, "--virtual-time-budget=4000", *options, url], capture_output=True, text=True, timeout=90, check=True
+        [*command, f"--virtual-time-budget={budget}", *options, url],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
     )
     return done.stdout
 
@@ -128,10 +135,15 @@ def test_row_mutations_are_shown_where_there_are_any(tmp_path: Path) -> None:
     found = status(time.time())
     with serving(Worker(found)) as client:
         drawn = browse(client.url, tmp_path, "--dump-dom")
-    assert '<section id="changes">' in drawn and "deletes without a row" in drawn and "500 keys, 470 rows" in drawn
+    assert (
+        '<section id="changes" aria-labelledby="changeshead">' in drawn
+        and "deletes without a row" in drawn
+        and "500 keys, 470 rows" in drawn
+    )
     plain = replace(found, coordinator=replace(found.coordinator, mutations={}))
     with serving(Worker(plain)) as client:
-        assert '<section id="changes" hidden="">' in browse(client.url, tmp_path, "--dump-dom")
+        drawn = browse(client.url, tmp_path, "--dump-dom")
+        assert '<section id="changes" aria-labelledby="changeshead" hidden="">' in drawn
 
 
 def test_a_worker_that_starts_over_says_why(tmp_path: Path) -> None:
@@ -141,4 +153,79 @@ def test_a_worker_that_starts_over_says_why(tmp_path: Path) -> None:
     with serving(Worker(replace(found, worker=worker))) as client:
         drawn = browse(client.url, tmp_path, "--dump-dom")
     assert "Why it does not run" in drawn
-    assert "<b>starts over</b> UnavailableError: table db.t &lt;cannot&gt; be loaded" in drawn
+    assert "<b>starts-over</b> <span>UnavailableError: table db.t &lt;cannot&gt; be loaded</span>" in drawn
+    assert "<code>calving validate FILE</code>" in drawn and 'href="on-call#starts-over"' in drawn
+
+
+STEPS = """
+const sleep = ms => new Promise(done => setTimeout(done, ms));
+const answers = ANSWERS;
+let looks = 0;
+window.fetch = async path => {
+  const name = path.split("?")[0];
+  if (name === "api/status") { looks++; answers[name].now += 2; answers[name].read += 1000; }
+  return {ok: name in answers, status: 404, json: async () => structuredClone(answers[name])};
+};
+const told = (name, value) => { document.body.dataset[name] = value; };
+const rows = id => [...document.querySelectorAll(`#${id} tbody tr`)].map(row => row.querySelector("th").textContent);
+window.addEventListener("load", async () => {
+  const looked = async () => { const before = looks; while (looks < before + 2) await sleep(100); };
+  await looked();
+  const row = document.querySelector("#tables tbody tr"), range = document.createRange();
+  range.selectNodeContents(row.children[0]);
+  document.getSelection().addRange(range);
+  const text = document.getSelection().toString(), age = row.children[1].textContent;
+  await looked();
+  told("kept", text !== "" && document.getSelection().toString() === text && row.isConnected && row.children[1].textContent !== age);
+  document.getSelection().removeAllRanges();
+  document.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true}));
+  told("focused", document.activeElement.id);
+  $("filter").value = "T001";
+  $("filter").dispatchEvent(new Event("input"));
+  await looked();
+  told("filtered", rows("tables").join());
+  const link = document.querySelector("#tables tbody a");
+  link.focus();
+  link.click();
+  await looked();
+  told("opened", document.activeElement.id + " " + $("detailhead").textContent + " " + rows("detailcommits").length);
+  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true}));
+  told("closed", $("detail").hidden + " " + (document.activeElement === link));
+  $("settings").open = true;
+  await looked();
+  told("config", rows("config").length);
+  told("heads", [...document.querySelectorAll("section table")].every(t => t.hidden || (t.caption.textContent && t.tHead.rows[0].cells[0].scope === "col")));
+  answers["api/status"].progress.share = null;
+  answers["api/status"].progress.remaining = null;
+  await looked();
+  told("unknown", $("bar").hasAttribute("aria-valuenow") + " " + $("progress").textContent);
+  delete answers["api/tables"];
+  while (!document.body.classList.contains("stale")) await sleep(100);
+  told("stale", $("health").textContent + " " + $("state").textContent);
+});
+"""
+
+
+def test_a_page_that_is_used_keeps_its_place_and_says_what_it_does_not_know(tmp_path: Path) -> None:
+    with serving(Worker(status(time.time()))) as client:
+        paths = ["api/status", "api/tables", "api/partitions", "api/commits", "api/events", "api/history"]
+        paths += ["api/tables/db.t001", "connectors/orders/config"]
+        answers = {path: client.get(path).json for path in paths}
+    steps = STEPS.replace("ANSWERS", json.dumps(answers))
+    page = tmp_path / "page.html"
+    page.write_text(page_text()[0].replace("<script>", f"<script>{steps}</script><script>", 1))
+    drawn = browse(page.as_uri(), tmp_path, "--dump-dom", budget=40_000)
+    told = dict(re.findall(r'data-(\w+)="([^"]*)"', drawn.partition("<body")[2].partition(">")[0]))
+    config = len(answers["connectors/orders/config"])
+    assert told.pop("stale").startswith("no answer what stands here is from ")
+    assert told == {
+        "drawn": "yes",
+        "kept": "true",
+        "focused": "filter",
+        "filtered": "db.t001",
+        "opened": "detail Table db.t001 20",
+        "closed": "true true",
+        "config": str(config),
+        "heads": "true",
+        "unknown": "false how much is to read is not known yet",
+    }

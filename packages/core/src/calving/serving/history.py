@@ -37,7 +37,9 @@ class History:
         self._times, self._series = times, {k: s for k, s in series.items() if not all(map(isnan, s))}
 
     def series(self, kind: str, names: Collection[str]) -> dict[str, list[float | None]]:
-        """``age``, ``commit`` or ``lag`` of these tables or partitions; None for a sample without a value."""
+        """``age``, ``commit``, ``lag`` or ``waiting`` of these tables or partitions; None for a sample without a
+        value.
+        """
         series = self._series
         return {n: [None if isnan(v) else round(v, 3) for v in series[kind, n]] for n in names if (kind, n) in series}
 
@@ -53,6 +55,7 @@ class History:
                 yield ("age", name), max(0.0, now - since)
         for (topic, partition), lag in partitions_of(status, now):
             yield ("lag", f"{topic}-{partition}"), lag.source_lag
+            yield ("waiting", f"{topic}-{partition}"), max(lag.source_lag, lag.commit_lag or 0)
         recent = status.coordinator.recent
         new = list(takewhile(lambda cycle: cycle.commit_id != self._seen, recent))
         self._seen = recent[0].commit_id if recent else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
@@ -20,7 +19,7 @@ def page() -> Response:
     """The page, with a content security policy: browsers run only the page's own scripts, so a table's name cannot
     inject one.
     """
-    text, policy = _page()
+    text, policy = page_text()
     return HTMLResponse(text, headers={"content-security-policy": policy, "cache-control": "no-cache"})
 
 
@@ -30,6 +29,10 @@ def on_call() -> Response:
     return HTMLResponse(_on_call(), headers={"content-security-policy": policy, "cache-control": "no-cache"})
 
 
+def _file(name: str) -> str:
+    return files("calving.serving").joinpath(name).read_text(encoding="utf-8")
+
+
 @lru_cache(maxsize=1)
 def _on_call() -> str:
     sections = (
@@ -37,14 +40,14 @@ def _on_call() -> str:
         f"<p>Next: <code>{escape(remedy.command)}</code></p><p>Manual: {escape(section(name))}</p></section>"
         for name, remedy in REMEDIES.items()
     )
-    text = files("calving.serving").joinpath("on-call.html").read_text(encoding="utf-8")
-    return text.replace("<!-- reasons -->", "\n".join(sections))
+    return _file("on-call.html").replace("<!-- reasons -->", "\n".join(sections))
 
 
 @lru_cache(maxsize=1)
-def _page() -> tuple[str, str]:
-    text = files("calving.serving").joinpath("page.html").read_text(encoding="utf-8")
-    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+def page_text() -> tuple[str, str]:
+    """The page and its content security policy."""
+    style, script = _file("page.css"), _file("page.js")
+    text = _file("page.html").replace("/* page.css */", style).replace("/* page.js */", script)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"connect-src 'self'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return text, f"default-src 'none'; {allowed}; {_REST}"

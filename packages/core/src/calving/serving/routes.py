@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from calving.serving import connect, views
 from calving.serving.access import Access, Guard, error
 from calving.serving.controls import Controls
+from calving.serving.events import Events
 from calving.serving.exposition import exposition
 from calving.serving.history import History
 from calving.serving.page import on_call, page
@@ -34,11 +35,14 @@ _MOST_BYTES = 1024 * 1024
 
 
 class Endpoints:
-    def __init__(self, sink: Sink, controls: Controls, history: History, address: str, advertised: str) -> None:
+    def __init__(
+        self, sink: Sink, controls: Controls, history: History, events: Events, address: str, advertised: str
+    ) -> None:
         """``address`` is the worker's id in Kafka Connect's answers: host and port. ``advertised`` is the server's URL
         for others.
         """
         self._sink, self._controls, self._history, self._address = sink, controls, history, address
+        self._events = events
         self._access = Access(sink.keys, advertised)
         self._expose = exposition(lambda: controls.status)
 
@@ -66,7 +70,10 @@ class Endpoints:
             Route(f"{name}/commit", self._act(self._commit), methods=["POST"]),
             Route("/api/status", self._json(self._overview)),
             Route("/api/tables", self._json(views.tables)),
+            Route("/api/tables/{table:path}", self._table),
             Route("/api/partitions", self._json(views.partitions)),
+            Route("/api/partitions/{topic}/{partition:int}", self._partition),
+            Route("/api/events", self._json(lambda status, now: views.events(self._events))),
             Route("/api/commits", self._json(lambda status, now: views.commits(status))),
             Route("/api/history", self._charts),
             Route("/admin/loggers/{logger:path}", self._logger, methods=["GET", "PUT"]),
@@ -171,6 +178,21 @@ class Endpoints:
         asked = {kind: request.query_params.getlist(kind)[:100] for kind in ("age", "commit", "lag")}
         series = {kind: self._history.series(kind, names) for kind, names in asked.items()}
         return JSONResponse({"times": self._history.times, **series})
+
+    def _table(self, request: Request) -> Response:
+        name = request.path_params["table"]
+        return self._with_history(views.table(self._status, name, time.time()), name, ("age", "commit"))
+
+    def _partition(self, request: Request) -> Response:
+        topic, number = request.path_params["topic"], request.path_params["partition"]
+        view = views.partition(self._status, topic, number, time.time())
+        return self._with_history(view, f"{topic}-{number}", ("lag", "waiting"))
+
+    def _with_history(self, view: views.Json | None, name: str, kinds: tuple[str, ...]) -> Response:
+        if view is None:
+            return error(404, f"this worker does not know {name}")
+        series = {kind: self._history.series(kind, [name]).get(name, []) for kind in kinds}
+        return JSONResponse({**view, "history": {"times": self._history.times, **series}})
 
     async def _logger(self, request: Request) -> Response:
         name = unquote(request.path_params["logger"])

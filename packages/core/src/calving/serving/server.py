@@ -16,6 +16,7 @@ from anyio import to_thread
 from calving.errors import ConfigError
 from calving.serving.connections import connection_maker
 from calving.serving.controls import Controls
+from calving.serving.events import LOOK_SECONDS, Events
 from calving.serving.history import SECONDS, History
 from calving.serving.routes import Endpoints
 from calving.settings.keys import SinkKeys
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 100
 """The most clients whose connections the server has not accepted yet, and accepts at once."""
+_LOOKS = round(SECONDS / LOOK_SECONDS)
+"""How many looks for events there are from one sample for the charts to the next."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be known, not listened on
 
 
@@ -69,9 +72,9 @@ class StatusServer:
         """The URL for other hosts."""
         if keys.http_advertised is None and keys.http_host in _EVERY_ADDRESS:
             self.advertised = f"{scheme}://{socket.gethostname()}:{port}/"
-        self._history, self._controls = history or History(), controls
+        self._history, self._controls, self._events = history or History(), controls, Events()
         config = uvicorn.Config(
-            Endpoints(sink, controls, self._history, self.address, self.advertised).app(),
+            Endpoints(sink, controls, self._history, self._events, self.address, self.advertised).app(),
             http=connection_maker(_context(keys)),  # type: ignore[arg-type]  # it is called as the class would be
             log_config=None,
             log_level="error",  # anybody can cause warnings
@@ -102,9 +105,14 @@ class StatusServer:
             bound.close()
 
     def _sample(self) -> None:
+        looks = 0
         while not self._ended.is_set():
-            self._history.sample(self._controls.status, time.time())
-            self._ended.wait(SECONDS)
+            status, now = self._controls.status, time.time()
+            if looks % _LOOKS == 0:
+                self._history.sample(status, now)
+            self._events.look(status, now)
+            looks += 1
+            self._ended.wait(LOOK_SECONDS)
 
 
 def _context(keys: SinkKeys) -> ssl.SSLContext | None:

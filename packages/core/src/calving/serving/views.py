@@ -6,10 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from calving.model.mutations import MutationCounts
+from calving.model.offsets import TopicPartition
 from calving.serving import connect
+from calving.serving.events import Events
 from calving.status.backlog import Backlog
 from calving.status.remedies import Trouble
-from calving.status.values import CommitCycle, Status, TableCommit, TableStatus
+from calving.status.values import CommitCycle, PartitionStatus, Status, TableCommit, TableStatus
 
 Json = dict[str, Any]
 
@@ -86,6 +88,14 @@ def tables(status: Status, now: float) -> list[Json]:
     return [_table(status, name, wrong.get(name)) for name in sorted(names, key=lambda n: (n not in wrong, n))]
 
 
+def table(status: Status, name: str, now: float) -> Json | None:
+    """A table, and its commits in the last cycles of this worker, the newest first; None if it is not known."""
+    row = next((each for each in tables(status, now) if each["table"] == name), None)
+    cycles = ((c, t) for c in status.coordinator.recent for t in c.tables if t.table == name)
+    commits = [{**_commit(t), "commit_id": c.commit_id, "ended_at": c.ended_at} for c, t in cycles]
+    return None if row is None else {"table": row, "commits": commits}
+
+
 def _table(status: Status, name: str, wrong: str | None) -> Json:
     table, coordinator = status.log.tables.get(name, TableStatus()), status.coordinator
     totals, failure = coordinator.totals.get(name), status.led.failing.get(name)
@@ -114,26 +124,39 @@ def _table(status: Status, name: str, wrong: str | None) -> Json:
 def partitions(status: Status, now: float) -> list[Json]:
     """The partitions, the ones furthest behind first."""
     by_lag = sorted(status.worker.partitions.items(), key=lambda item: (-item[1].source_lag, item[0]))
-    return [
-        {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "position": p.position,
-            "end": p.end,
-            "committed": p.committed,
-            "source_lag": p.source_lag,
-            "commit_lag": p.commit_lag,
-            "not_visible": p.not_visible,
-            "waiting_since": p.waiting_since,
-            "seconds": p.lag_seconds(now),
-        }
-        for tp, p in by_lag
-    ]
+    return [_partition(tp, p, now) for tp, p in by_lag]
+
+
+def partition(status: Status, topic: str, number: int, now: float) -> Json | None:
+    """A partition; None if this worker does not hold it."""
+    held = status.worker.partitions.items()
+    rows = (_partition(tp, p, now) for tp, p in held if (tp.topic, tp.partition) == (topic, number))
+    return next(({"partition": row} for row in rows), None)
+
+
+def _partition(tp: TopicPartition, p: PartitionStatus, now: float) -> Json:
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "position": p.position,
+        "end": p.end,
+        "committed": p.committed,
+        "source_lag": p.source_lag,
+        "commit_lag": p.commit_lag,
+        "not_visible": p.not_visible,
+        "waiting_since": p.waiting_since,
+        "seconds": p.lag_seconds(now),
+    }
 
 
 def commits(status: Status) -> list[Json]:
     """The last cycles of this worker, the newest first."""
     return [_cycle(cycle) for cycle in status.coordinator.recent]
+
+
+def events(happened: Events) -> list[Json]:
+    """The last events, the newest first."""
+    return [asdict(event) for event in happened.newest_first]
 
 
 def _cycle(cycle: CommitCycle) -> Json:
