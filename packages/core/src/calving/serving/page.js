@@ -161,6 +161,8 @@ function drawHead(s) {
         make("p", ["next: ", make("code", r.command), " · ", link]));
     }
     put(item.children[0].lastChild, r.text);
+    const isFirst = why.find(other => other.cause === r.cause).subject === r.subject;  // what to do is said once
+    item.children[1].hidden = item.children[2].hidden = !isFirst;
   });
   // Read aloud when it changes: without the seconds in the sentences, which change all the time.
   put($("said"), `${s.sink}: ${s.health}` + why.slice(0, 5).map(r => `, ${r.cause} ${r.subject}`).join(""));
