@@ -10,6 +10,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 from calving.model.offsets import TopicPartition
+from calving.status.backlog import Backlog, Mark
 from calving.status.values import (
     Batches,
     CommitCycle,
@@ -35,14 +36,14 @@ _LOCAL_FONTS = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=r
 def pictures() -> dict[str, str]:
     """By the name of its file: the first run of the tutorial, and a sink that runs all day."""
     return {
-        "first-run.svg": _drawn("calving run sink.toml --until-caught-up", _first_run(), 0.3, None, ends=True),
-        "running.svg": _drawn("calving run shop.toml", _running(), 12_480.0, "http://127.0.0.1:8083/"),
+        "first-run.svg": _drawn("calving run sink.toml --until-caught-up", _first_run(), None),
+        "running.svg": _drawn("calving run shop.toml", _running(), "http://127.0.0.1:8083/"),
     }
 
 
-def _drawn(title: str, status: Status, rate: float, url: str | None, *, ends: bool = False) -> str:
+def _drawn(title: str, status: Status, url: str | None) -> str:
     console = Console(width=_WIDTH, file=io.StringIO(), record=True, force_terminal=True)
-    console.print(view(status, rate, _NOW, url, ends=ends))
+    console.print(view(status, _NOW, url))
     return console.export_svg(title=title, code_format=_LOCAL_FONTS, unique_id="live")
 
 
@@ -53,6 +54,12 @@ def _first_run() -> Status:
 def _running() -> Status:
     tables = {"shop.orders": 41_200_000, "shop.payments": 40_950_000, "shop.visits": 160_310_000}
     return _status("shop", 14 * 3_600.0, tables, position=40_400_000, end=40_403_100, unread=31_700)
+
+
+def _backlog(age: float, records: int, behind: int) -> Backlog:
+    """Half of what was left ten seconds ago is read; nothing was left when the sink started."""
+    before = Mark(_NOW - min(age, 10.0), records - behind - records // 2000, 2 * behind)
+    return Backlog(records, behind, base=records - records // 300, held=1, marks=(before, Mark(_NOW, records, behind)))
 
 
 def _status(name: str, age: float, rows: dict[str, int], *, position: int, end: int, unread: int) -> Status:
@@ -74,6 +81,7 @@ def _status(name: str, age: float, rows: dict[str, int], *, position: int, end: 
         partitions=held,
         behind=(end - position) * partitions,
         batches=Batches(records=RecordCounts(read={name: records})),
+        backlog=_backlog(age, records, (end - position) * partitions),
     )
     tables = {table: TableStatus(_NOW - 1.2, 1, int((_NOW - 3.4) * 1e6)) for table in rows}
     totals = {table: TableCommit(table, "done", 0.2, total_files=1 + count // 400_000) for table, count in rows.items()}

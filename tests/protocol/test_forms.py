@@ -14,28 +14,28 @@ from calving.model.events import (
     Envelope,
     StartCommit,
 )
-from calving.model.forms import NEWEST, OLDEST, Form
+from calving.model.forms import NEWEST, OLDEST, StoredForm
 from calving.model.members import Member
 from calving.protocol.forms import FormInUse
 from calving.protocol.worker import BatchLimits, WorkerMachine
 
-FIRST, SECOND = Form(1, "0.2.0"), Form(2, "0.3.0")
+FIRST, SECOND = StoredForm(1, "0.2.0"), StoredForm(2, "0.3.0")
 
 
-def start(cycle: int, form: Form = OLDEST) -> Envelope:
+def start(cycle: int, form: StoredForm = OLDEST) -> Envelope:
     return Envelope(0, 0, StartCommit(UUID(int=cycle)), attached=Attachment(form=form))
 
 
-def answer(cycle: int, form: Form | None) -> Envelope:
+def answer(cycle: int, form: StoredForm | None) -> Envelope:
     member = None if form is None else Member("", "", form)
     return Envelope(0, 0, DataComplete(UUID(int=cycle)), parts=0, member=member)
 
 
-def end(cycle: int, form: Form = OLDEST) -> Envelope:
+def end(cycle: int, form: StoredForm = OLDEST) -> Envelope:
     return Envelope(0, 0, CommitComplete(UUID(int=cycle)), attached=Attachment(form=form))
 
 
-def in_use(own: Form, *envelopes: Envelope, complete: bool = True) -> Form:
+def in_use(own: StoredForm, *envelopes: Envelope, complete: bool = True) -> StoredForm:
     forms = FormInUse(own)
     for envelope in envelopes:
         forms.hear(envelope)

@@ -20,7 +20,7 @@ from calving.model.events import (
     TableMark,
     WorkerEnd,
 )
-from calving.model.forms import OLDEST, Form
+from calving.model.forms import OLDEST, StoredForm
 from calving.model.members import Member
 from calving.model.timestamps import is_moment
 from calving.wire.codec import UndecodableError
@@ -184,17 +184,17 @@ def _member(said: object) -> Member | None:
     return Member(version, settings, _form(form), host, file, keys) if is_safe and _is_form(form) else None
 
 
-def _form(said: object) -> Form:
+def _form(said: object) -> StoredForm:
     """:raises TypeError: it is no form."""
     if not _is_form(said):
         raise TypeError("a form has a number and a version")
-    return Form(*cast("tuple[int, str]", said))
+    return StoredForm(*cast("tuple[int, str]", said))
 
 
 def _is_form(said: object) -> bool:
     return (
         isinstance(said, list | tuple)
-        and len(said) == len(Form._fields)
+        and len(said) == len(StoredForm._fields)
         and type(said[0]) is int
         and 0 <= said[0] <= _LARGEST
         and _is_short(said[1])

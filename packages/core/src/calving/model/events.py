@@ -10,7 +10,7 @@ from uuid import UUID
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
-from calving.model.forms import OLDEST, Form
+from calving.model.forms import OLDEST, StoredForm
 from calving.model.members import Member
 from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, TopicPartition
 from calving.model.text import commit_text, counted, listed
@@ -211,7 +211,7 @@ class Attachment:
     """For each of these partitions, the first entry of the publication of its last restart. Earlier versions leave it
     empty.
     """
-    form: Form = OLDEST
+    form: StoredForm = OLDEST
     """With StartCommit and CommitComplete: the form in use. Earlier versions leave it out."""
     read: ControlOffsets = field(default_factory=dict)
     """The next control offset that the coordinator had not read, by partition. Earlier versions leave it empty."""

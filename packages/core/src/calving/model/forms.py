@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Form(NamedTuple):
+class StoredForm(NamedTuple):
     """``version``: the lowest version of calving that knows the form."""
 
     number: int
     version: str
 
 
-OLDEST = Form(0, "0.1.0")
+OLDEST = StoredForm(0, "0.1.0")
 """The form of version 0.1.0 and of the Java sink, whose workers do not describe themselves."""
-NEWEST = Form(1, "0.2.0")
+NEWEST = StoredForm(1, "0.2.0")
 """The newest form that this version knows: workers describe themselves in their answers."""

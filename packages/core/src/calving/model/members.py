@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from calving.model.forms import OLDEST, Form
+from calving.model.forms import OLDEST, StoredForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Member:
 
     version: str
     settings: str
-    form: Form = OLDEST
+    form: StoredForm = OLDEST
     host: str = ""
     file: str = ""
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from calving.errors import NewerVersionError
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, StartCommit
-from calving.model.forms import OLDEST, Form
+from calving.model.forms import OLDEST, StoredForm
 
 
-def check_form(envelope: Envelope, own: Form) -> None:
+def check_form(envelope: Envelope, own: StoredForm) -> None:
     """Refuse to go on where workers have used a form that this one does not know: it would misread what they wrote.
 
     :raises NewerVersionError: a coordinator names such a form. An operator has to install the version that it names.
@@ -29,12 +29,12 @@ class FormInUse:
     what is written stays.
     """
 
-    def __init__(self, own: Form) -> None:
+    def __init__(self, own: StoredForm) -> None:
         """``own``: the newest form that this process knows."""
         self.form = OLDEST
         self._own = own
         self._cycle = NO_COMMIT
-        self._answers: list[Form] = []
+        self._answers: list[StoredForm] = []
 
     def hear(self, envelope: Envelope) -> None:
         """Take in an entry of the control log.

@@ -30,7 +30,7 @@ from calving.model.events import (
     TableReference,
     Written,
 )
-from calving.model.forms import NEWEST, Form
+from calving.model.forms import NEWEST, StoredForm
 from calving.model.offsets import Advance, Gap, SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.forms import check_form
@@ -71,7 +71,7 @@ class WorkerMachine:
     state forbids raises ProtocolError.
     """
 
-    def __init__(self, limits: BatchLimits, newest: Form = NEWEST) -> None:
+    def __init__(self, limits: BatchLimits, newest: StoredForm = NEWEST) -> None:
         """``newest``: the newest form that this process knows."""
         self._limits, self._newest = limits, newest
         self._records = limits.records if limits.first is None else min(limits.first, limits.records)

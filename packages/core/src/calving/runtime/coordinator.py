@@ -21,7 +21,7 @@ from calving.model.events import (
     TableId,
     TableMark,
 )
-from calving.model.forms import NEWEST, Form
+from calving.model.forms import NEWEST, StoredForm
 from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed
@@ -65,7 +65,7 @@ class CoordinatorLoop:
         fresh_id: Callable[[], UUID],
         unknown: Callable[[Collection[Topic]], Collection[Topic]],
         leader: Leader | None = None,
-        newest: Form = NEWEST,
+        newest: StoredForm = NEWEST,
     ) -> None:
         """``machine``: a new one, which decides what the loop does. ``unknown`` returns the topics that the broker does
         not have. ``leader``: this process, as its events name it. ``newest``: the newest form that it knows.
