@@ -1,4 +1,6 @@
-"""A schema registry: a real HTTP server that speaks the REST paths that converters use."""
+"""A schema registry: a real HTTP server that speaks the REST paths that converters use, and is no more able than the
+poorest real one that they work with: what is empty is left out, and a Protobuf schema is text unless it is asked for in its serialized form.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,8 @@ class SchemaRegistry:
         self.broken = False
         self.refused: tuple[int, dict[str, Any]] | None = None
         """The answer to every request, unless it is empty."""
+        self.serializes = True
+        """Whether it knows the format ``serialized``. Confluent's knows it everywhere from 7.8 on."""
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
 
@@ -49,14 +53,19 @@ class SchemaRegistry:
         if match := re.fullmatch(r"/schemas/ids/(\d+)(\?.*)?", path):
             number = int(match.group(1))
             if 0 < number <= len(self._schemas):
-                return 200, self._schemas[number - 1]
+                return 200, self._shown(number, match.group(2))
             return 404, {"error_code": 40403, "message": "Schema not found"}
         if match := re.fullmatch(r"/subjects/([^/]+)/versions/(\d+)(\?.*)?", path):
             subject, version = match.group(1), int(match.group(2))
             ids = self._subjects.get(subject, [])
             if 0 < version <= len(ids):
                 number = ids[version - 1]
-                return 200, {"subject": subject, "version": version, "id": number, **self._schemas[number - 1]}
+                return 200, {
+                    "subject": subject,
+                    "version": version,
+                    "id": number,
+                    **self._shown(number, match.group(3)),
+                }
         return 404, {"error_code": 40401, "message": f"{path} not found"}
 
     def accept(self, path: str, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -66,6 +75,14 @@ class SchemaRegistry:
             kind = content.get("schemaType", "AVRO")
             return 200, {"id": self.register(match.group(1), content["schema"], kind, content.get("references"))}
         return 404, {"error_code": 404, "message": f"{path} not found"}
+
+    def _shown(self, number: int, query: str | None) -> dict[str, Any]:
+        """A schema as the registry answers with it: without what is empty, in the format that it is asked for."""
+        schema = {name: value for name, value in self._schemas[number - 1].items() if value and value != "AVRO"}
+        asked = "format=serialized" in (query or "")
+        if schema.get("schemaType") == "PROTOBUF" and not (asked and self.serializes):
+            schema["schema"] = 'syntax = "proto3";\n\nmessage Text {}\n'
+        return schema
 
 
 @contextmanager

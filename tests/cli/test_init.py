@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from calving.cli.init import CATALOGS, STORES, answers, text_of
 from calving.cli.main import app
 from calving.errors import ConfigError
-from calving.runtime.parts import check_record_path
-from calving.settings.load import flat, load, parse
+from calving.runtime.checks import check_record_path
+from calving.settings.files import flat
+from calving.settings.load import load, parse
 
 PAIRS = [(c, s) for c in CATALOGS for s in STORES if c != "embedded" or s == "local"]
 FLAGS = ["--topic", "web.clicks", "--bootstrap-servers", "kafka:9092", "--catalog", "embedded", "--store", "local"]

@@ -11,7 +11,7 @@ import pytest
 
 from calving.converters.registry import CONVERTERS, converter
 from calving.errors import ConfigError, UnavailableError
-from calving.runtime.parts import check_record_path
+from calving.runtime.checks import check_record_path
 from calving.settings.load import parse
 from harness.registry import SchemaRegistry, avro
 from tests.converters.decoding import decode
@@ -80,7 +80,7 @@ def test_a_value_that_would_be_ignored_is_refused(name: str, option: str, text: 
 
 
 def test_a_flag_is_true_or_false() -> None:
-    with pytest.raises(ConfigError, match=r"value\.converter\.schemas\.enable = yes: true or false"):
+    with pytest.raises(ConfigError, match=r"value\.converter\.schemas\.enable: must be true or false"):
         converter("json", {"schemas.enable": "yes"}, is_key=False)
 
 

@@ -12,6 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, st
 
 from calving.converters.protobuf import ProtobufConverter
 from calving.converters.protobuf_files import known_file
+from calving.errors import ConfigError
 from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode
 
@@ -117,6 +118,14 @@ def test_the_message_is_chosen_by_its_indexes(registry: SchemaRegistry) -> None:
     # Two indexes, 0 and 1, as zigzag varints: the second nested type of the first message.
     found = decode(converter(registry), [framed(number, b"\x04\x00\x02" + inner.SerializeToString())])
     assert found.values == {0: {"x": 2.5}}
+
+
+def test_a_registry_that_answers_with_text_stops_the_sink(registry: SchemaRegistry) -> None:
+    """It is not the records' fault, so they are no dead letters."""
+    number = registry.register("t-value", serialized(file_of(rich)), "PROTOBUF")
+    registry.serializes = False
+    with pytest.raises(ConfigError, match=r"gives the text of a Protobuf schema .*: use Confluent's Schema Registry"):
+        decode(converter(registry), [framed(number, b"\x00")])
 
 
 def test_imports_are_followed(registry: SchemaRegistry) -> None:

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from calving.serving.metrics import METRICS, SINK
-from calving.settings.load import flat, parse
+from calving.settings.files import flat
+from calving.settings.load import parse
 from calving.status.remedies import REMEDIES, Cause, section
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -236,6 +236,17 @@ def test_a_missing_branch_is_made_from_main(catalog: Catalog) -> None:
     assert paths(catalog, "audit") == ["a", "b"]
 
 
+def test_a_branch_that_was_dropped_is_made_anew_with_a_warning(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    settle(catalog, entry(0, file("a")))
+    settle(catalog, entry(1, file("b")), branch="audit")
+    assert "was dropped" not in caplog.text
+    catalog.load_table("db.t").manage_snapshots().remove_branch("audit").commit()
+    settle(catalog, entry(2, file("c")), branch="audit")
+    assert "table db.t: branch audit was dropped, and is made anew from main" in caplog.text
+
+
 def test_a_branch_that_meets_a_conflict_is_made_from_main_still(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

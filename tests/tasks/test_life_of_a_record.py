@@ -40,7 +40,8 @@ from calving.records.payloads import Payloads
 from calving.records.values import Decoded
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.runtime.parts import record_path
-from calving.settings.load import flat, parse
+from calving.settings.files import flat
+from calving.settings.load import parse
 from calving.source.reading import Block, Reader, header_column
 from calving.tasks.decoding import Decoders
 from calving.tasks.routing import Router

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from calving.errors import ConfigError
-from calving.runtime.parts import check_record_path
-from calving.settings.load import flat, parse
+from calving.runtime.checks import check_record_path
+from calving.settings.files import flat
+from calving.settings.load import parse
 from harness import generate_matrix as matrix
 from harness.generate_docs import COMMANDS, METRICS_PAGE, PAGE, commands_page, metrics_page, page
 from harness.live_pictures import FOLDER, pictures

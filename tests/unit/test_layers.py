@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
-    {"backoff", "harmless", "version"},
+    {"backoff", "harmless", "version", "wording"},
     {"secrets"},
     {"errors"},
     {"avro_binary", "deadline", "host", "importing", "lean", "optional", "plugins", "storage_errors", "model"},

@@ -152,11 +152,18 @@ def test_a_transform_of_another_package_is_found_by_its_name(install: Install) -
     assert transform("x", "same", {}).apply("records") == "records"  # type: ignore[arg-type, comparison-overlap]
 
 
-@pytest.mark.parametrize("kind", ["Filter$Key", "Cast$Header", "org.apache.kafka.connect.transforms.Nope"])
-def test_a_transform_that_is_not_there_is_named_with_its_step(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("Filter$Key", "did you mean 'Filter'?"),
+        ("Cast$Header", "did you mean 'Cast'?"),
+        ("org.apache.kafka.connect.transforms.Nope", "there are: Cast, CopyValue"),
+    ],
+)
+def test_a_transform_that_is_not_there_is_named_with_its_step(kind: str, remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
         transform("x", kind, {})
-    assert str(caught.value).startswith(f"transforms.x: there is no transform '{kind}'; there are: Cast, CopyValue")
+    assert str(caught.value).startswith(f"transforms.x: there is no transform '{kind}'; {remedy}")
 
 
 PREDICATE = """

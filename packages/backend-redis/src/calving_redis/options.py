@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr
 
 from calving.backend import LogOptions
+
+_URL = re.compile(r"rediss?://([^@\s]*@)?[^@/\s:]*(:\d{1,5})?(/\d*)?(\?\S*)?|unix://\S+")
+_SENTINELS = re.compile(r"(\s*[^\s,:]+:\d{1,5}\s*(,|$))*")
+
+
+def _url(value: str) -> str:
+    if not _URL.fullmatch(value):
+        raise ValueError("must be such as redis://host:6379/0, or rediss:// for TLS")
+    return value
+
+
+def _sentinels(value: str) -> str:
+    if not _SENTINELS.fullmatch(value):
+        raise ValueError("must be host:port, with commas between several")
+    return value
 
 
 class RedisOptions(LogOptions):
     """Keys of the Redis backend."""
 
-    url: str = Field(
+    url: Annotated[str, AfterValidator(_url)] = Field(
         "redis://127.0.0.1:6379/0",
         alias="iceberg.control.redis.url",
         description="The address of Redis: `redis://` or, for TLS, `rediss://`, with host, port and database. TLS"
@@ -20,7 +38,7 @@ class RedisOptions(LogOptions):
     password: SecretStr | None = Field(
         None, alias="iceberg.control.redis.password", description="The ACL user's password."
     )
-    sentinels: str = Field(
+    sentinels: Annotated[str, AfterValidator(_sentinels)] = Field(
         "",
         alias="iceberg.control.redis.sentinels",
         description="`host:port` of the Sentinels, separated by commas. The URL then only says how to connect.",

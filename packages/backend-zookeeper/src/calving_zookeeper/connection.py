@@ -63,11 +63,7 @@ def connect(options: ZooKeeperOptions) -> Connection:
         "command_retry": KazooRetry(max_tries=0),
     }
     if options.authentication != "none":
-        if options.username is None or options.password is None:
-            raise ConfigError(
-                f"iceberg.control.zookeeper.authentication = {options.authentication} needs .username and .password"
-            )
-        password = options.password.get_secret_value()
+        password = options.password.get_secret_value() if options.password is not None else ""
         settings["default_acl"] = CREATOR_ALL_ACL
         if options.authentication == "digest":
             settings["auth_data"] = [("digest", f"{options.username}:{password}")]

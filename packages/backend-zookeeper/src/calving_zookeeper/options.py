@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from calving.backend import LogOptions
+
+_HOSTS = re.compile(r"\s*[^\s,:/]+(:\d{1,5})?(\s*,\s*[^\s,:/]+(:\d{1,5})?)*\s*(/\S*)?")
+
+
+def _hosts(value: str) -> str:
+    if not _HOSTS.fullmatch(value):
+        raise ValueError("must be host:port, with commas between several")
+    return value
 
 
 class ZooKeeperOptions(LogOptions):
     """Keys of the ZooKeeper backend."""
 
-    hosts: str = Field(
+    hosts: Annotated[str, AfterValidator(_hosts)] = Field(
         "127.0.0.1:2181",
         alias="iceberg.control.zookeeper.hosts",
         description="The ensemble: `host:port`, separated by commas. A path at the end is the root of all nodes.",
@@ -61,3 +70,12 @@ class ZooKeeperOptions(LogOptions):
         alias="iceberg.control.zookeeper.audit-entries",
         description="Number of committed publications that the sink keeps.",
     )
+
+    @model_validator(mode="after")
+    def _has_login(self) -> ZooKeeperOptions:
+        if self.authentication != "none" and (self.username is None or self.password is None):
+            raise ValueError(
+                f"iceberg.control.zookeeper.authentication = {self.authentication} needs"
+                " iceberg.control.zookeeper.username and .password"
+            )
+        return self

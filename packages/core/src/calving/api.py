@@ -11,7 +11,8 @@ from typing import Any, Self
 from calving.cli.inspect import validate as _validate
 from calving.errors import CalvingError
 from calving.runtime.app import App, Progress
-from calving.settings.load import Sink, flat, parse
+from calving.settings.files import flat
+from calving.settings.load import Sink, parse
 from calving.settings.load import load as _load
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,13 +21,31 @@ def java() -> str:
     :raises NotInstalledError: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
-    program = shutil.which("java", path=str(Path(home) / "bin")) if home else None
-    program = program or shutil.which("java")
+    program = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if program is None and home:
+        raise NotInstalledError(f"JAVA_HOME = {home}: it has no bin/java: correct it, or unset it for the java on PATH")
     if program is None:
         raise NotInstalledError(
             "Java was not found: install a JDK or JRE 17 or 21 and put it on PATH, or set JAVA_HOME"
         )
     return program
+
+
+_LEAST_JAVA = 17
+
+
+def check_java() -> None:
+    """:raises NotInstalledError: Java is not installed, is too old for Spark, or does not run."""
+    program = java()
+    done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    if match is None:
+        raise NotInstalledError(f"{program} -version does not say the version of Java: install a JDK or JRE 17 or 21")
+    if int(match[1]) < _LEAST_JAVA:
+        raise NotInstalledError(
+            f"{program} is Java {match[1]}, too old for Spark: install a JDK or JRE 17 or 21 and put it on PATH, or set"
+            " JAVA_HOME"
+        )
 
 
 def python_environment() -> dict[str, str]:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from calving.errors import ConfigError
+from calving.wording import meant
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -46,7 +47,9 @@ class Registry:
         except ConfigError:
             raise
         except Exception as error:  # whatever modules of other packages raise
-            raise ConfigError(f"the {self.what} '{name}' cannot be loaded: {error}") from error
+            is_absent = isinstance(error, ImportError | AttributeError)
+            why = f"is it installed here, and spelt right? ({error})" if is_absent else error
+            raise ConfigError(f"the {self.what} '{name}' cannot be loaded: {why}") from error
         if base is not object and not (isinstance(part, type) and issubclass(part, base)):
             raise ConfigError(f"the {self.what} '{name}' is not a subclass of {base.__module__}.{base.__qualname__}")
         return part
@@ -63,6 +66,9 @@ class Registry:
         """The error for an unknown name, which lists the known names."""
         if name in self.extras:
             return ConfigError(f"the {self.what} '{name}' is not installed: pip install \"calving[{name}]\"")
+        short = name.rpartition(".")[2].partition("$")[0]
+        if hint := meant(short, [*self.own, *self._entries().names], 0.6):
+            return ConfigError(f"there is no {self.what} '{name}'{hint}")
         there = [*self.own, *sorted(self._entries().names), *self.also, *(["module:name"] if self.direct else [])]
         return ConfigError(f"there is no {self.what} '{name}'; there are: {', '.join(there)}")
 

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from calving.errors import ConfigError
@@ -34,6 +35,14 @@ def sql_properties(properties: Mapping[str, str]) -> dict[str, str]:
         # After a restart of the server, the connections of the pool are closed.
         out.setdefault("pool_pre_ping", "true")
     return out
+
+
+def with_driver(uri: str) -> str:
+    """The address with the driver that ``calving[postgres]`` or ``calving[mysql]`` installs, if it names none."""
+    for scheme, driver in (("postgresql", "psycopg2"), ("mysql", "pymysql")):
+        if uri.startswith(f"{scheme}://") and find_spec(driver) is not None:
+            return uri.replace(scheme, f"{scheme}+{driver}", 1)
+    return uri
 
 
 def sql_uri(uri: str, options: Mapping[str, str]) -> str:

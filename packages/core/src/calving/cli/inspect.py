@@ -9,15 +9,17 @@ from uuid import uuid4
 from rich.table import Table as RichTable
 
 from calving.backend.interface import Session
-from calving.errors import ConfigError
+from calving.engine.reach import check_reach
+from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.abilities import abilities
 from calving.iceberg.catalog import find_table, table_id
 from calving.model.offsets import TopicPartition
 from calving.model.text import counted
 from calving.runtime import components
-from calving.runtime.parts import check_record_path
+from calving.runtime.checks import check_settings
 from calving.runtime.table_checks import refuse_missing_tables
 from calving.settings.load import Sink
+from calving.source.interface import Source
 
 
 def validate(sink: Sink) -> Iterator[str]:
@@ -26,12 +28,13 @@ def validate(sink: Sink) -> Iterator[str]:
     :raises CalvingError: the first check that fails.
     """
     keys = sink.keys
-    check_record_path(sink)
+    check_settings(sink)
+    if keys.engine == "spark":
+        check_reach(sink.spark)
+    catalog = components.catalog(sink)
     yield "configuration"
     topics = components.source(sink)
-    every = topics.partitions()
-    if not every:
-        raise ConfigError(f"topics.regex = {keys.topics_regex} matches no topic")
+    every = _partitions(sink, topics)
     topics.bounds(every)
     yield f"topics: {', '.join(sorted({tp.topic for tp in every}))} ({counted(len(every), 'partition')})"
     backend = components.backend(sink)
@@ -42,7 +45,6 @@ def validate(sink: Sink) -> Iterator[str]:
     finally:
         session.close()
     yield f"backend: {backend.name}, control topic {keys.control_topic}, group {sink.group}"
-    catalog = components.catalog(sink)
     try:
         catalog.list_namespaces()
     except Exception as error:  # every catalog has exceptions of its own
@@ -58,6 +60,24 @@ def validate(sink: Sink) -> Iterator[str]:
     branch = min((name for name in named if name and name != "main"), default=None)
     for line in abilities(catalog, asked, branch):
         yield f"catalog: {line}"
+
+
+def _partitions(sink: Sink, topics: Source) -> frozenset[TopicPartition]:
+    """The partitions that the sink reads.
+
+    :raises ConfigError: there are none. :raises UnavailableError: no broker answers.
+    """
+    try:
+        every = topics.partitions()
+    except UnavailableError as error:
+        servers = sink.kafka["bootstrap.servers"]
+        raise UnavailableError(
+            f"kafka.bootstrap.servers = {servers}: no broker answers: start Kafka, or correct the address, or"
+            f" kafka.security.protocol ({error})"
+        ) from error
+    if not every:
+        raise ConfigError(f"topics.regex = {sink.keys.topics_regex} matches no topic: correct it, or create a topic")
+    return every
 
 
 @dataclass(frozen=True, slots=True)

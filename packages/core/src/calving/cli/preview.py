@@ -33,7 +33,8 @@ from calving.model.record_path import RecordPath, Tolerance
 from calving.model.text import counted
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
-from calving.runtime.parts import check_record_path, record_path, table_rules
+from calving.runtime.checks import check_settings
+from calving.runtime.parts import record_path, table_rules
 from calving.settings.load import Sink
 from calving.source.interface import Source
 
@@ -81,7 +82,7 @@ def preview(sink: Sink, records: int) -> Preview:
 
     :raises CalvingError: the settings are wrong, or the broker or the catalog cannot be reached.
     """
-    check_record_path(sink)
+    check_settings(sink)
     topics = components.source(sink)
     every = topics.partitions()
     if not every:

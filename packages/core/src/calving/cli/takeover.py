@@ -24,7 +24,7 @@ from calving.model.text import listed
 from calving.protocol.ledger import OFFSETS, SOURCE_OFFSETS
 from calving.protocol.takeover import Place, TablePlace, TakeoverVerdict, verdict
 from calving.runtime import components
-from calving.runtime.parts import check_record_path
+from calving.runtime.checks import check_settings
 from calving.runtime.preflight import (
     held,
     ledger_key,
@@ -57,7 +57,7 @@ def takeover(sink: Sink) -> TakeoverVerdict:
         raise ConfigError(
             f"iceberg.control.backend = {sink.keys.backend}: only the Kafka backend takes over the place of a Java sink"
         )
-    check_record_path(sink)
+    check_settings(sink)
     return verdict(_look(sink, components.source(sink)))
 
 

@@ -6,11 +6,11 @@ or it is refused by name.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calving.errors import ConfigError
+from calving.wording import meant
 
 REGISTRY = "schema.registry."
 CLIENT = (
@@ -61,8 +61,8 @@ class Options:
         for name, text in options.items():
             if name not in known:
                 java = [REGISTRY + ours for theirs, ours in _OF_JAVA.items() if theirs in name]
-                near = java or difflib.get_close_matches(name, known, 1, 0.6)
-                hint = f"; did you mean '{full(near[0], is_key)}'?" if near else ""
+                hint = meant(name, java or known, 0 if java else 0.6, full("", is_key))
+                hint = hint or f"; it takes {', '.join(self.used) or 'none'}"
                 raise ConfigError(f"unknown option '{full(name, is_key)}' of the converter{hint}")
             if name in self.only and text.lower() != self.only[name]:
                 raise ConfigError(f"{full(name, is_key)} = {text} is not supported: {self.only[name]} is")
@@ -80,7 +80,7 @@ def flag(options: Mapping[str, str], name: str, default: bool, *, is_key: bool) 
     """
     text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"{full(name, is_key)} = {text}: true or false")
+        raise ConfigError(f"{full(name, is_key)}: must be true or false (given: '{text}')")
     return text == "true"
 
 

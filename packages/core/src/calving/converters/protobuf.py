@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
@@ -104,7 +103,7 @@ class ProtobufConverter(Converter):
         if name in done:
             return 0
         done.add(name)
-        raw = base64.b64decode(schema.schema_str)
+        raw = self._registry.serialized(schema.schema_str)
         file, size = FileDescriptorProto.FromString(raw), len(raw)
         file.name = name
         without_extensions(file)

@@ -11,6 +11,7 @@ from calving.converters.options import OPTIONS, Options, flag
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from calving.plugins import Registry
+from calving.wording import meant
 
 _HERE = "calving.converters."
 _ENVELOPE = _HERE + "envelope:EnvelopeConverter"
@@ -66,7 +67,9 @@ def converter(name: str, options: Mapping[str, str], *, is_key: bool, limits: Li
     try:
         made: Callable[..., Converter] = CONVERTERS.find(own, Converter)
     except ConfigError as error:
-        raise ConfigError(f"{'key' if is_key else 'value'}.converter: {error}") from error
+        hint = meant(own, CLASSES, 0.9)
+        why = f"there is no converter '{own}'{hint}" if hint else str(error)
+        raise ConfigError(f"{'key' if is_key else 'value'}.converter: {why}") from error
     # Values of all other converters have one simple type.
     limited = own in (*_LIMITED, _ENVELOPE)
     return made(options, is_key=is_key, limits=limits) if limited else made(options, is_key=is_key)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import struct
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +38,7 @@ _NUMBERS = (
     "cache.capacity",
     "cache.latest.ttl.sec",
 )
+_URL = re.compile(r"https?://[^/\s,]+[^\s,]*(,https?://[^/\s,]+[^\s,]*)*")
 _NOT_FOUND = (40401, 40402, 40403)
 _REFUSED = (401, 403)
 _NO_SUCH_PATH = 404
@@ -192,12 +195,13 @@ class SchemaRegistry:
         if conf.get("basic.auth.credentials.source", "").upper() in ("USER_INFO", "URL"):
             del conf["basic.auth.credentials.source"]
         self.url = _take_login(conf, prefix)
+        _check(conf, prefix)
         key = json.dumps(sorted(conf.items()))
         if key not in _CLIENTS:
-            numbers = {name: int(conf[name]) for name in _NUMBERS if conf.get(name, "").isdigit()}
+            numbers = {name: int(conf[name]) for name in _NUMBERS if name in conf}
             try:
                 _CLIENTS[key] = SchemaRegistryClient({**conf, **numbers})
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, OSError) as error:
                 raise ConfigError(f"{prefix}{REGISTRY}*: {masked(str(error))}") from error
         self._client = _CLIENTS[key]
 
@@ -220,6 +224,19 @@ class SchemaRegistry:
             f"subject '{subject}', version {version}",
             lambda: self._client.get_version(subject, version, fmt=form).schema,
         )
+
+    def serialized(self, text: str) -> bytes:
+        """The bytes of a schema that the registry was asked for as ``serialized``.
+
+        :raises ConfigError: it has answered with the text of the schema, as older registries do.
+        """
+        try:
+            return base64.b64decode(text, validate=True)
+        except ValueError as error:
+            raise ConfigError(
+                f"schema registry {self.url}: it gives the text of a Protobuf schema when it is asked for"
+                " format=serialized: use Confluent's Schema Registry 7.8, Redpanda 25.2, or newer ones"
+            ) from error
 
     def _ask(self, what: str, request: Any) -> Any:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -273,6 +290,17 @@ _MOST_REFERENCES, _MOST_LEVELS = 500, 50
 def _is_transport(error: Exception) -> bool:
     """Whether no answer came. The client's HTTP library has errors of its own."""
     return isinstance(error, OSError) or any(kind.__qualname__ == "TransportError" for kind in type(error).__mro__)
+
+
+def _check(conf: Mapping[str, str], prefix: str) -> None:
+    """:raises ConfigError: an option has a value that the client does not take."""
+    if not _URL.fullmatch(conf["url"]):
+        raise ConfigError(f"{prefix}{REGISTRY}url: must be such as http://host:8081 (given: '{conf['url']}')")
+    if ":" not in conf.get("basic.auth.user.info", ":"):
+        raise ConfigError(f"{prefix}{REGISTRY}basic.auth.user.info: must be user:password")
+    for name in _NUMBERS:
+        if not conf.get(name, "0").isdigit():
+            raise ConfigError(f"{prefix}{name}: must be a whole number (given: '{conf[name]}')")
 
 
 def _take_login(conf: dict[str, str], prefix: str) -> str:

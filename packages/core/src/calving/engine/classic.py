@@ -34,6 +34,7 @@ from calving.engine.spark import (
     redacted,
 )
 from calving.errors import UnavailableError
+from calving.host import check_java
 from calving.tasks.ranges import TablePartition
 from calving.version import __version__
 
@@ -69,6 +70,7 @@ class ClassicEngine(SparkEngine):
         try:
             self._context = _context(conf)
         except Exception as error:  # py4j and Spark each have their own
+            check_java()
             raise not_started(str(error)) from error
         if self._is_stopped():
             self.close()

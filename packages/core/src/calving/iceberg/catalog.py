@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +24,7 @@ from pyiceberg.table import Table
 
 from calving.catalogs import foreign
 from calving.catalogs.denials import denial
-from calving.catalogs.jdbc import sql_properties
+from calving.catalogs.jdbc import sql_properties, with_driver
 from calving.deadline import LateError, within
 from calving.errors import AccessDeniedError, CalvingError, ConfigError, UnavailableError, UnexpectedError
 from calving.model.events import TableId
@@ -61,6 +62,7 @@ _JAVA_TYPES = {
     "org.apache.iceberg.aws.glue.GlueCatalog": "glue",
     "org.apache.iceberg.jdbc.JdbcCatalog": "jdbc",
 }
+_WAREHOUSE = "iceberg.catalog.warehouse"
 _JAVA_ONLY = ("io-impl", "clients", "lock-impl", "metrics-reporter-impl", "client.factory")
 
 
@@ -78,13 +80,16 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         except Exception as error:  # catalogs raise exceptions of their own
             if _is_away(error):
                 raise UnavailableError(
-                    f"the catalog '{name}' at {masked(translated.get('uri', ''))} does not answer: {_brief(error)}"
+                    f"iceberg.catalog.uri = {masked(translated.get('uri', ''))}: the catalog '{name}' does not answer:"
+                    f" start it, or correct the address ({_brief(error)})"
                 ) from error
             # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
             if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
                 why = denial(error, name, translated)
                 if why is None:
                     why = masked(reason(error, "glue" if translated.get("type") == "glue" else None))
+                remedy = next((remedy for words, remedy in _REMEDIES.items() if words in why), None)
+                why = why if remedy is None else f"{remedy} ({_CLASS.sub('', why)})"
                 raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {why}") from error
     foreign.install()
     session = getattr(catalog, "_session", None)
@@ -98,6 +103,17 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
         catalog._client = MetastoreConnections(catalog.properties)  # type: ignore[attr-defined]
     return catalog
+
+
+_CLASS = re.compile(r"^\(\w+\.\w+\) ")
+"""The name of a driver's exception, before its text."""
+_REMEDIES = {
+    "specify a region": "set iceberg.catalog.client.region, or AWS_REGION",
+    "unable to open database file": "the folder of iceberg.catalog.uri must exist, and this user must write there",
+    "sqlalchemy.dialects": "the driver of the database in iceberg.catalog.uri is not installed",
+    "SQLAlchemy support not installed": "the driver of the database in iceberg.catalog.uri is not installed",
+}
+"""What to do, by words of the libraries' errors."""
 
 
 def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
@@ -137,22 +153,38 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
     out = {key: value for key, value in properties.items() if key not in _JAVA_ONLY}
     impl = out.pop("catalog-impl", None)
     kind = (out.get("type") or _JAVA_TYPES.get(impl or "", impl or "")).lower()
+    if not kind and not out.keys() & {"uri", "py-catalog-impl"}:
+        raise ConfigError("iceberg.catalog.type is missing: write embedded, rest, sql, hive or glue")
     if kind == "embedded":
         return {**out, **_embedded(out)}
     if kind == "jdbc" or (kind == "sql" and out.get("uri", "").startswith("jdbc:")):
         return sql_properties(out)
+    _check_kind(kind, impl)
+    if kind == "sql":
+        out["uri"] = with_driver(out.get("uri", ""))
+    return {**out, "type": kind} if kind else out
+
+
+def _check_kind(kind: str, impl: str | None) -> None:
     if kind in ("dynamodb", "hadoop", "nessie", "in-memory"):
         raise ConfigError(
             f"iceberg.catalog.type = {kind} cannot serve exactly-once from Python: use rest, sql, hive or glue"
         )
-    if kind and "." in kind:
+    if "." in kind:
         raise ConfigError(f"iceberg.catalog.catalog-impl = {impl} is a Java class that has no counterpart here")
-    return {**out, "type": kind} if kind else out
 
 
 def _embedded(properties: Mapping[str, str]) -> dict[str, str]:
     folder = Path(properties.get("warehouse", "warehouse").removeprefix("file://")).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "it is a file" if folder.is_file() else f"the folder cannot be made ({error.strerror})"
+        raise ConfigError(f"{_WAREHOUSE} = {folder}: {why}: name a folder in which this user may write") from error
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(
+            f"{_WAREHOUSE} = {folder}: this user may not write there: name another folder, or give the right"
+        )
     # By default SQLite gives up waiting for a lock after five seconds.
     return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}?timeout=30", "warehouse": f"file://{folder}"}
 

@@ -25,6 +25,10 @@ from calving.iceberg.schemas import primitive
 from calving.records.inferred import InferredType
 
 _TERM = re.compile(r"(\w+)\((.+)\)")
+_CALL = re.compile(r"(years?|months?|days?|hours?|bucket|truncate)[\[({]", re.IGNORECASE)
+"""How a term with a wrong bracket begins."""
+_MOST = 2**31 - 1
+"""Java's Iceberg has numbers of buckets and widths as int."""
 _TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
     name: transform
     for singular, transform in (
@@ -111,13 +115,16 @@ def parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
     :raises ConfigError: the term is not understood.
     """
     match = _TERM.fullmatch(term)
-    if match is None:
+    if match is None and not _CALL.match(term):
         return term, IdentityTransform(), ""
-    name, arguments = match.group(1).lower(), [a.strip() for a in match.group(2).split(",")]
+    call = ("", "") if match is None else match.groups()
+    name, arguments = call[0].lower(), [a.strip() for a in call[1].split(",")]
     if name in _TIMES and len(arguments) == 1:
         return arguments[0], _TIMES[name](), f"_{name.removesuffix('s')}"
     if name in ("bucket", "truncate") and len(arguments) == 2 and arguments[1].isdigit():
         size = int(arguments[1])
+        if not 0 < size <= _MOST:
+            raise ConfigError(f"table {table}: partition-by '{term}': {arguments[1]} must be from 1 to {_MOST}")
         if name == "bucket":
             return arguments[0], BucketTransform(size), "_bucket"
         return arguments[0], TruncateTransform(size), "_trunc"

@@ -54,3 +54,17 @@ def log_rollback(table: TableId, key: LedgerKey, ledger: Ledger, properties: Map
     doubt = ledger.doubt if ledger.doubt != key.doubt(properties) else None
     if (rollback := RolledBack.of(newly, doubt)) is not None:
         log.error("%s", rollback.text(".".join(table)))
+
+
+def log_new_branch(table: TableId, key: LedgerKey, properties: Mapping[str, str]) -> None:
+    """Log that the sink's branch is made from main. Rows may be gone if the sink has committed to it before."""
+    name = ".".join(table)
+    if key.of_table(key.offsets) in properties:
+        log.warning(
+            "table %s: branch %s was dropped, and is made anew from main: rows that were in it alone are gone. To have"
+            " them, stop the sink, and create the branch at the last snapshot that it had",
+            name,
+            key.branch,
+        )
+    else:
+        log.info("table %s: branch %s is made from main", name, key.branch)

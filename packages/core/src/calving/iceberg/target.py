@@ -36,7 +36,7 @@ from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import RowChangeResolver
-from calving.iceberg.rollbacks import log_rollback
+from calving.iceberg.rollbacks import log_new_branch, log_rollback
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.stopwatch import Stopwatch
 from calving.iceberg.summary import mutation_summary
@@ -316,13 +316,13 @@ class IcebergTarget:
 
     def _create_branch(self, table: Table) -> Table:
         """Create the branch from main, as Java does. pyiceberg would create an empty branch."""
+        log_new_branch(self._table, self._key, table.metadata.properties)
         for _ in tries(LOAD_TRIES, self.pause):
             try:
                 if table.metadata.current_snapshot_id is None:
                     updates, requirements = new_snapshot(table, {}, "main").prepare()
                     table._do_commit(updates, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
-                head = table.metadata.current_snapshot_id
-                if head is not None:
+                if (head := table.metadata.current_snapshot_id) is not None:
                     table.manage_snapshots().create_branch(head, self._branch).commit()
             except CommitFailedException:
                 log.info("table %s: someone else changed it while branch %s was made", self._table, self._branch)

@@ -24,6 +24,13 @@ _INSIDE_SET = re.compile(r"\{,|\\[xuU0N]|\[\^?\]")
 _SIMPLE_SET = r"\[\^?+\]?+(?:\\.|[^\\\]\[])*+"
 _SET_WITHIN_SET = re.compile(rf"(?:\\.|[^\\\[]|{_SIMPLE_SET}\])*+{_SIMPLE_SET}\[", re.DOTALL)
 
+_REMEDIES = {
+    "nothing to repeat": ": write .* for any text",
+    "unterminated subpattern": ": close the bracket, or write \\( for the character",
+    "unbalanced parenthesis": ": open the bracket, or write \\) for the character",
+    "unterminated character set": ": close the set, or write \\[ for the character",
+}
+
 Template = Sequence[str | int]
 """Texts, and numbers of groups; 0 is the whole match."""
 
@@ -48,7 +55,9 @@ class Regex:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._python = re.compile(pattern, re.ASCII)
         except (re.error, FutureWarning, OverflowError, RecursionError) as error:
-            raise ValueError(f"'{pattern}' is not a regular expression that is supported: {error}") from error
+            raise ValueError(
+                f"'{pattern}' is not a regular expression that is supported{_remedy(str(error))} ({error})"
+            ) from error
         self._pattern, self._whole = pattern, rf"\A(?:{pattern})\z"
         self._is_linear = _is_known_to_re2(self._whole) and _is_known_to_re2(pattern)
         if not self._is_linear:
@@ -83,6 +92,10 @@ class Regex:
             return text
         middle = "".join(part if isinstance(part, str) else match[part] or "" for part in template)
         return text[: match.start()] + middle + text[match.end() :]
+
+
+def _remedy(why: str) -> str:
+    return next((remedy for words, remedy in _REMEDIES.items() if words in why), "")
 
 
 def template(pattern: str, regex: Regex) -> Template:

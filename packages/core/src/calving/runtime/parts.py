@@ -10,7 +10,6 @@ from typing import Literal
 from uuid import uuid4
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
-from calving.converters.registry import converter
 from calving.engine.interface import Engine
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import table_id
@@ -22,6 +21,7 @@ from calving.model.offsets import SourceOffsets, named
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
+from calving.runtime.checks import check_settings
 from calving.runtime.log_view import hear, nothing_waits
 from calving.runtime.preflight import (
     commit_style,
@@ -38,7 +38,6 @@ from calving.runtime.takeover import refuse_a_running_connector
 from calving.settings.keys import TableKeys
 from calving.settings.load import Sink
 from calving.source.interface import Source
-from calving.transforms.chain import Chain
 
 
 class Parts:
@@ -46,7 +45,7 @@ class Parts:
 
     def __init__(self, sink: Sink, topics: Source, engine: Engine) -> None:
         """:raises ConfigError: a converter, a transform or the catalog cannot be made."""
-        check_record_path(sink)
+        check_settings(sink)
         keys = sink.keys
         self._sink, self._topics, self._engine = sink, topics, engine
         self._catalog = components.catalog(sink)
@@ -117,17 +116,6 @@ class Parts:
             topics = {tp.topic for tp in self._topics.partitions()}
             self._routed = routed_tables(self._catalog, self._sink, topics).all()
         return [*own_tables(self._sink), *self._routed, *self._tables.specs()]
-
-
-def check_record_path(sink: Sink) -> None:
-    """Make every converter and transform once, to find wrong options at the start.
-
-    :raises ConfigError: a converter or transform cannot be made.
-    """
-    Chain(sink.transforms)
-    for converters_of_topic in sink.converters.values():
-        converter(converters_of_topic.value.name, converters_of_topic.value.options, is_key=False)
-        converter(converters_of_topic.key.name, converters_of_topic.key.options, is_key=True)
 
 
 def record_path(sink: Sink) -> RecordPath:

@@ -47,7 +47,7 @@ def refuse_missing_tables(catalog: Catalog, sink: Sink, unreadable: Collection[s
             )
         if table is not None:
             check_takes_rows(name, table.metadata, rewrites=sink.mutations(name) is not None)
-        _check_creation(sink, name)
+        check_creation(sink, name)
         if not exists and sink.keys.auto_create:
             own = sink.tables.get(name)
             declared = [] if own is None else [column for column, _ in own.columns]
@@ -86,7 +86,7 @@ def _check_letters(catalog: Catalog, sink: Sink) -> None:
             )
 
 
-def _check_creation(sink: Sink, name: str) -> None:
+def check_creation(sink: Sink, name: str) -> None:
     """:raises ConfigError: the table could not be created with these partitions, columns and id columns."""
     own = sink.tables.get(name)
     terms = sink.keys.default_partition_by if own is None or own.partition_by is None else own.partition_by

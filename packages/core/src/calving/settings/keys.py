@@ -51,7 +51,45 @@ def _regex(value: str) -> str:
 
 RegularExpression = Annotated[str, AfterValidator(_regex)]
 
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty: give a value, or leave the key out")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_text)]
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"'{twice}' is there twice: leave one out")
+    return names
+
+
+DistinctNames = Annotated[Names, AfterValidator(_once)]
+
+
+def _url(value: str) -> str:
+    if not re.fullmatch(r"https?://[^/@\s]+(/\S*)?", value):
+        raise ValueError("must be a URL that begins with http:// or https://")
+    return value
+
+
+def _location(value: str) -> str:
+    if not re.match(r"/|[a-z][a-z0-9+.-]*:/", value):
+        raise ValueError("must be a whole location, such as s3://bucket/folder or /folder")
+    return value
+
+
+Location = Annotated[str, AfterValidator(_location)]
+HttpUrl = Annotated[str, AfterValidator(_url)]
+
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_WEEK_MS = 7 * 24 * 3600 * 1000
+_MOST_BYTES = 1024**4
+"""A limit above it is a mistake in the unit."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Host names of loopback addresses, which only this machine reaches."""
@@ -83,7 +121,7 @@ class TableKeys(BaseModel):
         alias="route-regex",
         description="The table gets the records whose route field matches this regular expression in full.",
     )
-    id_columns: Names | None = Field(
+    id_columns: DistinctNames | None = Field(
         None,
         alias="id-columns",
         description="Columns that identify a row. They become the identifier fields of a table that the sink creates."
@@ -103,12 +141,12 @@ class TableKeys(BaseModel):
         " `from s`, `ms`, `us` or `ns` says how whole numbers without a schema count a time or a timestamp (default:"
         " `ms`), in a table that exists, too.",
     )
-    location: str | None = Field(
+    location: Location | None = Field(
         None,
         alias="location",
         description="The location at which the sink creates the table. Default: the catalog chooses it.",
     )
-    commit_branch: str | None = Field(
+    commit_branch: Text | None = Field(
         None,
         alias="commit-branch",
         description="The branch to which the sink commits. Default: `iceberg.tables.default-commit-branch`.",
@@ -136,8 +174,8 @@ class SinkKeys(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(alias="name", description="The sink's name; its consumer group is `connect-<name>`.")
-    topics: Names = Field((), alias="topics", description="Topics that the sink reads.")
+    name: Text = Field(alias="name", description="The sink's name; its consumer group is `connect-<name>`.")
+    topics: DistinctNames = Field((), alias="topics", description="Topics that the sink reads.")
     topics_regex: RegularExpression | None = Field(
         None,
         alias="topics.regex",
@@ -145,23 +183,23 @@ class SinkKeys(BaseModel):
         " appear later.",
     )
 
-    tables: Names = Field((), alias="iceberg.tables", description="Target tables, such as `db.events`.")
+    tables: DistinctNames = Field((), alias="iceberg.tables", description="Target tables, such as `db.events`.")
     dynamic: bool = Field(
         False,
         alias="iceberg.tables.dynamic-enabled",
         description="Each record names its table in the route field.",
     )
-    route_field: str | None = Field(
+    route_field: Text | None = Field(
         None,
         alias="iceberg.tables.route-field",
         description="The field that decides to which tables a record goes; a dot leads into a nested field.",
     )
-    default_branch: str | None = Field(
+    default_branch: Text | None = Field(
         None,
         alias="iceberg.tables.default-commit-branch",
         description="The branch to which the sink commits. Default: `main`.",
     )
-    default_id_columns: Names = Field(
+    default_id_columns: DistinctNames = Field(
         (),
         alias="iceberg.tables.default-id-columns",
         description="Columns that identify a row. They become the identifier fields of tables that the sink creates.",
@@ -208,7 +246,7 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.schema-case-insensitive",
         description="A field matches the column of its name in upper or lower case.",
     )
-    topic_pattern: str | None = Field(
+    topic_pattern: Text | None = Field(
         None,
         alias="iceberg.tables.topic-pattern",
         description="The pattern that makes the name of a record's table from its topic, such as `lake.{topic}`. `{1}`"
@@ -300,14 +338,14 @@ class SinkKeys(BaseModel):
         " `fail`: it is a bad record. `skip`: the sink skips and counts it.",
     )
 
-    catalog_name: str = Field("iceberg", alias="iceberg.catalog", description="The catalog's name in control events.")
+    catalog_name: Text = Field("iceberg", alias="iceberg.catalog", description="The catalog's name in control events.")
     backend: str = Field("kafka", alias="iceberg.control.backend", description="The coordination backend.")
-    control_topic: str = Field(
+    control_topic: Text = Field(
         "control-iceberg",
         alias="iceberg.control.topic",
         description="The control topic. Other backends name their keys and nodes after it.",
     )
-    group: str | None = Field(
+    group: Text | None = Field(
         None, alias="iceberg.connect.group-id", description="The consumer group. Default: `connect-<name>`."
     )
     other_sinks: Names = Field(
@@ -320,13 +358,14 @@ class SinkKeys(BaseModel):
     commit_interval_ms: int = Field(
         300_000,
         ge=100,
-        le=604_800_000,
+        le=_WEEK_MS,
         alias="iceberg.control.commit.interval-ms",
         description="Time from one commit to the next, in milliseconds. The default is that of the Java sink.",
     )
     commit_timeout_ms: int = Field(
         30_000,
         ge=100,
+        le=_WEEK_MS,
         alias="iceberg.control.commit.timeout-ms",
         description="How long a commit waits for the answers of all workers, in milliseconds. Then the coordinator"
         " commits without the missing answers. The default is that of the Java sink.",
@@ -334,12 +373,14 @@ class SinkKeys(BaseModel):
     commit_threads: int = Field(
         8,
         ge=1,
+        le=1_000,
         alias="iceberg.control.commit.threads",
         description="Number of tables that the coordinator commits at the same time.",
     )
     key_cache_bytes: int = Field(
         1024**3,
         ge=0,
+        le=_MOST_BYTES,
         alias="iceberg.key-cache.max-bytes",
         description="Size limit of the key cache, in bytes: the key columns of mutation tables that the coordinator"
         " keeps on its local disk.",
@@ -347,6 +388,7 @@ class SinkKeys(BaseModel):
     table_timeout_ms: int = Field(
         30_000,
         ge=1_000,
+        le=_WEEK_MS,
         alias="iceberg.control.commit.table-timeout-ms",
         description="How long a cycle waits for the commit of one table, in milliseconds. A slower commit counts as"
         " failed but runs on, and the table's next commit starts when it has ended.",
@@ -354,6 +396,7 @@ class SinkKeys(BaseModel):
     look_ms: int = Field(
         600_000,
         ge=1_000,
+        le=_WEEK_MS,
         alias="iceberg.tables.look-ms",
         description="How often the leader looks at tables that it does not commit to, in milliseconds, to notice that"
         " they were rolled back. It also looks at its start.",
@@ -361,6 +404,7 @@ class SinkKeys(BaseModel):
     full_cycle_ms: int | None = Field(
         None,
         ge=1_000,
+        le=_WEEK_MS,
         alias="iceberg.control.commit.full-cycle-within-ms",
         description="The leading process ends if no commit cycle within this time, in milliseconds, had the answers of"
         " all partitions and committed all tables. Default: never.",
@@ -368,6 +412,7 @@ class SinkKeys(BaseModel):
     stalled_ms: int = Field(
         900_000,
         ge=1_000,
+        le=_WEEK_MS,
         alias="iceberg.stalled-after-ms",
         description="Time in milliseconds. A worker that makes no progress for so long, or whose batch takes longer,"
         " logs where it hangs and exits with code 75.",
@@ -375,6 +420,7 @@ class SinkKeys(BaseModel):
     stop_timeout_ms: int = Field(
         20_000,
         ge=0,
+        le=_WEEK_MS,
         alias="iceberg.stop-timeout-ms",
         description="How long a clean stop waits for the running batch and for the running commit, in milliseconds.",
     )
@@ -411,6 +457,7 @@ class SinkKeys(BaseModel):
     resources_timeout_ms: int = Field(
         int(_PATIENCE.resources * 1000),
         ge=1000,
+        le=_WEEK_MS,
         alias="iceberg.engine.resources-timeout-ms",
         description="How long a Spark job may wait for its first task to run, in milliseconds. Then the sink cancels"
         " the job, and starts Spark again. The sink stops if no job has ever run. A start of Spark that takes longer is"
@@ -419,16 +466,22 @@ class SinkKeys(BaseModel):
     job_timeout_ms: int = Field(
         int(_PATIENCE.job * 1000),
         ge=1000,
+        le=_WEEK_MS,
         alias="iceberg.engine.job-timeout-ms",
         description="How long a Spark job may take, in milliseconds. Then the sink cancels the job and reads its"
         " records again.",
     )
     batch_records: int = Field(
-        2_000_000, ge=1, alias="iceberg.batch.max-records", description="The most records that one batch reads."
+        2_000_000,
+        ge=1,
+        le=1_000_000_000,
+        alias="iceberg.batch.max-records",
+        description="The most records that one batch reads.",
     )
     batch_bytes: int = Field(
         1024 * 1024 * 1024,
         ge=1024,
+        le=_MOST_BYTES,
         alias="iceberg.batch.max-bytes",
         description="The most bytes that one batch reads, approximately.",
     )
@@ -445,10 +498,12 @@ class SinkKeys(BaseModel):
         description="How the sink decodes record keys. It decodes keys only if a transform or `tombstones = delete`"
         " needs them.",
     )
-    transforms: Names = Field(
+    transforms: DistinctNames = Field(
         (), alias="transforms", description="Names of the transforms, in the order in which they apply."
     )
-    predicates: Names = Field((), alias="predicates", description="Names of the predicates that transforms use.")
+    predicates: DistinctNames = Field(
+        (), alias="predicates", description="Names of the predicates that transforms use."
+    )
 
     errors_tolerance: Literal["none", "all"] = Field(
         "none",
@@ -517,9 +572,8 @@ class SinkKeys(BaseModel):
         description="The address on which the server listens. An address beyond this machine needs"
         " `iceberg.http.token`.",
     )
-    http_advertised: str | None = Field(
+    http_advertised: HttpUrl | None = Field(
         None,
-        pattern=r"^https?://[^/@\s]+(/[^@\s]*)?$",
         alias="iceberg.http.advertised-url",
         description="The server's URL for the other workers and for users. Default: made of host and port, with the"
         " machine's name if the host stands for every address.",
@@ -559,16 +613,14 @@ class SinkKeys(BaseModel):
     http_key: str | None = Field(
         None, alias="iceberg.http.tls-key-file", description="The certificate's private key (PEM)."
     )
-    otel_endpoint: str | None = Field(
+    otel_endpoint: HttpUrl | None = Field(
         None,
-        pattern=r"^https?://[^\s?#]+$",
         alias="iceberg.otel.endpoint",
         description="The URL of an OpenTelemetry collector that gets all metrics, such as"
         " http://collector:4318/v1/metrics. Needs calving[otel]. Default: the sink sends none.",
     )
-    webhook_url: str | None = Field(
+    webhook_url: HttpUrl | None = Field(
         None,
-        pattern="^https?://",
         alias="iceberg.notify.webhook-url",
         description="The URL that gets a POST of JSON when the sink becomes DEGRADED, and when it has recovered.",
     )
@@ -576,6 +628,7 @@ class SinkKeys(BaseModel):
     record_bytes: int = Field(
         _LIMITS.record_bytes,
         ge=1024,
+        le=2**31 - 1,  # no record of Kafka has more
         alias="iceberg.limits.record-bytes",
         description="Size limit of a record's value, and of its key where that is decoded, in bytes. A record with a"
         " larger one is a bad record.",
@@ -622,6 +675,7 @@ class SinkKeys(BaseModel):
     sql_ms: int = Field(
         _LIMITS.sql_ms,
         ge=100,
+        le=_WEEK_MS,
         alias="iceberg.limits.sql-ms",
         description="The most time that one query of a transform `Sql` may take, in milliseconds. If a block of records"
         " takes more, it is divided. A record that takes more by itself is a bad record.",
@@ -629,6 +683,7 @@ class SinkKeys(BaseModel):
     sql_bytes: int = Field(
         _LIMITS.sql_bytes,
         ge=16 * 1024 * 1024,
+        le=_MOST_BYTES,
         alias="iceberg.limits.sql-bytes",
         description="The most memory that DuckDB may count for one query of a transform `Sql`, in bytes; on Linux, what"
         " it does not count may take as much again. If a block of records takes more, it is divided. A record that"
@@ -649,8 +704,6 @@ class SinkKeys(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> SinkKeys:
-        if bool(self.topics) == bool(self.topics_regex):
-            raise ValueError("set one of topics and topics.regex")
         self._check_topics()
         ways = {
             "iceberg.tables": bool(self.tables),
@@ -659,15 +712,20 @@ class SinkKeys(BaseModel):
         }
         chosen = [key for key, given in ways.items() if given]
         if len(chosen) > 1:
-            raise ValueError(f"{' and '.join(chosen)} exclude each other")
+            raise ValueError(f"{' and '.join(chosen)} exclude each other: leave one out")
         if not chosen:
-            raise ValueError("set iceberg.tables, iceberg.tables.topic-pattern, or iceberg.tables.dynamic-enabled")
+            raise ValueError(
+                "iceberg.tables is missing: name the tables, or set iceberg.tables.topic-pattern, or"
+                " iceberg.tables.dynamic-enabled = true"
+            )
         if self.dynamic and not self.route_field:
             raise ValueError("iceberg.tables.dynamic-enabled needs iceberg.tables.route-field")
         if self.topic_regex is not None and self.topic_pattern is None:
             raise ValueError("iceberg.tables.topic-regex needs iceberg.tables.topic-pattern")
         if self.route_field is not None and self.topic_pattern is not None:
-            raise ValueError("iceberg.tables.route-field and iceberg.tables.topic-pattern exclude each other")
+            raise ValueError(
+                "iceberg.tables.route-field and iceberg.tables.topic-pattern exclude each other: leave one out"
+            )
         self._check_names()
         self._check_topic_pattern()
         self._check_dead_letters()
@@ -675,7 +733,8 @@ class SinkKeys(BaseModel):
         cycle_ms = self.commit_interval_ms + self.commit_timeout_ms
         if self.full_cycle_ms is not None and self.full_cycle_ms <= cycle_ms:
             raise ValueError(
-                "iceberg.control.commit.full-cycle-within-ms has to be more than an interval and a timeout of commits"
+                f"iceberg.control.commit.full-cycle-within-ms: must be more than {cycle_ms} milliseconds, which are"
+                f" iceberg.control.commit.interval-ms and .timeout-ms (given: {self.full_cycle_ms})"
             )
         return self
 
@@ -696,11 +755,18 @@ class SinkKeys(BaseModel):
         for key, table in named:
             if not is_table_name(table):
                 raise ValueError(f"{key}: '{table}' is no table's name with its namespace, such as db.events")
-        topic = self.dead_letter_topic
-        if topic is not None and (not _TOPIC.fullmatch(topic) or topic in (".", "..")):
+        topics = [*(("topics", topic) for topic in self.topics)]
+        topics += [("errors.deadletterqueue.topic.name", topic) for topic in filter(None, [self.dead_letter_topic])]
+        topics += [("iceberg.control.topic", self.control_topic)] if self.backend == "kafka" else []
+        for key, topic in topics:
+            if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+                raise ValueError(
+                    f"{key}: '{topic}' is no topic's name: it has at most 249 ASCII letters, digits, '.', '_' and '-'"
+                )
+        if self.dead_letter_table in self.tables:
             raise ValueError(
-                f"errors.deadletterqueue.topic.name: '{topic}' is no topic's name: it has at most 249 ASCII letters,"
-                " digits, '.', '_' and '-'"
+                f"errors.deadletterqueue.table: {self.dead_letter_table} is among iceberg.tables: give the dead letters"
+                " a table of their own"
             )
 
     def _check_topic_pattern(self) -> None:
@@ -727,6 +793,12 @@ class SinkKeys(BaseModel):
 
     def _check_topics(self) -> None:
         """The sink must not read what it writes itself: each record would make another one, for ever."""
+        if bool(self.topics) == bool(self.topics_regex):
+            raise ValueError(
+                "topics and topics.regex exclude each other: leave one out"
+                if self.topics
+                else "topics is missing: name the topics to read, or set topics.regex"
+            )
         key = "topics" if self.topics else f"topics.regex = {self.topics_regex}"
         written = {"errors.deadletterqueue.topic.name": self.dead_letter_topic, "iceberg.control.topic": None}
         if self.backend == "kafka":
@@ -755,9 +827,11 @@ class SinkKeys(BaseModel):
                 " nothing is dropped silently"
             )
         if self.errors_tolerance == "none" and places != [None, None]:
-            raise ValueError("a dead-letter topic or table needs errors.tolerance = all")
+            key = "topic.name" if self.dead_letter_topic is not None else "table"
+            raise ValueError(f"errors.deadletterqueue.{key} needs errors.tolerance = all")
         if self.errors_tolerance == "none" and "dead-letter" in (self.on_unrouted, self.on_missing_table):
-            raise ValueError("the policy dead-letter needs errors.tolerance = all")
+            key = "on-unrouted" if self.on_unrouted == "dead-letter" else "on-missing-table"
+            raise ValueError(f"iceberg.tables.{key} = dead-letter needs errors.tolerance = all")
 
 
 TAKEN_OVER: Mapping[str, str] = {

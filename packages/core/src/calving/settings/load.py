@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 import logging
-import tomllib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,9 +21,11 @@ from calving.model.record_path import ConverterSpec, TopicConverters, TransformS
 from calving.model.sink import DeadLetterTopic, SinkIdentity
 from calving.secrets import know, shown, shown_text
 from calving.settings import providers
+from calving.settings.catalogs import check_catalog
+from calving.settings.clients import client_properties, consumer_keys
 from calving.settings.connect_worker import with_worker
 from calving.settings.field_names import dotted_names
-from calving.settings.java_client import translate
+from calving.settings.files import read
 from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.mutations import (
     check_dead_letter_table,
@@ -33,10 +33,11 @@ from calving.settings.mutations import (
     row_mutations,
     unread_operations,
 )
-from calving.settings.properties import read_properties
 from calving.settings.records import converters, transforms
+from calving.settings.routes import check_routes
+from calving.settings.spark import check_spark
 from calving.settings.tabular import connector_group, from_tabular
-from calving.settings.wording import check_catalog, check_master, missing, unreadable, wrong_value
+from calving.wording import meant, meant_key, missing, wrong_value
 
 if TYPE_CHECKING:
     from calving.model.tables import Unit
@@ -170,21 +171,6 @@ def load(path: Path, worker: Path | None = None) -> Sink:
     return replace(parse(raw if worker is None else with_worker(raw, read(worker))), file=str(path))
 
 
-def read(path: Path) -> dict[str, str]:
-    """The flat keys of a file, unchecked, all values as text. :raises ConfigError: the file cannot be read."""
-    try:
-        text = path.read_text("utf-8")
-        if path.suffix == ".json":
-            return _flat_json(json.loads(text))
-        if path.suffix == ".properties":
-            return read_properties(text)
-        return flat(tomllib.loads(text))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(unreadable(path, error)) from error
-
-
 def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     """The sink of flat keys, all values as text. ``resolved``: whether to look up ``${env:...}`` and ``${file:...}``.
     From then on the secrets among them are masked in texts.
@@ -199,18 +185,17 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         raw, provided = providers.resolved(raw)
         know(raw.get("name", ""), raw.items(), provided)
     connector = connector_group(raw)
-    raw = _consumers(from_tabular(raw))
+    raw = consumer_keys(from_tabular(raw))
     own = {field.alias for field in SinkKeys.model_fields.values()}
     handed_on, tables, plain = _sorted(raw, own)
-    chosen = SinkKeys.model_fields["backend"]  # the backend brings keys of its own, so it is found before any check
-    backend = find(plain.get(str(chosen.alias), chosen.default))
+    backend = _backend(plain)  # it brings keys of its own, so it is found before any check
     theirs = {field.alias for field in backend.settings.model_fields.values()}
     _check_names(plain, own | theirs)
-    kafka, control_kafka = _clients(handed_on)
+    kafka, control_kafka = client_properties(handed_on)
     keys = _validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, "")
     check_engine(keys.engine)
     check_catalog(handed_on["iceberg.catalog."])
-    check_master(handed_on["spark."])
+    check_spark(handed_on["spark."])
     sink = Sink(
         keys=keys,
         tables={name: _validate(TableKeys, own, f"{_TABLE}{name}.") for name, own in tables.items()},
@@ -232,9 +217,18 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         connector_group=connector,
     )
     _warn(sink)
+    check_routes(keys, sink.tables, sink.converters.keys() - {""})
     check_routed_tables(keys, sink.tables, sink.create_properties)
     check_dead_letter_table(keys, sink.tables)
     return sink
+
+
+def _backend(plain: Mapping[str, str]) -> type[Backend]:
+    chosen = SinkKeys.model_fields["backend"]
+    try:
+        return find(plain.get(str(chosen.alias), chosen.default))
+    except ConfigError as error:
+        raise ConfigError(f"{chosen.alias}: {error}") from error
 
 
 def _warn(sink: Sink) -> None:
@@ -245,30 +239,11 @@ def _warn(sink: Sink) -> None:
             log.warning(warning)
 
 
-def _clients(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
-    """Properties of the clients that read records, and of the backend's clients."""
-    overrides, own, control = (translate(handed_on[p], p) for p in ("consumer.override.", "kafka.", "iceberg.kafka."))
-    kafka = {**overrides, **own}
-    if "bootstrap.servers" not in kafka:
-        hint = missing("bootstrap.servers", kafka, "kafka.")
-        raise ConfigError(f"kafka.bootstrap.servers is missing: where is Kafka?{hint.replace(';', '')}")
-    return kafka, {**kafka, **control}
-
-
-_CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceberg.source.auto-offset-reset"}
-
-
-def _consumers(raw: Mapping[str, str]) -> dict[str, str]:
-    """The keys, in which consumer overrides that are keys of a sink in calving are renamed."""
-    moved = {f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}
-    renamed = {moved[key]: value for key, value in raw.items() if key in moved}
-    return {**renamed, **{key: value for key, value in raw.items() if key not in moved}}
-
-
 def _sorted(
     raw: Mapping[str, str], own: set[str | None]
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]], dict[str, str]]:
     """Keys for other parts, by prefix; keys of tables, by table; and the sink's own keys."""
+    _check_places(raw)
     handed_on: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
     tables: dict[str, dict[str, str]] = {}
     plain: dict[str, str] = {}
@@ -284,21 +259,39 @@ def _sorted(
     return handed_on, tables, plain
 
 
+def _check_places(raw: Mapping[str, str]) -> None:
+    """:raises ConfigError: a key of the top level stands below a section, and would be taken for another part's."""
+    for key in raw:
+        prefix = max((p for p in PREFIXES if key.startswith(p)), key=len, default="")
+        name = key.removeprefix(prefix)
+        if prefix and (name in _TOP or name.startswith(("iceberg.", "kafka.bootstrap"))) and key not in _TOP:
+            raise ConfigError(
+                f"unknown key '{key}': {name} is no key of the section [{prefix[:-1]}]: write it above all sections"
+            )
+
+
+_TOP = ("topics", "topics.regex", "transforms", "predicates", "value.converter", "key.converter")
+
+
 def _check_names(plain: Mapping[str, str], known: set[str | None]) -> None:
     names = sorted(name for name in known if name)
     wrong = [key for key in plain if key not in known]
     lines = []
     for key in wrong[:_MOST_SHOWN]:  # a hint takes a millisecond
-        near = difflib.get_close_matches(key, [*names, *PREFIXES], 1, 0.6)
-        advice = next((why for prefix, why in REFUSED.items() if key.startswith(prefix)), None)
-        hint = f": {advice}" if advice else f"; did you mean '{near[0]}'?" if near else ""
-        lines.append(f"unknown key '{key}'{hint}")
+        advice = next((f": {why}" for prefix, why in REFUSED.items() if key.startswith(prefix)), None)
+        if (match := _BACKEND.match(key)) is not None:
+            advice = f": it belongs to another backend: set iceberg.control.backend = {match[1]}"
+        hint = advice or meant_key(key, [*names, *_OFTEN, *PREFIXES])
+        lines.append(f"unknown key '{key}'{hint or '; the page Configuration of the manual has all keys'}")
     if len(wrong) > _MOST_SHOWN:
         lines.append(f"and {len(wrong) - _MOST_SHOWN} more unknown keys")
     if lines:
         raise ConfigError("\n".join(lines))
 
 
+_BACKEND = re.compile(r"iceberg\.control\.(redis|zookeeper)\.")
+_OFTEN = ("kafka.bootstrap.servers", "iceberg.catalog.type", "iceberg.catalog.uri", "iceberg.catalog.warehouse")
+"""Keys of other parts that a user may write without their prefix."""
 _MOST_SHOWN = 50
 """The most unknown keys that an error names."""
 
@@ -311,33 +304,11 @@ def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:
         key = prefix + ".".join(str(part) for part in first["loc"])
         message = wrong_value(key, first)
         if first["type"] == "missing":
-            raise ConfigError(f"{key} is missing") from error
+            raise ConfigError(f"{key} is missing{missing(key, values, prefix) or ': give it a value'}") from error
         if first["type"] == "extra_forbidden":
-            raise ConfigError(f"unknown key '{key}'") from error
-        given = f" (given: {shown(key, first['input'])})" if first["loc"] else ""
+            names = [str(each.alias) for each in model.model_fields.values()]
+            hint = meant(key.removeprefix(prefix), names, 0.6, prefix) or f"; there are {', '.join(names)}"
+            raise ConfigError(f"unknown key '{key}'{hint}") from error
+        is_quoted = repr(first["input"]) in message
+        given = f" (given: {shown(key, first['input'])})" if first["loc"] and not is_quoted else ""
         raise ConfigError(f"{key}: {message}{given}" if first["loc"] else message) from error
-
-
-def _flat_json(raw: Any) -> dict[str, str]:
-    if isinstance(raw, dict) and isinstance(raw.get("config"), dict):
-        raw = {"name": raw.get("name"), **raw["config"]} if raw.get("name") else raw["config"]
-    if not isinstance(raw, dict):
-        raise ConfigError("a JSON configuration is an object of keys, or {name, config}")
-    return flat(raw)
-
-
-def flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as flat settings: one key for each value, its parts joined by dots, and all values as text."""
-    out: dict[str, str] = {}
-    for key, value in raw.items():
-        if isinstance(value, Mapping):
-            out |= flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list):
-            out[prefix + key] = ",".join(_text(item) for item in value)
-        elif value is not None:
-            out[prefix + key] = _text(value)
-    return out
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,8 +9,11 @@ from pathlib import Path
 
 from calving.errors import ConfigError
 from calving.settings.properties import read_properties
+from calving.wording import meant
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+_OTHER = re.compile(r"\$\{(?P<provider>\w+):[^}]*\}|\A\$\{(?P<variable>[A-Z_][A-Z0-9_]*)\}\Z", re.ASCII)
+"""What looks like a reference, and is none."""
 
 
 def resolved(raw: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
@@ -26,6 +29,9 @@ def resolved(raw: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str
             provided.setdefault(key, []).append(text)
             return text
 
+        if wrong := _OTHER.search(_REFERENCE.sub("", value)):
+            form = "${env:NAME} or ${file:PATH:KEY}" if wrong["provider"] else f"${{env:{wrong['variable']}}}"
+            raise ConfigError(f"{key}: nothing is known by the name {wrong[0]}: write {form}")
         return _REFERENCE.sub(look_up, value)
 
     return {key: resolve(key, value) for key, value in raw.items()}, provided
@@ -34,17 +40,21 @@ def resolved(raw: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str
 def _look_up(key: str, kind: str, rest: str) -> str:
     if kind == "env":
         if rest not in os.environ:
-            raise ConfigError(f"{key}: the environment variable {rest} is not set")
+            raise ConfigError(f"{key}: the environment variable {rest} is not set: set it where calving starts")
         return os.environ[rest]
     path, _, name = rest.rpartition(":")
+    if not path:
+        raise ConfigError(f"{key}: ${{file:{rest}}} names no key of the file: write ${{file:PATH:KEY}}")
     try:
         entries = read_properties(_text(Path(path)))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{key}: {path}: there is no such file: create it, or correct ${{file:PATH:KEY}}") from error
     except OSError as error:
-        raise ConfigError(f"{key}: {path}: {error.strerror}") from error
+        raise ConfigError(f"{key}: {path}: it cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"{key}: {path}: {error}") from error
     if name not in entries:
-        raise ConfigError(f"{key}: {path} has no '{name}'")
+        raise ConfigError(f"{key}: {path} has no key '{name}'{meant(name, entries, 0.6) or ': add it there'}")
     return entries[name]
 
 

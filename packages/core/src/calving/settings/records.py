@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from calving.errors import ConfigError
 from calving.model.record_path import ConverterSpec, PredicateSpec, TopicConverters, TransformSpec
+from calving.wording import meant, missing
 
 
 def converters(key: ConverterSpec, value: ConverterSpec, by_topic: Mapping[str, str]) -> dict[str, TopicConverters]:
@@ -60,13 +61,40 @@ def transforms(
         wanted = options.pop("predicate", None)
         negate = options.pop("negate", "false").lower()
         if wanted is not None and wanted not in predicates:
-            raise ConfigError(f"transforms.{name}.predicate: there is no predicate '{wanted}' among predicates")
-        if negate not in ("true", "false") or (negate == "true" and wanted is None):
-            raise ConfigError(f"transforms.{name}.negate: true or false, and only with a predicate")
+            hint = meant(wanted, predicate_names, 0.6) or "; add it to the key predicates"
+            raise ConfigError(f"transforms.{name}.predicate: '{wanted}' is not among predicates{hint}")
+        if negate not in ("true", "false"):
+            raise ConfigError(f"transforms.{name}.negate: must be true or false (given: '{negate}')")
+        if negate == "true" and wanted is None:
+            raise ConfigError(f"transforms.{name}.negate = true needs transforms.{name}.predicate")
         chain.append(
             TransformSpec(name, kind, options, None if wanted is None else predicates[wanted], negate == "true")
         )
+    _check_order(chain)
     return tuple(chain)
+
+
+_EVENTS = ("DebeziumTransform", "DmsTransform")
+"""Transforms that make rows of a database's events; each reads fields that no row has."""
+
+
+def _check_order(chain: Sequence[TransformSpec]) -> None:
+    """:raises ConfigError: a transform stands where it finds no record that it can read, whatever the topics hold."""
+    kinds = {step.type.rpartition(".")[2].partition("$")[0]: step for step in chain if step.predicate is None}
+    order = [*kinds]
+    events = [kind for kind in order if kind in _EVENTS]
+    if len(events) > 1:
+        raise ConfigError(
+            f"transforms: '{kinds[events[0]].name}' makes rows of events, so '{kinds[events[1]].name}' finds none:"
+            " keep one, or give each a predicate"
+        )
+    for event in events:
+        for first, last in (("MongoDebeziumTransform", event), (event, "Flatten")):
+            if first in order and last in order and order.index(first) > order.index(last):
+                raise ConfigError(
+                    f"transforms: '{kinds[first].name}' ({first}) finds no events after '{kinds[last].name}' ({last}):"
+                    " change their order"
+                )
 
 
 def _by_name(what: str, names: Sequence[str], keys: Mapping[str, str]) -> dict[str, tuple[str, dict[str, str]]]:
@@ -74,9 +102,12 @@ def _by_name(what: str, names: Sequence[str], keys: Mapping[str, str]) -> dict[s
     for key, text in keys.items():
         name = next((n for n in options_of if key.startswith(f"{n}.")), None)
         if name is None:
-            raise ConfigError(f"unknown key '{what}.{key}': '{key.split('.')[0]}' is not among {what}")
+            other = key.split(".")[0]
+            hint = meant(other, names, 0.6) or f"; add it to the key {what}, or remove the key"
+            raise ConfigError(f"unknown key '{what}.{key}': '{other}' is not among {what}{hint}")
         options_of[name][key.removeprefix(f"{name}.")] = text
     for name, options in options_of.items():
         if "type" not in options:
-            raise ConfigError(f"{what}.{name}.type is missing")
+            hint = missing("type", options, f"{what}.{name}.")
+            raise ConfigError(f"{what}.{name}.type is missing{hint or f': name the class of {name}'}")
     return {name: (options.pop("type"), options) for name, options in options_of.items()}

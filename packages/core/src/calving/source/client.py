@@ -16,6 +16,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 
 from calving.errors import ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Headers
+from calving.source.mistakes import of_property
 
 log = logging.getLogger("calving.librdkafka")
 
@@ -132,6 +133,8 @@ def reaching(what: str) -> Iterator[None]:
         if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (said := _said_since(start)) is not None:
             code, text = said.code(), said.str()
         untrusted = code == KafkaError._SSL and _UNTRUSTED in text
+        if code == KafkaError._INVALID_ARG and (mistake := of_property(text)) is not None:
+            raise ConfigError(mistake) from error
         if code in _SETTINGS or code in REFUSED or untrusted:
             raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error
         raise (UnavailableError if code in _PASSING else UnexpectedError)(f"{what}: {text}") from error

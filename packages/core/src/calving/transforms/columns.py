@@ -15,6 +15,7 @@ from calving.records.semantics import plain
 from calving.records.values import Records, objects
 from calving.transforms.interface import RefusedError, UnfitTypeError
 from calving.transforms.text import kind_text
+from calving.wording import meant
 
 Side = Literal["key", "value"]
 
@@ -153,6 +154,10 @@ def names(options: Mapping[str, str], key: str) -> list[str]:
     return [name.strip() for name in options.get(key, "").split(",") if name.strip()]
 
 
+def _named(transform: str) -> str:
+    return transform if transform.startswith("predicate ") else f"transform {transform}"
+
+
 def required(options: Mapping[str, str], key: str, transform: str) -> str:
     """The value of an option.
 
@@ -160,7 +165,7 @@ def required(options: Mapping[str, str], key: str, transform: str) -> str:
     """
     option = options.get(key)
     if not option:
-        raise ConfigError(f"transform {transform}: the option '{key}' is missing")
+        raise ConfigError(f"{_named(transform)}: the option '{key}' is missing: set it")
     return option
 
 
@@ -171,7 +176,7 @@ def flag(options: Mapping[str, str], key: str, transform: str) -> bool:
     """
     text = options.get(key, "false").lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"transform {transform}: {key} is true or false, not '{text}'")
+        raise ConfigError(f"{_named(transform)}: {key} is true or false, not '{text}'")
     return text == "true"
 
 
@@ -186,9 +191,8 @@ def check_options(options: Mapping[str, str], known: Sequence[str], transform: s
     """
     for name in options:
         if name not in known:
-            raise ConfigError(
-                f"transform {transform}: unknown option '{name}'; there are: {', '.join(known) or 'none'}"
-            )
+            hint = meant(name, known, 0.6) or f"; there are: {', '.join(known) or 'none'}"
+            raise ConfigError(f"{_named(transform)}: unknown option '{name}'{hint}")
     flag(options, _NO_EFFECT, transform)
 
 

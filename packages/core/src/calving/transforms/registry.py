@@ -95,9 +95,9 @@ def predicate(name: str, spec: PredicateSpec) -> Predicate:
     short = _short(spec.type)
     try:
         predicate_class: type[Predicate] = PREDICATES.find(short if short in PREDICATES.own else spec.type, Predicate)
+        return predicate_class(spec.options)
     except ConfigError as error:
         raise ConfigError(f"transforms.{name}.predicate: {error}") from error
-    return predicate_class(spec.options)
 
 
 def _short(kind: str) -> str:

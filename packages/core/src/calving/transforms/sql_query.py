@@ -176,7 +176,7 @@ class Query:
     def _parsed(self, query: str) -> Node:
         tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()[0])
         if tree["error"]:
-            raise ConfigError(f"transform Sql: {tree['error_message']}")
+            raise ConfigError(f"transform Sql: the query cannot be read: correct it ({tree['error_message']})")
         nodes = [statement["node"] for statement in tree["statements"]]
         wrong = (_wrong(nodes[0]) or self._function(nodes[0])) if len(nodes) == 1 else "not one statement"
         if wrong is not None:

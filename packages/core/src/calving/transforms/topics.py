@@ -195,14 +195,17 @@ def _header_rows(records: Records) -> list[list[dict[str, object]]]:
     return [row or [] for row in objects(records.headers)]
 
 
+_TOPIC_NAME = "predicate TopicNameMatches"
+
+
 class TopicNameMatches(Predicate):
     """Topics that ``pattern`` matches in full."""
 
     null_types = NO_FIELDS
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        check_options(options, ("pattern",), "TopicNameMatches")
-        self._regex = java_regex(required(options, "pattern", "TopicNameMatches"), "predicate TopicNameMatches")
+        check_options(options, ("pattern",), _TOPIC_NAME)
+        self._regex = java_regex(required(options, "pattern", _TOPIC_NAME), _TOPIC_NAME)
 
     def test(self, records: Records) -> pa.Array:
         matching = self._regex.matching(records.topic.unique().to_pylist())
@@ -216,8 +219,8 @@ class HasHeaderKey(Predicate):
     needs = frozenset({"headers"})
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        check_options(options, ("name",), "HasHeaderKey")
-        self._name = required(options, "name", "HasHeaderKey")
+        check_options(options, ("name",), "predicate HasHeaderKey")
+        self._name = required(options, "name", "predicate HasHeaderKey")
 
     def test(self, records: Records) -> pa.Array:
         return pa.array([any(h["key"] == self._name for h in row) for row in _header_rows(records)], pa.bool_())
@@ -229,7 +232,7 @@ class RecordIsTombstone(Predicate):
     null_types = NO_FIELDS
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        check_options(options, (), "RecordIsTombstone")
+        check_options(options, (), "predicate RecordIsTombstone")
 
     def test(self, records: Records) -> pa.Array:
         return records.value.is_null()

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from calving.errors import ConfigError
+from calving.wording import wrong_value
 
 _MIB = 1024 * 1024
 FORMAT = "write.format.default"
@@ -159,7 +160,11 @@ class WriteProperties(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             where = "".join(str(part) for part in first["loc"])
-            raise ConfigError(f"table {table}: property {where} = {first['input']}: {first['msg']}") from error
+            if first["type"] == "string_pattern_mismatch":
+                why = "must be none, counts, truncate(N) or full"
+            else:
+                why = wrong_value(where, first)
+            raise ConfigError(f"table {table}: property {where}: {why} (given: '{first['input']}')") from error
         for name, codec, level in (
             ("write.parquet.compression-level", properties_read.parquet_codec, properties_read.parquet_level),
             ("write.avro.compression-level", properties_read.avro_codec, properties_read.avro_level),

@@ -1,0 +1,150 @@
+"""Reads configuration files: TOML, Kafka Connect's JSON, and .properties. Its errors name the file and the remedy."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from calving.errors import ConfigError
+from calving.settings.properties import read_properties
+
+_AT_LINE = re.compile(r" \(at line (\d+), column \d+\)")
+_KEY = re.compile(r"\s*([^=#\s][^=#]*?)\s*=")
+_BACKSLASH = re.compile(r"Unescaped '\\'|Invalid hex|escape", re.IGNORECASE)
+_COMMENT = re.compile(r"^\s*(//|/\*|#)", re.MULTILINE)
+
+
+def read(path: Path) -> dict[str, str]:
+    """The flat keys of a file, unchecked, all values as text. :raises ConfigError: the file cannot be read."""
+    if path.suffix.lower() in (".yaml", ".yml"):
+        raise ConfigError(f"{path}: YAML is not read: write TOML, Kafka Connect's JSON (.json) or .properties")
+    text = _text(path)
+    try:
+        if path.suffix == ".json":
+            return _of_json(text)
+        if path.suffix == ".properties":
+            return read_properties(text)
+        return flat(tomllib.loads(text))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {_not_toml(text, str(error))}") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}: {_not_json(text, error)}") from error
+
+
+def _text(path: Path) -> str:
+    """The file's text. Some editors put a byte order mark before it.
+
+    :raises ConfigError: it is no file of text.
+    """
+    try:
+        return path.read_text("utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: there is no such file; `calving init {path.name}` writes one") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path}: it is a folder: name the configuration file in it") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: it is not UTF-8 at byte {error.start}: save it as UTF-8") from error
+
+
+def _not_toml(text: str, why: str) -> str:
+    """Why a text is no TOML, and what to write."""
+    line, number = _line(text, why)
+    where = f"line {number}" if number else "its end"
+    if "overwrite" in why or "twice" in why or "mutate" in why:
+        return _again(text, line, where)
+    if _BACKSLASH.search(why):
+        return f"{where}: a backslash in double quotes: write '...' in single quotes, or \\\\"
+    if "after a key" in why and re.match(r"\s*[\w.-]+\s*:", line):
+        return f"{where}: '{line.strip()}' is YAML: write key = value"
+    if "Expected '=' after a key" in why:
+        return f"{where}: '{line.strip()}' has no value: write key = value, and text in quotes"
+    if why.startswith("Invalid value"):
+        return f"{where}: '{line.strip()}': text stands in quotes, as in name = \"orders\""
+    if "nterminated" in why or "Illegal character" in why:
+        return f"{where}: '{line.strip()}': a quote is not closed, or text has a line break"
+    return f"{where}: '{line.strip()}' is no TOML ({_AT_LINE.sub('', why)}): write key = value, and text in quotes"
+
+
+def _line(text: str, why: str) -> tuple[str, int]:
+    """The line that an error names, and its number; 0 if the error is at the end."""
+    lines = text.splitlines()
+    match = _AT_LINE.search(why)
+    number = int(match[1]) if match else 0
+    line = lines[number - 1] if 0 < number <= len(lines) else next(filter(str.strip, reversed(lines)), "")
+    return line, number
+
+
+def _again(text: str, line: str, where: str) -> str:
+    """Why a key or a section cannot stand there: it is there before, or goes on below another key."""
+    before = text.splitlines()
+    if line.lstrip().startswith("["):
+        return f"{where}: the section {line.strip()} is there twice: join them"
+    key = _name(line)
+    if key and Counter(map(_name, before))[key] > 1:
+        return f"{where}: the key {key} is there twice: leave one out"
+    return (
+        f"{where}: a key without quotes is a path, and {key or line.strip()} goes on below another key; quote such"
+        ' keys, as in "iceberg.tables" = "db.t", or write them in a section'
+    )
+
+
+def _name(line: str) -> str:
+    match = _KEY.match(line)
+    return match[1] if match else ""
+
+
+def _not_json(text: str, error: json.JSONDecodeError) -> str:
+    """Why a text is no JSON, and what to write."""
+    where = f"line {error.lineno}"
+    if not text.strip():
+        return "it is empty: write an object of keys, or {name, config}"
+    if _COMMENT.search(text):
+        return f"{where}: JSON has no comments: remove them, or write TOML"
+    if re.match(r"\s*[]}]", text[error.pos :]) or re.search(r",\s*$", text[: error.pos]):
+        return f"{where}: a comma stands before a closing bracket: remove it"
+    if "'" in text[error.pos : error.pos + 2]:
+        return f"{where}: JSON has double quotes around keys and text"
+    return f"{where}, column {error.colno}: it is no JSON ({error.msg}): is a quote, a comma or a bracket missing?"
+
+
+def _of_json(text: str) -> dict[str, str]:
+    raw = json.loads(text, object_pairs_hook=_once)
+    if isinstance(raw, dict) and isinstance(raw.get("config"), dict):
+        raw = {"name": raw.get("name"), **raw["config"]} if raw.get("name") else raw["config"]
+    if not isinstance(raw, dict):
+        raise ConfigError("a JSON configuration is an object of keys, or {name, config}")
+    return flat(raw)
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """:raises ConfigError: an object has a key twice, of which JSON's readers take one."""
+    key, count = next(iter(Counter(name for name, _ in pairs).most_common(1)), ("", 0))
+    if count > 1:
+        raise ConfigError(f"the key {key} is there twice: leave one out")
+    return dict(pairs)
+
+
+def flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as flat settings: one key for each value, its parts joined by dots, and all values as text."""
+    out: dict[str, str] = {}
+    for key, value in raw.items():
+        if isinstance(value, Mapping):
+            out |= flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            out[prefix + key] = ",".join(_as_text(item) for item in value)
+        elif value is not None:
+            out[prefix + key] = _as_text(value)
+    return out
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
