@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 from calving.cli.connectors import Move, SinkDraft, convert
 from calving.cli.main import app
 from calving.errors import ConfigError
-from calving.settings.load import load, read
+from calving.settings.files import read
+from calving.settings.load import load
 
 CONFIG = {
     "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
@@ -95,7 +96,7 @@ def test_keys_without_effect_are_left_out(folder: Path) -> None:
         ({"iceberg__catalog__type": None}, "iceberg.catalog.type: add it"),
         ({"iceberg__catalog__token": "****************"}, "iceberg.catalog.token: Kafka Connect masks it"),
         ({"iceberg__catalog__token": "${env:NO_SUCH}"}, "the environment variable NO_SUCH is not set"),
-        ({"iceberg__catalog__token": "${file:/no/such:token}"}, "iceberg.catalog.token: /no/such: No such file"),
+        ({"iceberg__catalog__token": "${file:/no/such:token}"}, "iceberg.catalog.token: /no/such: there is no such file"),
         (
             {"iceberg__catalog__token": "${vault:lake:token}"},
             "${vault:lake:token} is from a provider that calving lacks",

@@ -29,7 +29,7 @@ def member(**changed: str) -> Member:
     [
         ("iceberg.tables.upsert-mode-enabled", "true"),
         ("iceberg.table.db.orders.id-columns", "id"),
-        ("iceberg.tables.route-field", "kind"),
+        ("iceberg.tables.on-missing-table", "skip"),
         ("iceberg.tables.evolve-schema-enabled", "true"),
         ("iceberg.tables.default-commit-branch", "test"),
         ("iceberg.tables.write-props.write.format.default", "orc"),

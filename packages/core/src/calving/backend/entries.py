@@ -49,10 +49,10 @@ _LONGEST = 300
 _KEPT = 10_000
 """How many signed entries are kept, to notice those that somebody repeats."""
 _UNSIGNED = "is not signed with iceberg.control.secret"
-MOST_GROUPS = 1_000
-"""How many other groups are kept."""
-_MOST = 100
-"""How many senders are counted each by itself, and how many entries are kept that a coordinator could not pass."""
+MOST_GROUPS, _MOST = 1_000, 100
+"""How many other groups are kept; and how many senders are counted each by itself, and entries are kept that a
+coordinator could not pass.
+"""
 
 
 class LogOptions(BaseModel):
@@ -242,7 +242,7 @@ class Entries:
         self._group, self._log_name, self._strict, self._progress = group, log_name, strict, progress or strict
         self.undecodable: Counter[str] = Counter()
         self.others: set[str] = set()
-        """Other groups that have entries in the log, the first thousand of them. Anybody can make up more."""
+        """The first other groups that have entries in the log. Anybody can make up more."""
         self.unreadable: dict[Place, str] = {}
         """The entries of the group that a coordinator could not pass, each with the sentence that it would stop
         with.

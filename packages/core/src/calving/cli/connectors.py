@@ -18,12 +18,12 @@ from rich.text import Text
 from calving.errors import ConfigError
 from calving.iceberg.catalog import translate
 from calving.model.text import printable
-from calving.runtime.parts import check_record_path
+from calving.runtime.checks import check_record_path
 from calving.settings import providers
 from calving.settings.connect_worker import with_worker
+from calving.settings.files import flat, read_json
 from calving.settings.keys import TAKEN_OVER
-from calving.settings.load import flat, parse
-from calving.settings.wording import unreadable
+from calving.settings.load import parse
 
 _SERVERS, _CONVERTER = "kafka.bootstrap.servers", "value.converter"
 _MASKED = re.compile(r"\*{3,}|\[hidden\]", re.IGNORECASE)
@@ -131,13 +131,7 @@ def _connectors(place: Path) -> Iterator[Connector]:
 
     :raises ConfigError: the file cannot be read, or is none of them.
     """
-    try:
-        answer = json.loads(place.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{place.name}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(unreadable(Path(place.name), error)) from error
-    for named in _expanded(answer):
+    for named in _expanded(read_json(place)):
         config = named.get("config", named) if isinstance(named, dict) else None
         if not isinstance(config, dict):
             raise ConfigError(f"{place.name} holds no connector: an object of keys, or {{name, config}}")

@@ -200,7 +200,7 @@ def takeover(
 
 def _convert(folder: Path, target: Path, worker: Path | None) -> None:
     from calving.cli.connectors import as_table, convert, summary
-    from calving.settings.load import read
+    from calving.settings.files import read
 
     move = convert(folder, target, None if worker is None else read(worker))
     out.print(as_table(move), soft_wrap=False)

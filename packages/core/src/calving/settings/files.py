@@ -23,10 +23,10 @@ def read(path: Path) -> dict[str, str]:
     """The flat keys of a file, unchecked, all values as text. :raises ConfigError: the file cannot be read."""
     if path.suffix.lower() in (".yaml", ".yml"):
         raise ConfigError(f"{path}: YAML is not read: write TOML, Kafka Connect's JSON (.json) or .properties")
+    if path.suffix == ".json":
+        return _of_json(path, read_json(path))
     text = _text(path)
     try:
-        if path.suffix == ".json":
-            return _of_json(text)
         if path.suffix == ".properties":
             return read_properties(text)
         return flat(tomllib.loads(text))
@@ -34,8 +34,19 @@ def read(path: Path) -> dict[str, str]:
         raise ConfigError(f"{path}: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {_not_toml(text, str(error))}") from error
+
+
+def read_json(path: Path) -> Any:
+    """The JSON of a file. :raises ConfigError: the file cannot be read, or has a key twice."""
+    text = _text(path)
+    try:
+        return json.loads(text, object_pairs_hook=_once)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: {_not_json(text, error)}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: its objects are nested too deep: a configuration is an object of keys") from error
 
 
 def _text(path: Path) -> str:
@@ -116,12 +127,11 @@ def _not_json(text: str, error: json.JSONDecodeError) -> str:
     return f"{where}, column {error.colno}: it is no JSON ({error.msg}): is a quote, a comma or a bracket missing?"
 
 
-def _of_json(text: str) -> dict[str, str]:
-    raw = json.loads(text, object_pairs_hook=_once)
+def _of_json(path: Path, raw: Any) -> dict[str, str]:
     if isinstance(raw, dict) and isinstance(raw.get("config"), dict):
         raw = {"name": raw.get("name"), **raw["config"]} if raw.get("name") else raw["config"]
     if not isinstance(raw, dict):
-        raise ConfigError("a JSON configuration is an object of keys, or {name, config}")
+        raise ConfigError(f"{path}: a JSON configuration is an object of keys, or {{name, config}}")
     return flat(raw)
 
 
