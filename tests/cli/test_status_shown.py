@@ -348,7 +348,7 @@ def test_an_error_is_shown_as_it_is_also_if_it_looks_like_markup(capsys: pytest.
 
 def test_a_sink_that_is_behind_shows_how_fast_it_reads_and_how_long_that_takes() -> None:
     found = replace(seen(), rate=5.0)
-    assert "80%  15 records to read, 5 records/s, about 3.0 s left if no more come" in "\n".join(
+    assert "80%  15 records to read, 5.0 records/s, about 3.0 s left if no more come" in "\n".join(
         shown(found, width=120)
     )
     assert as_json(found, 100.0)["progress"] == {"remaining": 15, "share": 0.8, "rate": 5.0, "seconds_left": 3.0}

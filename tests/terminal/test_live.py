@@ -63,7 +63,7 @@ def test_what_is_not_known_yet_is_no_number() -> None:
 
 def test_a_backlog_that_grows_is_said_to_grow() -> None:
     growing = Backlog(200, 900, 0, 1, (Mark(NOW - 20, 100, 500), Mark(NOW - 10, 150, 700), Mark(NOW, 200, 900)))
-    assert "900 records to read, 5 records/s, more come than are read" in shown(with_backlog(growing))
+    assert "900 records to read, 5.0 records/s, more come than are read" in shown(with_backlog(growing))
 
 
 def test_records_that_are_read_wait_for_the_next_commit() -> None:

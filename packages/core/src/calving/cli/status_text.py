@@ -15,7 +15,7 @@ from calving.model.coverage import text_of
 from calving.model.offsets import TopicPartition
 from calving.model.text import counted, listed, printable
 from calving.status.remedies import Trouble, advice
-from calving.terminal.texts import ago, count, duration, percent, records
+from calving.terminal.texts import ago, duration, percent, records, speed
 
 _FRAMES = 16
 """How many lines of a screen do not show partitions, tables or reasons."""
@@ -50,9 +50,9 @@ def as_text(status: SinkStatus, now: float, lines: int | None = None) -> Iterato
 
 def _progress(status: SinkStatus) -> RichTable:
     shown = RichTable.grid(padding=(0, 2, 0, 0))
-    speed = "at an unknown speed" if status.rate is None else f"{count(status.rate)} records/s"
+    pace = "at an unknown speed" if status.rate is None else f"{speed(status.rate)} records/s"
     left = f", about {duration(status.seconds_left)} left if no more come" if status.seconds_left is not None else ""
-    text = f"{records(status.to_read)} to read, {speed}{left}" if status.workers else "nobody reads"
+    text = f"{records(status.to_read)} to read, {pace}{left}" if status.workers else "nobody reads"
     shown.add_row(ProgressBar(total=1.0, completed=status.share or 0.0, width=20), percent(status.share), text)
     return shown
 

@@ -12,6 +12,7 @@ const seconds = s => s == null ? "–" : s < 1 ? Math.round(s * 1000) + " ms" : 
   : s < 120 ? Math.round(s) + " s" : s < 7200 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h"
   : Math.round(s / 86400) + " d";
 const ago = (at, now) => at == null ? "–" : seconds(Math.max(0, now - at)) + " ago";
+const speed = n => n != null && n > 0 && n < 10 ? n.toFixed(1) : number(n);
 const records = n => number(n) + (n === 1 ? " record" : " records");
 const sum = counts => Object.values(counts).reduce((a, b) => a + b, 0);
 
@@ -171,7 +172,7 @@ function drawHead(s) {
     ["records not visible", s.progress.remaining == null ? "–" : number(s.not_visible), s.waiting_since == null ? ""
       : "the oldest waits for " + seconds(s.now - s.waiting_since)],
     ["records to read", number(s.progress.remaining), s.hidden ? "hidden by open transactions: " + number(s.hidden) : ""],
-    ["records/s", number(s.progress.rate), s.progress.rate == null ? "not measured yet" : ""],
+    ["records/s", speed(s.progress.rate), s.progress.rate == null ? "not measured yet" : ""],
     ["last cycle", ago(s.cycle_at, s.now), "every " + seconds(s.interval)],
     ["records read", number(s.read), ""],
     ["committed here", number(s.committed_records), number(s.committed_files) + " files"],
@@ -193,9 +194,9 @@ function paceOf(s) {
   if (!p.remaining) return s.not_visible ? `all are read, ${records(s.not_visible)} ${s.not_visible === 1 ? "waits" : "wait"} for the next commit` : "caught up";
   const left = records(p.remaining) + " to read";
   if (p.rate == null) return left + ", speed and time left not measured yet";
-  const speed = `${left}, ${number(p.rate)} records/s`;
-  if (p.seconds_left != null) return `${speed}, about ${seconds(p.seconds_left)} left`;
-  return speed + ({"falling-behind": ", more come than are read", "keeping-up": ", keeps up with new records"}[p.pace] ?? ", time left not known yet");
+  const reads = `${left}, ${speed(p.rate)} records/s`;
+  if (p.seconds_left != null) return `${reads}, about ${seconds(p.seconds_left)} left`;
+  return reads + ({"falling-behind": ", more come than are read", "keeping-up": ", keeps up with new records"}[p.pace] ?? ", time left not known yet");
 }
 function drawProgress(s) {
   const share = s.progress.share, bar = $("bar"), text = paceOf(s);

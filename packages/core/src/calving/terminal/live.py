@@ -12,7 +12,7 @@ from calving.model.text import counted, printable
 from calving.status.health import health, reasons
 from calving.status.remedies import Trouble, advice
 from calving.status.values import Status, WorkerStatus
-from calving.terminal.texts import ago, count, duration, pace, percent
+from calving.terminal.texts import ago, count, duration, pace, percent, speed
 
 _TABLES, _REASONS = 10, 5
 _STYLES = {"OK": "bold green", "DEGRADED": "bold red", "STARTING": "bold yellow"}
@@ -54,12 +54,12 @@ def _figures(status: Status, now: float) -> Columns:
     before = max((at for table in status.log.tables.values() if (at := table.committed_at) is not None), default=None)
     commit = ago(before, now) if last is None else f"{ago(last.ended_at, now)}, {last.commit_seconds:.2f} s"
     through = status.log.valid_through_us
-    known, rate = worker.backlog.behind is not None, worker.backlog.rate(now)
+    known = worker.backlog.behind is not None
     dead = sum(worker.batches.records.dead_lettered.values())
     cells = {
         "not visible": _not_visible(worker, now) if known else "-",
         "to read": count(worker.behind + worker.hidden) if known else "-",
-        "records/s": "-" if rate is None else count(rate),
+        "records/s": speed(worker.backlog.rate(now)),
         "read": count(worker.batches.read),
         "committed": f"{count(coordinator.records)} in {counted(coordinator.files, 'file')}",
         "last commit": commit if worker.leads else ago(status.log.cycle_at, now),

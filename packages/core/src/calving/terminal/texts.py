@@ -26,6 +26,11 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def speed(rate: float | None) -> str:
+    """Records a second: ``0.4``, ``60,640``."""
+    return "-" if rate is None else count(rate) if rate >= 10 or not rate else f"{rate:.1f}"
+
+
 def records(number: int) -> str:
     """``1 record``, ``2,000,000 records``."""
     return f"{count(number)} {'record' if number == 1 else 'records'}"
@@ -42,7 +47,7 @@ def pace(backlog: Backlog, not_visible: int, now: float) -> str:
     to_read = f"{records(backlog.behind)} to read"
     if rate is None:
         return f"{to_read}, speed and time left not measured yet"
-    to_read = f"{to_read}, {count(rate)} records/s"
+    to_read = f"{to_read}, {speed(rate)} records/s"
     if left is not None:
         return f"{to_read}, about {duration(left)} left"
     known = {"falling-behind": ", more come than are read", "keeping-up": ", keeps up with new records"}
