@@ -203,3 +203,18 @@ def test_lag_counts_records_behind_an_open_transaction_and_a_run_that_ends_names
     producer.abort_transaction(10)
     cli.run_here()
     cli.run("status")
+
+
+def test_the_speed_of_a_sink_is_known_after_two_publications_and_not_before(cli: Cli) -> None:
+    def progress() -> dict[str, float | None]:
+        text = cli.run("status", "--json")
+        told = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
+        assert isinstance(told["progress"], dict)
+        return told["progress"]
+
+    assert progress() == {"remaining": 0, "share": 1.0, "rate": None, "seconds_left": None}
+    for first in (100, 110):
+        cli.send(first, first + 10)
+        cli.run_here()
+    rate = progress()["rate"]
+    assert rate is not None and 0 < rate < 1_000
