@@ -61,7 +61,8 @@ def test_a_table_that_cannot_be_loaded_is_degraded_and_the_others_are_as_they_ar
     for name in ("db.broken", "db.well"):
         catalog.create_table(name, Schema(NestedField(1, "id", LongType(), required=False)))
     (tmp_path / "db" / "broken" / "metadata").rename(tmp_path / "away")
-    configured = sink(**{"iceberg.tables": "db.broken,db.well", "iceberg.tables.route-field": "r"})
+    regexes = {f"iceberg.table.{name}.route-regex": name for name in ("db.broken", "db.well")}
+    configured = sink(**{"iceberg.tables": "db.broken,db.well", "iceberg.tables.route-field": "r", **regexes})
     broken, well = health(configured, catalog, ControlLogView("log", {0: 0}), ["orders"])
     assert (broken.name, broken.state, well.state) == ("db.broken", "DEGRADED", "ok")
     assert broken.why.startswith(f"table db.broken cannot be loaded: its file {tmp_path}/db/broken/metadata/")
