@@ -244,9 +244,7 @@ class Entries:
         self.others: set[str] = set()
         """The first other groups that have entries in the log. Anybody can make up more."""
         self.unreadable: dict[Place, str] = {}
-        """The entries of the group that a coordinator could not pass, each with the sentence that it would stop
-        with.
-        """
+        """The sentences with which a coordinator would stop at entries of the group that it cannot pass."""
         self.unsigned = ""
         """A sentence on the last entry of the group that is not signed."""
         self._signed: dict[bytes, Place] = {}
