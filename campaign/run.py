@@ -57,6 +57,8 @@ _AFTERWARDS_SECONDS = 3.0
 _VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "stuck", "unbalanced", "miscounted")
 _SESSION_MS = 20_000
 _FORMATS = ("parquet", "orc", "avro")
+_OTHER_SETTINGS = {"iceberg.limits.nesting": "31"}
+"""Workers with and without this setting disagree, and commit the same."""
 
 
 class Sink(Run):
@@ -148,7 +150,7 @@ def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name:
     run = _sink(folder, broker, store, plan, lake, name)
     run.workload = plan.workload
     run.module = "campaign.worker"
-    run.put_aside({**through(store, proxy.port), **_long_session(store)})
+    run.put_aside({**through(store, proxy.port), **_long_session(store), **_OTHER_SETTINGS})
     database = lake.database if lake is not None else folder / "warehouse" / "catalog.db"
     checker = Checker(run, database, lake.s3 if lake is not None else None, plan.workload, plan.warehouse)
     producing = Producing(run, _RECORDS_PER_SECOND)
