@@ -16,7 +16,7 @@ from calving.casting.table import TableConverter
 from calving.converters import native
 from calving.converters.json import JsonConverter
 from calving.converters.native import Decoder, json_decoder
-from calving.converters.native_json import NativeJson, fields_of, native_json
+from calving.converters.native_json import fields_of, native_json
 from calving.model.record_path import Evolution, Limits
 from calving.records.arrays import entries, maps, offsets_of
 from calving.records.fields import Projection
@@ -36,7 +36,7 @@ def table(schema: Schema = NUMBERS, **evolution: bool) -> TableConverter:
     return TableConverter("t", schema, Evolution(**evolution), {}, Limits(nesting=NESTING))
 
 
-def reader(converter: TableConverter, unknown: Any = "ignore") -> NativeJson:
+def reader(converter: TableConverter, unknown: Any = "ignore") -> Decoder:
     found = native_json(Projection((converter.target,), unknown), Limits(nesting=NESTING))
     assert found is not None
     return found
@@ -113,7 +113,7 @@ def test_the_text_of_a_route_field_is_that_of_the_exact_way(route: str) -> None:
     assert found is not None
     for _ in range(COUNT // 4):
         raw = record(random)
-        pieces, _ = found.read(Payloads([raw]))
+        pieces, _ = found.pieces(Payloads([raw]))
         for data, _ in pieces:
             taken += 1
             assert list(texts(data, route)) == texts([parse(raw, NESTING)], route), raw
@@ -161,9 +161,9 @@ def test_what_is_not_one_way_of_reading_is_left_to_others() -> None:
     assert native_json(Projection(), Limits(nesting=NESTING)) is None
 
 
-def read(reader: NativeJson, values: Sequence[bytes]) -> tuple[Any, Sequence[int]]:
+def read(reader: Decoder, values: Sequence[bytes]) -> tuple[Any, Sequence[int]]:
     """The rows, and the places of refused values."""
-    pieces, refused = reader.read(Payloads(values))
+    pieces, refused = reader.pieces(Payloads(values))
     return (pieces[0][0] if pieces else NOTHING), refused
 
 

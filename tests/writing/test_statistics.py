@@ -72,9 +72,9 @@ def test_texts_have_bounds_whatever_their_length(name: str, longest: str, tmp_pa
         rows = pa.Table.from_batches([batch])
         writer.write(rows)
         metrics.add(rows)
-    metrics.end(writer.close())
+    statistics = metrics.end(writer.close())
     low, high = {"a": (b"aa", b"bb"), "c": (b"b", b"cd")}[longest]
-    assert (metrics.lower_bounds(), metrics.upper_bounds()) == ({1: low, 2: low}, {1: high, 2: high})
+    assert (statistics.lower_bounds, statistics.upper_bounds) == ({1: low, 2: low}, {1: high, 2: high})
 
 
 def bounds_of(folder: Path, *writes: Sequence[Sequence[str | None]], mode: str = "full") -> tuple[str, str]:
@@ -86,8 +86,8 @@ def bounds_of(folder: Path, *writes: Sequence[Sequence[str | None]], mode: str =
         rows = pa.Table.from_batches([written.rows(schema, {"s": texts}) for texts in batches])
         writer.write(rows)
         metrics.add(rows)
-    metrics.end(writer.close())
-    return metrics.lower_bounds()[1].decode(), metrics.upper_bounds()[1].decode()
+    statistics = metrics.end(writer.close())
+    return statistics.lower_bounds[1].decode(), statistics.upper_bounds[1].decode()
 
 
 @pytest.mark.parametrize("batches", [(["aaa", "mmm"], ["z" * 6000, "yyy"]), (["z" * 6000, "yyy"], [None], ["aaa"])])
@@ -115,9 +115,9 @@ def test_a_column_has_no_bounds_if_the_format_does_not_know_those_of_some_rows(t
         metrics = layout.metrics()
         for _ in range(2):
             metrics.add(pa.Table.from_batches([written.rows(schema, {"s": ["a", "b"], "n": [1, 2]})]))
-        metrics.end(Ending(100, parts=parts))
+        statistics = metrics.end(Ending(100, parts=parts))
         expected = {2} if len(parts) == 2 and sum(part.rows for part in parts) == 4 else set()
-        assert set(metrics.lower_bounds()) == set(metrics.upper_bounds()) == expected
+        assert set(statistics.lower_bounds) == set(statistics.upper_bounds) == expected
 
 
 NAN = float("nan")
@@ -146,8 +146,8 @@ def test_numbers_have_the_same_bounds_whoever_finds_them(batches: list[list[floa
             rows = pa.Table.from_batches([written.rows(schema, columns)])
             writer.write(rows)
             metrics.add(rows)
-        metrics.end(writer.close())
-        found.append((metrics.lower_bounds(), metrics.upper_bounds(), metrics.nan_value_counts()))
+        ended = metrics.end(writer.close())
+        found.append((ended.lower_bounds, ended.upper_bounds, ended.nan_value_counts))
     assert found == [found[0]] * len(FORMATS)
     finite = any(isfinite(value) for batch in batches for value in batch if value is not None)
     known = any(value == value for batch in batches for value in batch if value is not None)

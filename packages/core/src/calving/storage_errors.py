@@ -5,7 +5,6 @@ The libraries of Azure, Google and S3 are known by the names of their classes: n
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
@@ -60,18 +59,13 @@ _NAMED = re.compile(r"'([^']+)'|does not exist: (\S+)")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-@contextlib.contextmanager
-def of_file(path: str) -> Iterator[None]:
-    """Name this path in the error of a full disk, if the error names none.
+def name_file(error: OSError, path: str) -> None:
+    """Name this path in the error of a full disk, if the error names none. Any other error is left alone.
 
     :raises OSError: with the path as its ``filename``.
     """
-    try:
-        yield
-    except OSError as error:
-        full = _full(error)
-        if full is None or error.filename is not None:
-            raise
+    full = _full(error)
+    if full is not None and error.filename is None:
         raise OSError(full, os.strerror(full), path) from error
 
 

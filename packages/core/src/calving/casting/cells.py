@@ -42,8 +42,13 @@ class TableCells:
     def __init__(self, target: Target, most: int) -> None:
         """``most``: the most cells of a record."""
         self.most = most
-        self._row = cells_of(arrow_type(target.columns)) if target.columns.fields else 1
+        self.together = most * TOGETHER
+        """The most cells of rows that are made together."""
+        self.row = cells_of(arrow_type(target.columns)) if target.columns.fields else 1
+        """The cells of a row, without those of what its lists and maps hold."""
         self._root = _node(target.columns, target)
+        self.counts_values = self._root is not None
+        """Whether values may have more cells than a row."""
 
     def over(self, values: Values) -> list[int]:
         """The rows that have too many cells."""
@@ -61,13 +66,13 @@ class TableCells:
 
     def parts(self, values: Values) -> Iterator[Indices]:
         """Consecutive rows that do not take too many cells together. A row that has too many alone is a part."""
-        beside, most, start = self._beside(values), self.most * TOGETHER, 0
-        if len(values) * self._row + (pc.sum(beside).as_py() or 0) <= most:
+        beside, most, start = self._beside(values), self.together, 0
+        if len(values) * self.row + (pc.sum(beside).as_py() or 0) <= most:
             yield range(len(values))
             return
         left = most
         for place, cells in enumerate(beside.to_pylist()):
-            taken = self._row + (cells if cells <= self.most else 0)  # a bad value becomes no row
+            taken = self.row + (cells if cells <= self.most else 0)  # a bad value becomes no row
             if taken > left and place > start:
                 yield range(start, place)
                 start, left = place, most

@@ -6,7 +6,7 @@ A cast may refuse values that ``exact`` accepts. But if a cast accepts a value, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,15 +41,36 @@ from calving.casting.temporal import (
     LAST_DAY,
     LAST_MICRO,
     date_text,
+    floor_divided,
     time_text,
     timestamp_text,
     timestamptz_text,
 )
 from calving.casting.texts import plain_text
-from calving.records.arrays import as_list, children_of, entries, items_of, lists, maps, offsets_of, struct
+from calving.records.arrays import as_list, children_of, conform, entries, items_of, lists, maps, offsets_of, struct
 from calving.records.failures import ExactPathError
 from calving.records.fields import Counting, Target
 from calving.records.semantics import PER_SECOND, Meaning, SemanticType, moments, plain
+
+REFUSALS = (ExactPathError, ValueError, ArithmeticError, pa.ArrowException)
+"""The errors of a cast that leaves its column to the exact path."""
+
+
+def cast_each(
+    columns: Sequence[pa.Array], struct: StructType, wanted: Iterable[pa.Field], target: Target
+) -> list[pa.Array | None]:
+    """Each of these columns as the column of ``struct`` in its place, in the table's Arrow type. None: it has only
+    nulls, or has to take the exact path.
+    """
+    made: list[pa.Array | None] = []
+    for column, field, arrow in zip(columns, struct.fields, wanted, strict=True):
+        try:
+            rows = cast(column, field.field_type, target, field.field_id)
+            is_done = rows.type == arrow.type and not pa.types.is_nested(arrow.type)
+            made.append(rows if is_done else conform(rows, arrow.type))
+        except REFUSALS:
+            made.append(None)
+    return made
 
 
 def cast(column: pa.Array, kind: IcebergType, target: Target, column_id: int) -> pa.Array:
@@ -278,7 +299,7 @@ def _time(column: pa.Array, kind: IcebergType, counting: Counting) -> pa.Array:
     if pc.any(pc.or_(pc.less(numbers, 0), pc.greater_equal(numbers, DAY_SECONDS * per_second))).as_py():
         raise ExactPathError("not a time of day")
     wide = numbers.cast(pa.int64())
-    micros = _floor(wide, 1000) if unit == "ns" else pc.multiply(wide, 1_000_000 // per_second)
+    micros = floor_divided(wide, 1000) if unit == "ns" else pc.multiply(wide, 1_000_000 // per_second)
     return micros.cast(pa.time64("us"))
 
 
@@ -302,7 +323,7 @@ def _instants(column: pa.Array, kind: IcebergType, unit: str, counting: Counting
     if source == pa.timestamp(unit, zone):
         return column
     if source.unit == "ns" and unit == "us":
-        return _floor(column.cast(pa.int64()), 1000).cast(pa.timestamp(unit, zone))
+        return floor_divided(column.cast(pa.int64()), 1000).cast(pa.timestamp(unit, zone))
     return column.cast(pa.timestamp(source.unit, "UTC")).cast(pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, zone))
 
 
@@ -322,17 +343,6 @@ def _known(column: pa.Array, counting: Counting, first: int, last: int) -> pa.Ar
     return column
 
 
-def _floor(numbers: pa.Array, by: int) -> pa.Array:
-    """The quotients, rounded down, also below zero; Arrow's own division rounds towards zero."""
-    whole = pc.divide(numbers, by)
-    return pc.if_else(pc.less(numbers, pc.multiply(whole, by)), pc.subtract(whole, 1), whole)
-
-
 def _only(column: pa.Array, *accepted: Callable[[pa.DataType], bool]) -> None:
     if not any(accepts(column.type) for accepts in accepted):
         raise ExactPathError(f"no vectorised cast from {column.type}")
-
-
-def missing_rows(column: pa.Array) -> Sequence[int]:
-    """Places of the nulls."""
-    return pc.indices_nonzero(column.is_null()).to_pylist()

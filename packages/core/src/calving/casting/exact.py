@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from calving.casting.evolution import Path, SchemaEvolution, UnfitError
-from calving.casting.made import MadeTexts
+from calving.casting.findings import MadeTexts
 from calving.casting.numbers import short
 from calving.casting.texts import TooMuchTextError
 from calving.casting.values import primitive

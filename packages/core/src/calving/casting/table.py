@@ -22,11 +22,10 @@ from pyiceberg.types import (
 )
 
 from calving.casting.cells import TableCells
-from calving.casting.columns import cast, missing_rows, unknown_in_keys
+from calving.casting.columns import REFUSALS, cast, cast_each, unknown_in_keys
 from calving.casting.evolution import Path, SchemaEvolution, UnfitError
 from calving.casting.exact import ExactConverter
-from calving.casting.findings import Findings
-from calving.casting.made import MadeTexts
+from calving.casting.findings import Findings, missing_rows
 from calving.casting.objects import columns_of, simple_column
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
@@ -94,6 +93,15 @@ class TableConverter:
         self.target = Target(self._struct, names, case_insensitive=evolution.case_insensitive, moments=moments)
         self._lookup = self.target.lookup
         self.cells = TableCells(self.target, self._limits.cells)
+        self._last_type: pa.DataType = pa.null()
+        self._last_columns: Sequence[NestedField | None] = ()
+
+    def parts(self, values: Values) -> Iterable[Indices]:
+        """The values in parts whose rows do not take too much memory together."""
+        cells, count = self.cells, len(values.data)
+        if not cells.counts_values and count * cells.row <= cells.together:
+            return [range(count)]
+        return cells.parts(values)
 
     def convert(self, values: Values) -> Converted:
         """Convert all values, and separate the bad ones.
@@ -101,7 +109,7 @@ class TableConverter:
         :raises FullBlockError: the texts of nested values take too much memory together: convert fewer values at once.
             It is never raised for a single value.
         """
-        over = self.cells.over(values)
+        over = self.cells.over(values) if self.cells.counts_values else ()
         if not over:
             return self._convert(values)
         reason = str(TooManyCellsError(self.cells.most))
@@ -119,38 +127,41 @@ class TableConverter:
 
     def _columns(self, data: pa.StructArray, typed: bool) -> Converted:
         sources: dict[int, pa.Array] = {}
-        findings = Findings(typed=typed, texts=MadeTexts(self._limits.cells, len(data)))
-        lookup = self._lookup(self._struct)
-        for source, child in zip(data.type, children_of(data), strict=True):
-            target = lookup.find(source.name)
+        findings = Findings(typed=typed, cells=self._limits.cells, records=len(data))
+        for source, target, child in zip(data.type, self._columns_for(data.type), children_of(data), strict=True):
             if target is None:
                 self._additions(child, (source.name,), typed, findings)
             else:
                 # Of several fields for one column the last counts, as for records that are read one by one.
                 sources[target.field_id] = child
-                self._inner_changes(child, target.field_type, (target.name,), typed, findings)
-        columns = []
-        for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
-            values = sources.get(target.field_id)
-            if values is None:
-                values = pa.nulls(len(data))
-            columns.append(self._column(values, target, wanted.type, findings))
+                if typed or pa.types.is_nested(child.type):
+                    self._inner_changes(child, target.field_type, (target.name,), typed, findings)
+        given = [sources.get(target.field_id, pa.nulls(len(data))) for target in self._struct.fields]
+        made = cast_each(given, self._struct, self._arrow, self.target) if not self._exactly else [None] * len(given)
+        columns = [
+            self._column(source, column, target, wanted.type, findings)
+            for source, column, target, wanted in zip(given, made, self._struct.fields, self._arrow, strict=True)
+        ]
         if findings.reasons and findings.changes:
             # A bad record is not written, so it asks the table for no change.
             good = without(len(data), findings.reasons)
             findings.changes = self._columns(chosen(data, good), typed).changes if good else []
         return self._result(columns, len(data), findings)
 
-    def _column(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: Findings) -> pa.Array:
-        if source.null_count == len(source):
-            column = pa.nulls(len(source), wanted)
-        else:
-            if self._exactly:
-                return self._column_exactly(source, target, wanted, found)
-            try:
-                column = conform(cast(source, target.field_type, self.target, target.field_id), wanted)
-            except _REFUSALS:
-                return self._column_exactly(source, target, wanted, found)
+    def _columns_for(self, kind: pa.StructType) -> Sequence[NestedField | None]:
+        """The column of each field of values of this type. Neighbouring blocks mostly have one type."""
+        if kind != self._last_type:
+            lookup = self._lookup(self._struct)
+            self._last_type, self._last_columns = kind, [lookup.find(field.name) for field in kind]
+        return self._last_columns
+
+    def _column(
+        self, source: pa.Array, made: pa.Array | None, target: NestedField, wanted: pa.DataType, found: Findings
+    ) -> pa.Array:
+        """The column of a source, of which Arrow has ``made`` one; None if it cannot."""
+        column = pa.nulls(len(source), wanted) if source.null_count == len(source) else made
+        if column is None:
+            return self._column_exactly(source, target, wanted, found)
         if target.required and column.null_count:
             self._missing(target, missing_rows(column), found)
         return column
@@ -182,7 +193,7 @@ class TableConverter:
                 if piece.null_count == count:
                     raise ExactPathError("only nulls")
                 parts.append(conform(cast(piece, target.field_type, self.target, target.field_id), wanted))
-            except _REFUSALS:
+            except REFUSALS:
                 if count > 1:
                     half = count // 2
                     pending += [(start + half, count - half), (start, half)]
@@ -216,7 +227,7 @@ class TableConverter:
         """Convert objects column by column. Arrow casts the columns that hold values of one kind, which are most
         columns.
         """
-        findings = Findings(texts=MadeTexts(self._limits.cells, len(values)))
+        findings = Findings(cells=self._limits.cells, records=len(values))
         given = columns_of(
             values,
             self._struct,
@@ -232,7 +243,8 @@ class TableConverter:
             if source is None:
                 columns.append(self._values_exactly(column, target, wanted.type, findings))
             else:
-                columns.append(self._column(source, target, wanted.type, findings))
+                (made,) = cast_each([source], StructType(target), [wanted], self.target)
+                columns.append(self._column(source, made, target, wanted.type, findings))
         if self._evolution.evolve:
             self._new(given.new, findings)
         if findings.reasons and findings.changes:
@@ -332,9 +344,6 @@ class TableConverter:
             reason = "its column cannot be added: Iceberg does not let the keys of a map change"
             inner.reasons.setdefault(i, str(UnfitError(where, reason)))
         return inner
-
-
-_REFUSALS = (ExactPathError, ValueError, ArithmeticError, pa.ArrowException)
 
 
 def _is_moment(kind: pa.DataType) -> bool:

@@ -203,3 +203,9 @@ def micros_of(value: datetime) -> int:
     """Microseconds since 1970; a date-time without a zone is in UTC."""
     naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     return (naive - _EPOCH) // timedelta(microseconds=1)
+
+
+def floor_divided(numbers: pa.Array, by: int) -> pa.Array:
+    """The quotients, rounded down, also below zero; Arrow's own division rounds towards zero."""
+    whole = pc.divide(numbers, by)
+    return pc.if_else(pc.less(numbers, pc.multiply(whole, by)), pc.subtract(whole, 1), whole)

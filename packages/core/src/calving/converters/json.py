@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.native_json import NativeJson, native_json
-from calving.converters.native_whole import NativeWhole, native_whole
+from calving.converters.native import Pieces
+from calving.converters.native_json import native_json
+from calving.converters.native_whole import native_whole
 from calving.model.record_path import Limits
 from calving.records.arrays import Indices
 from calving.records.fields import Projection
 from calving.records.jsontext import parse_all
 from calving.records.payloads import Payloads
 from calving.records.values import RecordError, Values
+
+Read = Callable[[Payloads], tuple[Pieces, Indices]]
+"""Reads values in Rust: the decoded ones, and the places of those that have to take the exact path."""
 
 
 class JsonConverter(Converter):
@@ -22,15 +26,15 @@ class JsonConverter(Converter):
         self._stage = stage(is_key)
         self._limits = limits or Limits()
         self._projection: Projection | None = None
-        self._native: NativeJson | NativeWhole | None = None
+        self._read: Read | None = None
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         if projection is not self._projection:
-            self._projection, self._native = projection, _native(projection, self._limits)
-        if self._native is None:
+            self._projection, self._read = projection, _native(projection, self._limits)
+        if self._read is None:
             return self._exactly(list(values), range(len(values)))
-        payloads = Payloads.of(values)
-        pieces, refused = self._native.read(payloads)
+        payloads = values if isinstance(values, Payloads) else Payloads(values)
+        pieces, refused = self._read(payloads)
         decoded = self._exactly(payloads.take(refused).items, refused) if refused else Decoded()
         return Decoded([*(Values(column, False, kept) for column, kept in pieces), *decoded.values], decoded.bad)
 
@@ -48,8 +52,11 @@ class JsonConverter(Converter):
         return Decoded([Values(objects, False, places)] if objects else [], bad)
 
 
-def _native(projection: Projection | None, limits: Limits) -> NativeJson | NativeWhole | None:
-    """The decoder in Rust for this projection; None if there is none."""
+def _native(projection: Projection | None, limits: Limits) -> Read | None:
+    """The way to read values of this projection in Rust; None if there is none."""
     if projection is None:
         return None
-    return native_json(projection, limits) or native_whole(projection, limits)
+    if (decoder := native_json(projection, limits)) is not None:
+        return decoder.pieces
+    whole = native_whole(projection, limits)
+    return None if whole is None else whole.read

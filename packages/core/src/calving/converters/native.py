@@ -105,6 +105,14 @@ class Decoder:
             rows, refused, others = self._decoder.decode(Payloads.of(values).column, head, tail)
         return cast("pa.StructArray", pa.array(rows)), refused, others
 
+    def pieces(self, values: Payloads) -> tuple[Pieces, Indices]:
+        """The decoded values, and the places of refused values."""
+        with _divided():
+            made, refused, _ = self._decoder.decode(values.column, b"", b"")
+        rows, count = pa.array(made), len(values.column)
+        places = without(count, {*refused}) if refused else range(count)
+        return ([(rows, places)] if len(rows) else []), refused
+
     def read_whole(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int], list[tuple[list[int], pa.Array]]]:
         """The rows, the places of refused values, and the shapes of the rows: the steps of each shape, with its
         rows.

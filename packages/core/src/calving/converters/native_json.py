@@ -29,11 +29,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, NoWayError, Pieces, absence, json_decoder
+from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, NoWayError, absence, json_decoder
 from calving.model.record_path import Limits
-from calving.records.arrays import Indices, without
 from calving.records.fields import Projection, Target
-from calving.records.payloads import Payloads
 
 _KINDS: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
@@ -58,22 +56,7 @@ _KEYS = ("string", "long", "date", "uuid")
 """For map keys of these kinds, the decoder finds out whether a key comes twice."""
 
 
-class NativeJson:
-    """Decodes objects that go unchanged to tables, or whose route field chooses the table."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-
-    def read(self, values: Payloads) -> tuple[Pieces, Indices]:
-        """The decoded values, and the places of refused values.
-
-        :raises FullBlockError: the values take too many cells together.
-        """
-        rows, refused, _ = self._decoder.read(values)
-        return ([(rows, without(len(values), {*refused}))] if len(rows) else []), refused
-
-
-def native_json(projection: Projection, limits: Limits) -> NativeJson | None:
+def native_json(projection: Projection, limits: Limits) -> Decoder | None:
     """The decoder in Rust of what this projection needs; None if there is none."""
     if absence() is not None or not (projection.targets or projection.route):
         return None
@@ -82,9 +65,8 @@ def native_json(projection: Projection, limits: Limits) -> NativeJson | None:
     except NoWayError:
         return None
     fold = any(target.lookup(target.columns).folds for target in projection.targets)
-    return NativeJson(
-        json_decoder(fields, closed=projection.unknown != "add", fold=fold, nesting=limits.nesting, cells=limits.cells)
-    )
+    closed = projection.unknown != "add"
+    return json_decoder(fields, closed=closed, fold=fold, nesting=limits.nesting, cells=limits.cells)
 
 
 def _wanted(projection: Projection) -> list[Field]:

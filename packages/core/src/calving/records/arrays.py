@@ -151,7 +151,7 @@ def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
     :raises pa.ArrowException: the values are of another type.
     """
     if not pa.types.is_nested(kind):
-        return _conform_leaf(array, kind)
+        return array if array.type == kind else _conform_leaf(array, kind)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
     array = plain(array)
@@ -171,7 +171,7 @@ def _conform_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if isinstance(kind, SemanticType):
         return like(kind, conform(plain(array), kind.storage_type))
     array = moments(array) if pa.types.is_temporal(kind) else plain(array)
-    return array if array.type == kind else array.cast(kind)
+    return array.cast(kind)
 
 
 def offsets_of(array: pa.ListArray) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -58,18 +58,21 @@ def small(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def leaves(column: pa.Array) -> Iterator[pa.Array]:
-    """The primitive columns inside a column, in the order of the schema; a field of a null struct is null."""
-    if isinstance(column, pa.StructArray):
-        for child in children_of(column):
-            yield from leaves(child)
-    elif isinstance(column, pa.MapArray):
-        for inner in entries(column):
-            yield from leaves(inner)
-    elif isinstance(column, pa.ListArray):
-        yield from leaves(items_of(column))
-    else:
-        yield column
+def leaves(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """The primitive columns inside these columns, in the order of the schema. A field is null where its struct is
+    null.
+    """
+    inside: list[pa.Array] = []
+    for column in columns:
+        if isinstance(column, pa.StructArray):
+            inside += leaves(children_of(column))
+        elif isinstance(column, pa.MapArray):
+            inside += leaves(entries(column))
+        elif isinstance(column, pa.ListArray):
+            inside += leaves([items_of(column)])
+        else:
+            inside.append(column)
+    return inside
 
 
 def name_mapping(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:

@@ -179,10 +179,10 @@ class BatchRunner:
             tables = self._specs(whole=is_whole(ranges))
             tasks = [self._task(n, ranges_of_task, tables, careful=careful) for n, ranges_of_task in waiting.items()]
             results = self._engine.run(tasks)
+            held_up = []
             for result in results:
                 result.raise_error()
-            held_up = [r for r in results if r.is_held_up]
-            done += [r for r in results if not r.is_held_up]
+                (held_up if result.is_held_up else done).append(result)
             if not held_up:
                 return done
             is_unclear = _is_unclear(held_up)

@@ -96,7 +96,6 @@ class Layout:
             metrics.add(table)
         finally:
             metrics.end(writer.close())
-        metrics.lower_bounds(), metrics.upper_bounds()
 
 
 def _of_files(rows: pa.RecordBatch, whole: Schema, schema: pa.Schema) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ from calving.model.tables import TableSpec
 from calving.model.text import counted
 from calving.records.arrays import joined
 from calving.records.fields import arrow_schema, table_schema
-from calving.storage_errors import of_file
+from calving.storage_errors import name_file
 from calving.writing.changes import DELETE, OPERATION, LastChanges, pruned, rows_of
 from calving.writing.identity import Identity, identity_of
 from calving.writing.keys import key
@@ -264,11 +264,14 @@ class _Spilt:
 
     def add(self, bucket: int, rows: pa.RecordBatch) -> None:
         path = str(self._folder / str(bucket))
-        with of_file(path):
+        try:
             if bucket not in self._writers:
                 sink = self._stack.enter_context(pa.OSFile(path, "wb"))
                 self._writers[bucket] = pa.ipc.new_stream(sink, rows.schema)
             self._writers[bucket].write_batch(rows)
+        except OSError as error:
+            name_file(error, path)
+            raise
 
     def take(self) -> Iterator[list[pa.RecordBatch]]:
         """Take out the changes of each bucket, one bucket after the other."""

@@ -60,10 +60,7 @@ class Partitioner:
         self._keys = [key(schema, field.source_id, field.transform) for field in spec.fields]
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._partitions: list[Partition] = []
-
-    @property
-    def spec_id(self) -> int:
-        return self._spec.spec_id
+        self.spec_id: int = spec.spec_id
 
     def numbers(self, rows: pa.RecordBatch) -> Numbers:
         """The number of each row's partition.

@@ -18,7 +18,7 @@ from calving.model.file_names import DATA, file_name
 from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
-from calving.storage_errors import of_file
+from calving.storage_errors import name_file
 from calving.writing.formats.interface import FileWriter
 from calving.writing.formats.metrics import Metrics
 from calving.writing.layout import Layout, Placed
@@ -89,13 +89,17 @@ class BufferedWriter(ABC):
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
     location: str
+    partition: Partition
     out: OutputStream
     writer: FileWriter
     metrics: Metrics
 
     def write(self, rows: pa.Table) -> None:
-        with of_file(self.location):
+        try:
             self.writer.write(rows)
+        except OSError as error:
+            name_file(error, self.location)
+            raise
         self.metrics.add(rows)
 
 
@@ -182,42 +186,46 @@ class TableWriter(BufferedWriter):
         if len(self._open_files) >= self._limits.open_files:
             self._finish(max(self._open_files, key=lambda n: self._open_files[n].writer.size()))
         self._files += 1
-        path = self._layout.partitioner.partition(number).path
+        partition = self._layout.partitioner.partition(number)
         name = file_name(self._task, self._id, self._files, self._kind, self._layout.format.name)
-        location = self._locations.new_data_location(f"{path}/{name}" if path else name)
-        with of_file(location):
+        location = self._locations.new_data_location(f"{partition.path}/{name}" if partition.path else name)
+        try:
             out = self._io.new_output(location).create()
-            file = _OpenFile(location, out, self._layout.format.open(out), self._layout.metrics())
+            file = _OpenFile(location, partition, out, self._layout.format.open(out), self._layout.metrics())
+        except OSError as error:
+            name_file(error, location)
+            raise
         self._open_files[number] = file
         return file
 
     def _finish(self, number: int) -> None:
-        file = self._open_files[number]
-        self.done.append(self._described(file, self._layout.partitioner.partition(number)))
+        self.done.append(self._described(self._open_files[number]))
         del self._open_files[number]
 
-    def _described(self, file: _OpenFile, partition: Partition) -> DataFile:
-        metrics, order = file.metrics, self._layout.order
-        with of_file(file.location):
+    def _described(self, file: _OpenFile) -> DataFile:
+        try:
             ends = file.writer.close()
             file.out.close()
-        metrics.end(ends)
+        except OSError as error:
+            name_file(error, file.location)
+            raise
+        statistics = file.metrics.end(ends)
         return DataFile(
             file_path=file.location,
             file_format=self._layout.format.name.upper(),
-            record_count=metrics.records,
+            record_count=statistics.records,
             file_size_in_bytes=ends.size,
             content=FileContent.DATA,
             spec_id=self._layout.partitioner.spec_id,
-            partition=partition.values,
+            partition=file.partition.values,
             column_sizes=ends.column_sizes,
-            value_counts=metrics.value_counts(),
-            null_value_counts=metrics.null_value_counts(),
-            nan_value_counts=metrics.nan_value_counts(),
-            lower_bounds=metrics.lower_bounds(),
-            upper_bounds=metrics.upper_bounds(),
+            value_counts=statistics.value_counts,
+            null_value_counts=statistics.null_value_counts,
+            nan_value_counts=statistics.nan_value_counts,
+            lower_bounds=statistics.lower_bounds,
+            upper_bounds=statistics.upper_bounds,
             split_offsets=ends.split_offsets,
-            sort_order_id=order.order_id if order else 0,
+            sort_order_id=self._layout.order.order_id if self._layout.order else 0,
         )
 
 
@@ -251,7 +259,8 @@ class Waiting:
 
     def full(self) -> list[Part]:
         """Take the partitions that have enough."""
-        return self._take(self._with_enough) if self._is_due else []
+        # If no partition was full, look again when there are twice as many bytes.
+        return self._take(self._with_enough) if self.bytes >= self._due else []
 
     def half(self) -> list[Part]:
         """Take about half of the bytes, in as few partitions as possible."""
@@ -266,11 +275,6 @@ class Waiting:
         rows = self._rows
         self.clear()
         return rows
-
-    @property
-    def _is_due(self) -> bool:
-        # If no partition was full, look again when there are twice as many bytes.
-        return self.bytes >= self._due
 
     def _with_enough(self, sizes: Mapping[int, int]) -> set[int]:
         return {number for number, size in sizes.items() if size >= self._enough}

@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,6 +186,20 @@ def bytes_not_below(value: bytes, width: int | None) -> bytes | None:
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The statistics of a file by column id, and its number of rows. Columns of floats and doubles have counts of
+    NaN.
+    """
+
+    records: int
+    value_counts: Mapping[int, int]
+    null_value_counts: Mapping[int, int]
+    nan_value_counts: Mapping[int, int]
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+
+
 class Metrics:
     """The statistics of one file, collected while it is written."""
 
@@ -200,13 +214,13 @@ class Metrics:
         """Count the rows of one call of ``FileWriter.write``."""
         span = self.records, self.records + rows.num_rows
         self.records += rows.num_rows
-        batches = [[leaf for column in batch.columns for leaf in leaves(column)] for batch in rows.to_batches()]
+        batches = [leaves(batch.columns) for batch in rows.to_batches()]
         for column, *values in zip(self._columns, *batches, strict=True):
             if column.mode != "none":
                 column.add(span, values)
 
-    def end(self, ending: Ending) -> None:
-        """Take the bounds that the format has found."""
+    def end(self, ending: Ending) -> Statistics:
+        """Take the bounds that the format has found. The statistics of the whole file."""
         by_id = {column.leaf.field_id: column for column in self._columns}
         start = 0
         for part in ending.parts:
@@ -216,23 +230,13 @@ class Metrics:
             start = end
         for column in self._columns:
             column.take((start, self.records), None)
-
-    def value_counts(self) -> dict[int, int]:
-        return {c.leaf.field_id: c.values for c in self._counted}
-
-    def null_value_counts(self) -> dict[int, int]:
-        return {c.leaf.field_id: c.nulls for c in self._counted}
-
-    def nan_value_counts(self) -> dict[int, int]:
-        """The number of NaN values, for columns of floats and doubles."""
-        return {c.leaf.field_id: c.nans for c in self._counted if str(c.leaf.kind) in ("float", "double")}
-
-    def lower_bounds(self) -> dict[int, bytes]:
-        return {c.leaf.field_id: bound for c in self._columns if (bound := c.lower()) is not None}
-
-    def upper_bounds(self) -> dict[int, bytes]:
-        return {c.leaf.field_id: bound for c in self._columns if (bound := c.upper()) is not None}
-
-    @property
-    def _counted(self) -> Sequence[_Column]:
-        return [c for c in self._columns if c.mode != "none"]
+        counted = [(column.leaf.field_id, column) for column in self._columns if column.mode != "none"]
+        bounded = [(column.leaf.field_id, column.lower(), column.upper()) for column in self._columns]
+        return Statistics(
+            records=self.records,
+            value_counts={i: column.values for i, column in counted},
+            null_value_counts={i: column.nulls for i, column in counted},
+            nan_value_counts={i: c.nans for i, c in counted if str(c.leaf.kind) in ("float", "double")},
+            lower_bounds={i: low for i, low, _ in bounded if low is not None},
+            upper_bounds={i: high for i, _, high in bounded if high is not None},
+        )

@@ -74,7 +74,7 @@ def _marked(column: pa.Array) -> pa.Array:
 def _check_times(name: str, column: pa.Array) -> None:
     # Arrow 26 stores such a timestamp as a second rounded up and a negative fraction. Arrow reads it back unchanged,
     # but Java reads it a second earlier.
-    for leaf in leaves(column):
+    for leaf in leaves([column]):
         if not pa.types.is_timestamp(leaf.type) or leaf.null_count == len(leaf):
             continue
         moments, second = leaf.cast(pa.int64()), _PER_SECOND[leaf.type.unit]
