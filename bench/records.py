@@ -31,10 +31,9 @@ from calving.model.record_path import (
     TransformSpec,
 )
 from calving.model.tables import TableSpec
-from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
+from calving.tasks.selection import Timings
 from calving.tasks.spec import TaskSpec
-from calving.tasks.timings import Timings
 from harness.blocks import MILLIS, Given
 from harness.registry import SchemaRegistry, framed, serialized, serving
 
@@ -118,23 +117,22 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
     )
     spec = TaskSpec(0, (), path, {"bench.t": target}, frozenset())
     stages = Timings()
-    delivery = Delivery(spec, stages)
-    pipeline = Pipeline(spec, delivery, stages)
+    pipeline = Pipeline(spec, stages)
     gc.collect()
     gc.disable()  # as in a task
     started = time.thread_time()
     for start in range(0, len(case.values), _BLOCK):
         values = case.values[start : start + _BLOCK]
         block = Given(Range("bench", 0, start, start + len(values)), start, values)
-        outcome = pipeline.run(block)
-        if outcome.written + len(outcome.bad) + sum(outcome.filtered.values()) != len(values):
+        accounts = pipeline.run(block)
+        if accounts.written + len(accounts.bad) + sum(accounts.filtered.values()) != len(values):
             raise RuntimeError(f"{case.name}: records were lost")
-    delivery.writers.close()
+    pipeline.writers.close()
     seconds = time.thread_time() - started
     gc.enable()
-    if delivery.changes:
-        raise RuntimeError(f"{case.name}: the table does not fit: {delivery.changes}")
-    delivery.writers.discard()
+    if pipeline.changes:
+        raise RuntimeError(f"{case.name}: the table does not fit: {[*pipeline.changes.values()]}")
+    pipeline.writers.discard()
     return seconds, stages.seconds
 
 

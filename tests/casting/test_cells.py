@@ -178,10 +178,9 @@ from calving.model.record_path import (
     ConverterSpec, Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance, TopicConverters,
 )
 from calving.model.tables import TableSpec
-from calving.tasks.delivery import Delivery
+from calving.tasks.selection import Timings
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
-from calving.tasks.timings import Timings
 from harness.blocks import Given
 
 _, folder, form, columns, cells, elements, records = sys.argv
@@ -201,11 +200,11 @@ task = TaskSpec(0, (), path, {"db.t": spec}, frozenset())
 def run(elements, records):
     payload = b'{"v":[' + b",".join([b"{}"] * elements) + b"]}"
     value = b'{"schema":%s,"payload":%s}' % (json.dumps(declared).encode(), payload) if options else payload
-    delivery = Delivery(task, Timings())
-    outcome = Pipeline(task, delivery, Timings()).run(
+    pipeline = Pipeline(task, Timings())
+    accounts = pipeline.run(
         Given(Range("t", 0, 0, records), 0, [value] * records))
-    delivery.writers.discard()
-    return outcome
+    pipeline.writers.discard()
+    return accounts
 
 run(1, 1)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

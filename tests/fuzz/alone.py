@@ -36,10 +36,9 @@ from calving.model.record_path import (
 from calving.records.payloads import Payloads
 from calving.records.values import HEADERS, Records, objects
 from calving.source.reading import Block
-from calving.tasks.outcome import BlockRun, Outcome
 from calving.tasks.pipeline import Pipeline
+from calving.tasks.selection import Accounts, Routed, Selection, Timings
 from calving.tasks.spec import TaskSpec
-from calving.tasks.timings import Timings
 from calving.transforms.interface import Predicate
 from tests.java import generate
 from tests.java.cases import CASES, Case
@@ -204,13 +203,6 @@ class _Block(Block):
         return pa.array([[{"key": k, "value": v} for k, v in record.headers] for record in self._records], HEADERS)
 
 
-class _Delivery:
-    """In the place of the tables."""
-
-    def start(self, block: Block, *, trial: bool) -> BlockRun:
-        return BlockRun(block, None, trial)  # type: ignore[arg-type]
-
-
 class _Watched(Pipeline):
     """A pipeline that ends behind the transforms."""
 
@@ -224,18 +216,19 @@ class _Watched(Pipeline):
             transforms=trial.chain,
             tolerance=Tolerance("topic"),
         )
-        super().__init__(TaskSpec(0, (), path, {}, frozenset()), _Delivery(), Timings())  # type: ignore[arg-type]
+        super().__init__(TaskSpec(0, (), path, {}, frozenset()), Timings())
         self.fates: dict[int, list[Any]] = {}
 
-    def _route_records(self, run: BlockRun, source: str, records: Records) -> None:
+    def _route_records(self, selected: Selection, records: Records) -> Iterator[Routed]:
         if not self._shown:
-            return
+            return iter(())
         kind = str(records.value.type) if records.typed else None
         columns = [records.topic, records.value, records.key, records.timestamp, records.headers]
         for row, place in enumerate(records.index.to_pylist()):
             value, *rest = (_text(column.slice(row, 1)) for column in (records.value, *columns))
             told = (value if value == "[None]" else kind, records.content, *rest)
             self.fates.setdefault(place, []).append(told)
+        return iter(())
 
 
 def _text(cell: pa.Array) -> str:
@@ -258,9 +251,9 @@ def fates(
     filtered: Counter[str] = Counter()
     for places in blocks:
         pipeline.fates = {}
-        outcome: Outcome = pipeline.run(_Block([trial.records[place] for place in places], 100))
-        filtered += outcome.filtered
-        for error in outcome.bad:
+        accounts: Accounts = pipeline.run(_Block([trial.records[place] for place in places], 100))
+        filtered += accounts.filtered
+        for error in accounts.bad:
             pipeline.fates.setdefault(error.index, []).append(("bad", error.stage, error.reason))
         found |= {places[i]: sorted(told, key=repr) for i, told in pipeline.fates.items()}
     return found, filtered

@@ -16,7 +16,7 @@ from calving.model.record_path import ConverterSpec, Evolution, Limits, RecordPa
 from calving.records.cells import CELL, TOGETHER, FullBlockError
 from calving.records.payloads import Payloads
 from calving.records.values import Values
-from calving.tasks.decoding import Decoders
+from calving.tasks.decode import Decoders
 from calving.tasks.spec import TaskSpec
 from harness.registry import framed, serialized
 from tests.fuzz.work_typed import zigzag

@@ -305,7 +305,5 @@ def _patched(exactly: bool, native: bool) -> Iterator[None]:
         if exactly or not native:
             stack.enter_context(mock.patch.dict(os.environ, {SWITCH: "0"}))
         if exactly:
-            stack.enter_context(
-                mock.patch("calving.tasks.delivery.TableConverter", partial(TableConverter, exactly=True))
-            )
+            stack.enter_context(mock.patch("calving.tasks.cast.TableConverter", partial(TableConverter, exactly=True)))
         yield

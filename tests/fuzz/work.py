@@ -42,7 +42,7 @@ from pyiceberg.types import (
 from calving.casting.table import TableConverter
 from calving.model.record_path import Evolution, RouteRule, Routing, TransformSpec
 from calving.records.values import Values
-from calving.tasks.routing import Router
+from calving.tasks.route import Router
 from tests.fuzz import work_typed
 from tests.fuzz.alone import Raw, Trial, fates
 from tests.java.cases import CASES

@@ -10,7 +10,7 @@ import pytest
 from calving.errors import ConfigError
 from calving.model.record_path import RouteRule, Routing, TransformSpec
 from calving.records.regex import Regex, template
-from calving.tasks.routing import Router
+from calving.tasks.route import Router
 from calving.transforms.chain import Chain
 
 _TEXTS = ("", "a", "ab", "ba", "internal.x", "x.internal", "x-1", "1-x", "été", "a\nb", "AB", "\\", "{1}")

@@ -24,10 +24,9 @@ from calving.model.record_path import (
     TopicConverters,
 )
 from calving.model.tables import TableSpec
-from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
+from calving.tasks.selection import Timings
 from calving.tasks.spec import TaskSpec
-from calving.tasks.timings import Timings
 from harness.blocks import Given
 from harness.registry import avro
 
@@ -55,11 +54,10 @@ def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]
         {"db.t": table},
         frozenset(),
     )
-    stages = Timings()
-    delivery = Delivery(spec, stages)
-    outcome = Pipeline(spec, delivery, stages).run(Given(Range("bench", 0, 0, len(values)), 0, values))
-    assert (outcome.written, outcome.bad) == (len(values), [])
-    delivery.writers.close()
+    pipeline = Pipeline(spec, Timings())
+    accounts = pipeline.run(Given(Range("bench", 0, 0, len(values)), 0, values))
+    assert (accounts.written, accounts.bad) == (len(values), [])
+    pipeline.writers.close()
     (file,) = folder.rglob("*.parquet")
     return [row["v"] for row in pq.read_table(file).to_pylist()]
 

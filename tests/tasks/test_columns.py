@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from calving.casting.schema_changes import SchemaChanges
 from calving.model.ranges import Range
 from calving.model.record_path import ConverterSpec, RecordPath, Routing, TopicConverters
 from calving.records.values import Records, Values, objects
-from calving.tasks.columns import Columns
-from calving.tasks.decoding import Decoders
+from calving.tasks.decode import Decoders
+from calving.tasks.selection import Accounts, Selection
 from calving.tasks.spec import TaskSpec
+from calving.tasks.transform import Columns
 from calving.transforms.interface import Column
 from harness.blocks import Given
 
@@ -32,7 +34,8 @@ def test_every_record_has_its_own_offset_and_key(shapes: str, wanted: set[Column
     )
     block = Given(Range("t", 0, FIRST, FIRST + len(values)), FIRST, [b"{}"] * len(values), KEYS)
     found: dict[int, tuple[object, int, str | None]] = {}
-    for part in columns.records(block, "t", 0, Values(list(values), False), []):
+    selected = Selection(block, "t", 0, range(len(values)), Accounts(SchemaChanges()))
+    for part in columns.records(selected, Values(list(values), False)):
         assert part.index.to_pylist() == sorted(part.index.to_pylist())
         found |= dict(zip(part.index.to_pylist(), _rows(part), strict=True))
     keys = [key.decode() if "key" in wanted else None for key in KEYS]

@@ -31,11 +31,10 @@ from calving.model.tables import TableSpec
 from calving.records.fields import Projection
 from calving.records.payloads import Payloads
 from calving.records.values import RecordError, Values
-from calving.tasks.decoding import Decoders
-from calving.tasks.delivery import Delivery
+from calving.tasks.decode import Decoders
 from calving.tasks.pipeline import Pipeline
+from calving.tasks.selection import Timings
 from calving.tasks.spec import TaskSpec
-from calving.tasks.timings import Timings
 from harness.blocks import Given
 from tests.mutations.changing import Changing
 
@@ -69,11 +68,11 @@ def test_a_record_with_a_route_field_is_decoded_once(
     monkeypatch.setattr(Decoders, "decode", counted)
     tables = {name: known(name, number, tmp_path) for number, name in enumerate(TABLES)}
     spec = TaskSpec(0, (), RecordPath({}, routing, tolerance=Tolerance("topic")), tables, frozenset())
-    delivery = Delivery(spec, Timings())
+    pipeline = Pipeline(spec, Timings())
     values = [f'{{"id":{i},"to":"{TABLES[i % 3]}","n{i % 3}":{i}}}'.encode() for i in range(30)]
-    outcome = Pipeline(spec, delivery, Timings()).run(Given(Range("t", 0, 0, 30), 0, values))
-    delivery.writers.discard()
-    assert outcome.written == 30
+    accounts = pipeline.run(Given(Range("t", 0, 0, 30), 0, values))
+    pipeline.writers.discard()
+    assert accounts.written == 30
     assert decoded == Counter(values)
 
 

@@ -31,11 +31,9 @@ from calving.model.record_path import (
 )
 from calving.model.tables import TableSpec
 from calving.records.jsontext import parse_all
-from calving.tasks.delivery import Delivery
-from calving.tasks.outcome import Outcome
 from calving.tasks.pipeline import Pipeline
+from calving.tasks.selection import Accounts, Timings
 from calving.tasks.spec import TaskSpec
-from calving.tasks.timings import Timings
 from harness.blocks import Given
 
 pytest.importorskip("calving_native")
@@ -69,7 +67,7 @@ def run(
     routing: Routing,
     values: Sequence[bytes | None],
     *transforms: TransformSpec,
-) -> Outcome:
+) -> Accounts:
     specs = {
         rule.table: TableSpec(
             rule.table,
@@ -84,10 +82,10 @@ def run(
     converters = {"": TopicConverters(value=converter)}
     path = RecordPath({}, routing, Evolution(), converters, transforms, Tolerance("topic"))
     spec = TaskSpec(0, (), path, specs, frozenset())
-    delivery = Delivery(spec, Timings())
-    outcome = Pipeline(spec, delivery, Timings()).run(Given(Range("t", 0, 0, len(values)), 0, values))
-    delivery.writers.discard()
-    return outcome
+    pipeline = Pipeline(spec, Timings())
+    accounts = pipeline.run(Given(Range("t", 0, 0, len(values)), 0, values))
+    pipeline.writers.discard()
+    return accounts
 
 
 @pytest.fixture

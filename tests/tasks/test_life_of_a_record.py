@@ -43,8 +43,8 @@ from calving.runtime.parts import record_path
 from calving.settings.files import flat
 from calving.settings.load import parse
 from calving.source.reading import Block, Reader, header_column
-from calving.tasks.decoding import Decoders
-from calving.tasks.routing import Router
+from calving.tasks.decode import Decoders
+from calving.tasks.route import Router
 from calving.transforms.chain import Chain
 from calving.wire.codec import decode as message
 from tests.cli.pages import DOCS, matches

@@ -9,32 +9,30 @@ from calving.model.tables import SchemaChange
 from calving.records.inferred import folded, merge
 
 
-class SchemaChanges:
+class SchemaChanges(dict[tuple[str, str, tuple[str, ...]], SchemaChange]):
     """One change for each column and kind of change. Types merge to the narrowest type that holds all, and counts add
     up.
     """
 
     def __init__(self, changes: Iterable[SchemaChange] = (), *, fold: bool = False) -> None:
         """``fold``: names that differ only by case are one name."""
+        super().__init__()
         self._fold = fold
-        self._found: dict[tuple[str, str, tuple[str, ...]], SchemaChange] = {}
         for change in changes:
             self.add(change)
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
 
     def add(self, change: SchemaChange) -> None:
         path = tuple(name.lower() for name in change.path) if self._fold else change.path
         key = (change.table, change.kind, path)
-        known = self._found.get(key)
+        known = self.get(key)
         kind = change.type if known is None else merge(known.type, change.type)
         spelt = change.path if known is None else min(change.path, known.path)
         seen = None if known is None else known.seen
         if change.seen is not None:
             seen = {"kinds": {}} if seen is None else seen
             join(seen, change.seen, fold=self._fold)
-        self._found[key] = SchemaChange(change.table, change.kind, spelt, folded(kind) if self._fold else kind, seen)
+        self[key] = SchemaChange(change.table, change.kind, spelt, folded(kind) if self._fold else kind, seen)
 
-    def list(self) -> list[SchemaChange]:
-        return list(self._found.values())
+    def copy(self) -> SchemaChanges:
+        """The same changes, to which others can be added."""
+        return SchemaChanges(self.values(), fold=self._fold)

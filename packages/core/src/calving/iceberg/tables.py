@@ -162,7 +162,7 @@ class Tables:
         self.refresh({change.table for change in changes if change.kind == "load"})
         changes = [change for change in changes if change.kind != "load"]
         for name, group in itertools.groupby(sorted(changes, key=lambda n: n.table), key=lambda n: n.table):
-            mine = SchemaChanges(group, fold=self._rules.fold).list()
+            mine = [*SchemaChanges(group, fold=self._rules.fold).values()]
             create = next((change for change in mine if change.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
                 if (outer := self._around(name)) is not None:

@@ -34,9 +34,9 @@ __all__ = [
     "texts_of_any_case",
 ]
 
-Content = Literal["row", "before image", "partial row", "truncate"]
+Content = Literal["row", "before image", "partial row", "truncate", "deleted key"]
 """The content of values: rows; rows as they were before an update; rows that have only the fields that an update
-changed; or nothing, of events that empty their source table.
+changed; nothing, of events that empty their source table; or keys of rows to delete, which no transform sees.
 
 Tables to which rows are only added take rows and partial rows. Mutation tables delete the key of a before image if the
 update has changed it, refuse partial rows, and act on truncate events.

@@ -12,10 +12,10 @@ from calving.casting.evolution import check_new
 from calving.casting.type_counts import seen_of
 from calving.model.dead_letters import Stage
 from calving.model.tables import SchemaChange
-from calving.records.arrays import JSON, children_of
+from calving.records.arrays import JSON, children_of, compose
 from calving.records.inferred import InferredType, find, folded, of_array, of_type, of_value
-from calving.records.values import RecordError, Values, objects
-from calving.tasks.outcome import BlockRun
+from calving.records.values import Values, objects
+from calving.tasks.selection import Accounts
 from calving.tasks.spec import TaskSpec
 
 _PLAIN = frozenset((str, int, bool, float, Decimal, type(None)))
@@ -27,16 +27,16 @@ class Creation:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
 
-    def ask_for(self, run: BlockRun, tables: Sequence[str], values: Values) -> None:
+    def ask_for(self, accounts: Accounts, tables: Sequence[str], values: Values) -> None:
         """Request that these tables be loaded, if they were not looked for yet, or be created. Values that the tables
         can hold count as written.
         """
         for table in tables:
             if table not in self._spec.missing:
-                run.ask(SchemaChange(table, "load"))
+                accounts.changes.add(SchemaChange(table, "load"))
         missing = [table for table in tables if table in self._spec.missing]
         if not missing:
-            run.outcome.written += len(values)
+            accounts.written += len(values)
             return
         for group in _by_schema(values):
             reasons = {table: why for table in missing if (why := self._obstacle(table, group.type)) is not None}
@@ -44,17 +44,15 @@ class Creation:
             uncreatable = next((table for table in reasons if table in lost), None)
             if uncreatable is not None:
                 reason = f"table {uncreatable}: {reasons[uncreatable]}"
-                run.outcome.bad += [
-                    RecordError(values.index[row], Stage.CONVERSION, "UnfitError", reason) for row in group.rows
-                ]
+                accounts.reject(compose(values.index, group.rows), Stage.CONVERSION, "UnfitError", reason)
                 continue
-            run.outcome.written += len(group.rows)
+            accounts.written += len(group.rows)
             if reasons:
-                _request_without_schema(run, reasons)
+                _request_without_schema(accounts, reasons)
             else:
-                self._infer(run, missing, group, typed=values.typed)
+                self._infer(accounts, missing, group, typed=values.typed)
 
-    def look_for(self, run: BlockRun, tables: Iterable[str]) -> None:
+    def look_for(self, accounts: Accounts, tables: Iterable[str]) -> None:
         """Request these tables. Rows for them are converted once the tables are loaded, or are created because of other
         records.
         """
@@ -62,19 +60,19 @@ class Creation:
             if table in self._spec.tables or table in self._spec.uncreatable or table in self._spec.within:
                 continue
             if table not in self._spec.missing:
-                run.ask(SchemaChange(table, "load"))
+                accounts.changes.add(SchemaChange(table, "load"))
             elif self._spec.path.evolution.create and self._spec.id_columns.get(table):
-                _request_without_schema(run, [table])
+                _request_without_schema(accounts, [table])
 
-    def _infer(self, run: BlockRun, tables: Iterable[str], group: _SchemaGroup, *, typed: bool) -> None:
+    def _infer(self, accounts: Accounts, tables: Iterable[str], group: _SchemaGroup, *, typed: bool) -> None:
         """Request the tables, with schemas that can also hold these records."""
         fold = self._spec.path.evolution.case_insensitive
         for table in tables:
             if typed:
-                run.ask(SchemaChange(table, "create", type=group.type))
+                accounts.changes.add(SchemaChange(table, "create", type=group.type))
             else:
                 seen = seen_of(folded(group.type) if fold else group.type, len(group.rows), group.value)
-                run.ask(SchemaChange(table, "create", seen=seen))
+                accounts.changes.add(SchemaChange(table, "create", seen=seen))
 
     def _obstacle(self, table: str, kind: InferredType | None) -> str | None:
         """The reason why the table cannot be created from a record of this type; None if it can be created."""
@@ -99,10 +97,10 @@ class Creation:
         return None
 
 
-def _request_without_schema(run: BlockRun, tables: Iterable[str]) -> None:
+def _request_without_schema(accounts: Accounts, tables: Iterable[str]) -> None:
     """Request the tables without a schema: the record may fit the tables that other records create."""
     for table in tables:
-        run.ask(SchemaChange(table, "create"))
+        accounts.changes.add(SchemaChange(table, "create"))
 
 
 class _SchemaGroup(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +19,7 @@ from calving.model.tables import SchemaChange, TableSpec
 from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.positions import order_keys
-from calving.records.values import Objects, RecordError, Values, field, texts, texts_of_any_case
+from calving.records.values import Content, Objects, RecordError, Values, field, texts, texts_of_any_case
 from calving.source.reading import Block
 from calving.tasks.moves import moved
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
@@ -28,6 +27,8 @@ from calving.writing.identity import ColumnPath, Identity, identity_of, optional
 
 TRUNCATE = 3
 """A truncate event: the source table was emptied. It is no operation on a row."""
+_OF_CONTENT: Mapping[Content, int] = {"deleted key": DELETE, "truncate": TRUNCATE}
+"""The operations of values whose content decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,8 @@ def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -
     such fields counts. Null: the value lacks the
     field; it is an insert.
     """
+    if values.content in _OF_CONTENT:
+        return pa.repeat(pa.scalar(_OF_CONTENT[values.content], pa.int8()), len(values))
     if mutations.cdc_field is None:
         return pa.repeat(pa.scalar(UPDATE, pa.int8()), len(values))
     if fold:
@@ -226,35 +229,20 @@ def _column(data: pa.Array | Objects, path: str) -> pa.Array:
     return column
 
 
-def without_truncates(
-    values: Values, operations: pa.Array, mutations: RowMutations, bad: list[RecordError], filtered: Counter[str]
-) -> Values:
-    """The values, without events that empty their source. They are not rows, and become bad records or are filtered."""
-    truncates = pc.indices_nonzero(pc.equal(operations, TRUNCATE)).to_pylist()
-    if not truncates:
-        return values
-    places = values.index
-    if mutations.on_truncate == "skip":
-        filtered["truncate event"] += len(truncates)
-    else:
-        bad += [RecordError(places[i], Stage.CONVERSION, "UnfitError", "truncate event") for i in truncates]
-    return values.choose(without(len(values), dict.fromkeys(truncates)))
-
-
 def as_objects(keys: Values, tables: Sequence[TableSpec]) -> Values:
-    """Keys of records as objects. A key that is a single value becomes the value of the only id column of each
+    """Keys of deleted rows as objects. A key that is a single value becomes the value of the only id column of each
     table.
     """
-    data = keys.data
+    data: pa.Array | Objects = keys.data
     paths = [[column.name.split(".") for column in identity_of(table).columns] for table in tables]
     if any(len(columns) != 1 for columns in paths) or (not isinstance(data, list) and pa.types.is_struct(data.type)):
-        return keys
+        return Values(data, keys.typed, keys.index, content="deleted key")
     names = list(dict.fromkeys(tuple(path) for (path,) in paths))
     if isinstance(data, list):
         made: pa.Array | Objects = [key if isinstance(key, dict) else _object(names, key) for key in data]
     else:
         made = _struct(names, data)
-    return Values(made, keys.typed, keys.index)
+    return Values(made, keys.typed, keys.index, content="deleted key")
 
 
 def _object(paths: Sequence[tuple[str, ...]], value: Any) -> dict[str, Any]:

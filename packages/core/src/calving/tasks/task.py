@@ -1,4 +1,4 @@
-"""The task: reads its ranges, decodes, transforms, routes, converts and writes. It is the same in Spark and in this
+"""The task: reads its ranges, decodes, transforms, routes, casts and writes. It is the same in Spark and in this
 process.
 """
 
@@ -8,12 +8,12 @@ import contextlib
 import gc
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from calving.errors import AccountingError, BadRecordError, first_line
-from calving.model.dead_letters import DeadLetter, Stage, origin
+from calving.errors import AccountingError, first_line
+from calving.model.dead_letters import Stage
 from calving.model.ranges import Range
 from calving.model.text import counted
 from calving.records.arrays import Indices, without
@@ -21,16 +21,15 @@ from calving.records.failures import is_of_value
 from calving.records.values import RecordError
 from calving.secrets import know
 from calving.source.opening import open_reader
-from calving.source.reading import UNREADABLE, Block, headers_of
+from calving.source.reading import Block
 from calving.storage_errors import store_error
-from calving.tasks.delivery import Delivery
-from calving.tasks.outcome import Outcome
+from calving.tasks.letters import DeadLetters
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.result import RECEIVED, RangeResult, TaskResult
+from calving.tasks.selection import Accounts, Timings
 from calving.tasks.shuffle import Sample, ShuffleBlock, unpack
 from calving.tasks.spec import TaskSpec
-from calving.tasks.timings import Timings
-from calving.tasks.writers import Writer, replaced, writer_of
+from calving.tasks.write import Writer, replaced, writer_of
 
 log = logging.getLogger(__name__)
 
@@ -112,11 +111,11 @@ class _RangeAccounts:
     size: int = 0
     latest_ms: int | None = None
 
-    def add(self, block: Block, outcome: Outcome) -> None:
+    def add(self, block: Block, accounts: Accounts) -> None:
         self.read += len(block)
-        self.written += outcome.written
-        self.bad += len(outcome.bad)
-        self.filtered.update(outcome.filtered)
+        self.written += accounts.written
+        self.bad += len(accounts.bad)
+        self.filtered.update(accounts.filtered)
         self.size += block.size
         latest = block.latest_ms
         if latest is not None:
@@ -147,62 +146,62 @@ class _Task:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
         self._timings = Timings()
-        self._delivery = Delivery(spec, self._timings)
-        self._pipeline = Pipeline(spec, self._delivery, self._timings)
+        self._pipeline = Pipeline(spec, self._timings)
         self._reader = open_reader(spec.path.kafka, spec.path.limits, headers=self._pipeline.needs_headers)
-        self._dead_letters: list[DeadLetter] = []
-        self._bad = 0
-        self._first_bad: str | None = None
-        self._bad_by_stage: Counter[str] = Counter()
+        self._dead_letters = DeadLetters(spec, self._pipeline)
         self._unnamed: Counter[str] = Counter()
 
     def run(self) -> Iterator[ShuffleBlock | Sample | TaskResult]:
-        spec = self._spec
-        accounts = {source: _RangeAccounts() for source in spec.ranges}
+        spec, timings, dead, writers = self._spec, self._timings, self._dead_letters, self._pipeline.writers
+        ranges = {source: _RangeAccounts() for source in spec.ranges}
         with contextlib.closing(self._reader.read(spec.ranges)) as blocks:
-            yield from self._run_blocks(blocks, accounts)
-        changes, writers = self._delivery.changes, self._delivery.writers
-        if changes:
+            yield from self._run_blocks(blocks, ranges)
+        if self._pipeline.changes:
+            timings.stop()
             self.discard()
-            yield TaskResult(spec.number, changes=changes, stages=self._timings.seconds)
+            yield TaskResult(spec.number, changes=[*self._pipeline.changes.values()], stages=timings.seconds)
             return
-        with self._timings("write"):
-            files = writers.close()
-        yield from writers.shuffled()
-        superseded, deleted = writers.replaced
+        timings.start("write")
+        closed = writers.close()
+        timings.stop()
+        if spec.shuffle:
+            yield from writers.shuffled()
         yield TaskResult(
             spec.number,
-            files,
-            [each.result(source) for source, each in accounts.items()],
-            dead_letters=self._dead_letters,
-            first_bad=self._first_bad,
-            bad_by_stage=dict(self._bad_by_stage),
-            shuffled=writers.sent,
-            superseded=superseded,
-            deleted=deleted,
+            closed.files,
+            [each.result(source) for source, each in ranges.items()],
+            dead_letters=dead.for_topic,
+            first_bad=dead.first,
+            bad_by_stage=dict(dead.by_stage),
+            shuffled=closed.sent,
+            superseded=closed.superseded,
+            deleted=closed.deleted,
             unnamed=dict(self._unnamed),
-            stages=self._timings.seconds,
+            stages=timings.seconds,
         )
 
     def discard(self) -> None:
-        self._delivery.writers.discard()
+        self._pipeline.writers.discard()
 
     def _run_blocks(
-        self, blocks: Iterator[Block], accounts: Mapping[Range, _RangeAccounts]
+        self, blocks: Iterator[Block], ranges: Mapping[Range, _RangeAccounts]
     ) -> Iterator[ShuffleBlock | Sample]:
         while True:
-            with self._timings("fetch"):
-                block = next(blocks, None)
-                if block is None:
-                    return
-                block.values  # noqa: B018 - made here
+            self._timings.start("fetch")
+            block = next(blocks, None)
+            if block is None:
+                return
+            block.values  # noqa: B018 - made here
             errors = self._rehearse(block) if self._spec.careful else []
-            outcome = self._pipeline.run(block, without(len(block), {bad.index for bad in errors}))
-            outcome.bad += errors
-            self._reject(block, outcome.bad)
-            accounts[block.source].add(block, outcome)
-            self._unnamed.update(outcome.unnamed)
-            yield from self._delivery.writers.shuffled()
+            accounts = self._pipeline.run(block, without(len(block), {bad.index for bad in errors}) if errors else None)
+            accounts.bad += errors
+            if accounts.bad:
+                self._dead_letters.add(block, accounts.bad)
+            ranges[block.source].add(block, accounts)
+            self._unnamed.update(accounts.unnamed)
+            if self._spec.shuffle:
+                self._timings.stop()
+                yield from self._pipeline.writers.shuffled()
 
     def _rehearse(self, block: Block) -> list[RecordError]:
         """The records that make a step fail. They are found by running the block, and then its halves, without keeping
@@ -213,69 +212,18 @@ class _Task:
         while pending:
             places = pending.pop()
             try:
-                outcome = self._pipeline.run(block, places, trial=True)
-                errors += [bad for bad in outcome.bad if bad.stage == Stage.WRITING]
+                accounts = self._pipeline.rehearse(block, places)
+                errors += [bad for bad in accounts.bad if bad.stage == Stage.WRITING]
             except BaseException as error:
                 if not is_of_value(error):
                     raise
                 if len(places) == 1:
                     name = type(error).__name__
-                    errors.append(RecordError(places[0], Stage(self._timings.last.upper()), name, first_line(error)))
+                    errors.append(RecordError(places[0], Stage(self._timings.step.upper()), name, first_line(error)))
                 else:
                     half = len(places) // 2
                     pending += [places[half:], places[:half]]
         return errors
-
-    def _reject(self, block: Block, bad: Sequence[RecordError]) -> None:
-        if not bad:
-            return
-        bad = sorted(bad, key=lambda b: b.index)
-        tolerance = self._spec.path.tolerance
-        fatal = next((b for b in bad if b.fatal or tolerance.to == "error"), None)
-        if fatal is not None:
-            raise BadRecordError(_located(block, fatal))
-        if self._first_bad is None:
-            self._first_bad = _located(block, bad[0])
-        self._bad += len(bad)
-        self._bad_by_stage.update(b.stage for b in bad)
-        if self._bad > tolerance.at_most:
-            raise BadRecordError(
-                f"more than errors.max-per-batch = {tolerance.at_most} bad records; the first: {self._first_bad}"
-            )
-        letters = [self._letter(block, b) for b in bad]
-        if tolerance.to == "topic":
-            self._dead_letters += letters
-        else:
-            self._delivery.dead_letters(letters, block, [b.index for b in bad])
-
-    def _letter(self, block: Block, bad: RecordError) -> DeadLetter:
-        i = bad.index
-        place = (block.source.topic, block.source.partition, block.offsets[i].as_py())
-        headers, reason = headers_of(block, i), bad.reason
-        if headers is None:
-            headers, reason = (), reason if reason == UNREADABLE else f"{reason}; {UNREADABLE}"
-        if self._spec.path.tolerance.replayed:
-            place = origin(headers) or place
-        topic, partition, offset = place
-        return DeadLetter(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            timestamp_ms=block.timestamps_ms[i].as_py(),
-            key=block.keys[i],
-            value=block.values[i],
-            headers=headers,
-            stage=bad.stage,
-            error=bad.error,
-            reason=reason,
-        )
-
-
-def _located(block: Block, bad: RecordError) -> str:
-    source = block.source
-    return (
-        f"topic '{source.topic}', partition {source.partition}, offset {block.offsets[bad.index].as_py()}: {bad.reason}"
-    )
 
 
 def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
@@ -286,12 +234,13 @@ def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
     writers: dict[str, Writer] = {}
     taken = 0
     try:
-        with stages("write"):
-            for (table, _), blocks_of_table in groupby(blocks, lambda block: (block.table, block.partition)):
-                if table not in writers:
-                    writers[table] = writer_of(spec, table)
-                taken += _taken(writers[table], blocks_of_table, spec.path.limits.buffered_bytes)
-            files = {table: writer.close() for table, writer in writers.items()}
+        stages.start("write")
+        for (table, _), blocks_of_table in groupby(blocks, lambda block: (block.table, block.partition)):
+            if table not in writers:
+                writers[table] = writer_of(spec, table)
+            taken += _taken(writers[table], blocks_of_table, spec.path.limits.buffered_bytes)
+        files = {table: writer.close() for table, writer in writers.items()}
+        stages.stop()
     except BaseException as error:
         for writer in writers.values():
             writer.discard()

@@ -19,20 +19,44 @@ from calving.records.fields import Projection, Target, name_mapping
 from calving.records.payloads import Payloads
 from calving.records.values import RecordError, Values
 from calving.tasks.mutations import row_schema
+from calving.tasks.selection import Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
 
 _KEY = "key of a record"
 _TOGETHER = 16
 """If a route field chooses from at most this many tables, the columns of all of them are decoded at once."""
-Tables = tuple[str, ...]
 
 
 class Decoders:
     """One converter for each topic and use. A converter learns from the values that it has decoded."""
 
-    def __init__(self, spec: TaskSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: TaskSpec, timings: Timings | None = None) -> None:
+        self._spec, self._timings = spec, timings or Timings()
         self._converters: dict[tuple[str, str], Converter] = {}
+
+    def values(self, selected: Selection, use: str, projection: Projection | None) -> Iterator[Values]:
+        """The values of these records, none of which is null, as ``decode``, with their places in the block. Bad ones
+        go to the accounts.
+        """
+        payloads = selected.block.values.take(selected.places)
+        yield from self._placed(selected, self.decode(selected.topic, use, payloads, projection))
+
+    def keys_of(self, selected: Selection) -> Iterator[Values]:
+        """The keys of these records, none of which is null, with their places in the block. Bad ones go to the
+        accounts.
+        """
+        return self._placed(selected, self.keys(selected.topic, selected.block.keys.take(selected.places)))
+
+    def _placed(self, selected: Selection, parts: Iterator[Decoded]) -> Iterator[Values]:
+        is_first = selected.places == range(len(selected.places))
+        while True:
+            self._timings.start("decode")
+            decoded = next(parts, None)
+            if decoded is None:
+                return
+            selected.accounts.bad += [error.within(selected.places) for error in decoded.bad]
+            for values in decoded.values:
+                yield values if is_first else values.within(selected.places)
 
     def projects(self, topic: str, use: str) -> bool:
         """Whether values of this topic are decoded only as far as a projection needs."""
@@ -47,8 +71,6 @@ class Decoders:
         together. Each ``use`` has its own converter, because converters learn different things for different
         projections.
         """
-        if not values:
-            return
         most = self._spec.path.limits.record_bytes
         if values.size <= most or values.longest <= most:
             yield from self._divided(topic, use, values, projection)
@@ -66,18 +88,20 @@ class Decoders:
             yield part.within(kept)
 
     def _divided(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Iterator[Decoded]:
-        pending: list[Indices] = [range(len(values))]
+        count = len(values.column)
+        pending: list[Indices] = [range(count)] if count else []
         while pending:
             places = pending.pop()
+            part = values if len(places) == count else values.take(places)
             try:
-                decoded = self._decoded(topic, use, values.take(places), projection)
+                decoded = self._decoded(topic, use, part, projection)
             except FullBlockError:
                 if len(places) == 1:
                     raise
                 half = len(places) // 2
                 pending += [places[half:], places[:half]]
                 continue
-            yield decoded.within(places)
+            yield decoded if len(places) == count else decoded.within(places)
 
     def _decoded(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Decoded:
         used = self._converter(topic, use)

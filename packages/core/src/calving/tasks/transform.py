@@ -1,4 +1,4 @@
-"""Records of a block in the form of transforms' input: columns of equal length, with values and keys of one shape."""
+"""Transforms records: makes columns of equal length of them, with values of one shape, for the chain of the task."""
 
 from __future__ import annotations
 
@@ -14,8 +14,45 @@ from calving.records.arrays import Indices, chosen, compose, numbers, without
 from calving.records.shapes import alone, by_shape
 from calving.records.values import HEADERS, RecordError, Records, Values
 from calving.source.reading import UNREADABLE, Block, headers_of
-from calving.tasks.decoding import Decoders
+from calving.tasks.decode import Decoders
+from calving.tasks.selection import Selection, Timings
+from calving.tasks.spec import TaskSpec
+from calving.transforms.chain import Chain
 from calving.transforms.interface import Column
+
+
+class Transforms:
+    """The transforms of a task."""
+
+    def __init__(self, chain: Chain, columns: Columns, timings: Timings) -> None:
+        self._chain, self._columns, self._timings = chain, columns, timings
+
+    def records(self, selected: Selection, values: Values) -> Iterator[tuple[Selection, Records]]:
+        """The transformed records, each part with a selected that has their before images."""
+        parts = self._columns.records(selected, values)
+        accounts = selected.accounts
+        while True:
+            self._timings.start("transform")
+            part = next(parts, None)
+            if part is None:
+                return
+            transformed = self._chain.apply(part)
+            accounts.filtered.update(transformed.dropped)
+            accounts.bad += transformed.bad
+            beside = replace(selected, before=[*map(values_of, transformed.before)])
+            for records in transformed.records:
+                yield beside, records
+
+
+def chain_of(spec: TaskSpec) -> Chain:
+    """The transforms of a task as a chain."""
+    changes_rows = any(table.mutations is not None for table in spec.tables.values())
+    return Chain(spec.path.transforms, images=changes_rows, limits=spec.path.limits)
+
+
+def values_of(records: Records) -> Values:
+    """The values of these records."""
+    return Values(records.value, records.typed, records.index.to_pylist(), content=records.content)
 
 
 class Columns:
@@ -36,16 +73,15 @@ class Columns:
         self._decoders, self._wanted, self._null_types = decoders, wanted, null_types
         self._decimals, self._replayed = decimals, replayed
 
-    def records(
-        self, block: Block, topic: str, partition: int, values: Values, bad: list[RecordError]
-    ) -> Iterator[Records]:
-        """The values as records. A record whose key or headers are wanted and cannot be decoded is added to ``bad``."""
+    def records(self, selected: Selection, values: Values) -> Iterator[Records]:
+        """The values as records. A record whose key or headers are wanted and cannot be decoded is bad."""
+        block, bad = selected.block, selected.accounts.bad
         for rows, data in self._shaped(values.data, values.typed):
             index = compose(values.index, rows)
             records = Records(
                 index=numbers(index),
-                topic=pa.repeat(pa.scalar(topic, pa.string()), len(index)),
-                partition=partition,
+                topic=pa.repeat(pa.scalar(selected.topic, pa.string()), len(index)),
+                partition=selected.partition,
                 offset=self._picked("offset", lambda: self._offsets(block), index, pa.int64()),
                 timestamp=self._picked("timestamp", lambda: block.timestamps_ms, index, pa.timestamp("ms", "UTC")),
                 key=pa.nulls(len(index)),
@@ -54,7 +90,7 @@ class Columns:
                 typed=values.typed,
             )
             records = self._with_headers(records, bad)
-            yield from self._with_keys(block, topic, records, bad) if "key" in self._wanted else [records]
+            yield from self._with_keys(selected, records) if "key" in self._wanted else [records]
 
     def _shaped(self, data: pa.Array | list[Any], typed: bool) -> Iterator[tuple[Indices, pa.Array]]:
         """The values as one or several columns, so that no column loses a part of a value, nor shows a transform the
@@ -87,15 +123,15 @@ class Columns:
         bad += [RecordError(i, Stage.HEADER_CONVERTER, UnicodeDecodeError.__name__, UNREADABLE) for i in places]
         return records.take(pc.invert(gone))
 
-    def _with_keys(self, block: Block, topic: str, records: Records, bad: list[RecordError]) -> Iterator[Records]:
+    def _with_keys(self, selected: Selection, records: Records) -> Iterator[Records]:
         """The records with decoded keys: one part for each shape of the keys."""
         index: Indices = records.index.to_pylist()
-        keys = block.keys.take(index)
+        keys = selected.block.keys.take(index)
         here: Indices = without(len(keys), {*keys.nulls})
         if keys.nulls:
             yield records.take(numbers(keys.nulls))
-        for decoded in self._decoders.keys(topic, keys.take(here)):
-            bad += [error.within(here).within(index) for error in decoded.bad]
+        for decoded in self._decoders.keys(selected.topic, keys.take(here)):
+            selected.accounts.bad += [error.within(here).within(index) for error in decoded.bad]
             for key_values in decoded.values:
                 for some, data in self._shaped(key_values.data, key_values.typed):
                     rows = compose(here, compose(key_values.index, some))

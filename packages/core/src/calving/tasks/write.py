@@ -1,8 +1,9 @@
-"""The writers of one task, and its shuffle blocks, by table."""
+"""Writes rows: the writers of one task, and its shuffle blocks, by table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -10,8 +11,10 @@ from calving.errors import AccountingError, first_line
 from calving.model.dead_letters import Stage
 from calving.model.files import DataFile
 from calving.model.text import counted
+from calving.records.arrays import Indices, chosen_rows, compose
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
+from calving.tasks.selection import TableRows
 from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
 from calving.tasks.spec import TaskSpec
 from calving.writing.layout import Placed
@@ -34,6 +37,17 @@ def replaced(writers: Iterable[Writer]) -> tuple[int, int]:
     return sum(writer.superseded for writer in change_writers), sum(writer.deleted for writer in change_writers)
 
 
+class Closed(NamedTuple):
+    """What a task has written: its files by table, the changes of rows that a later change of the same key replaced,
+    the changes that left no row, and the number of rows that other tasks write.
+    """
+
+    files: dict[str, list[DataFile]]
+    superseded: int
+    deleted: int
+    sent: int
+
+
 class Writers:
     """The writers of one task, with one bound on their memory."""
 
@@ -53,39 +67,14 @@ class Writers:
                 writer = self._writers[table] = writer_of(spec, table)
         return writer
 
-    def prepare(
-        self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, RecordError], *, trial: bool
-    ) -> list[tuple[str, Placed]]:
-        """Prepare rows for ``accept``, in as few parts as possible. Rows that cannot be written are added to ``bad``.
+    def write(self, converted: Sequence[TableRows], bad: dict[int, RecordError]) -> None:
+        """Write the rows, but none of a bad value. Values that only a writer finds to be wrong are added to ``bad``."""
+        ready = _checked(self, _prepared, converted, bad)
+        for table, rows in ready:
+            self.of(table).accept(rows)
+        self._flush_largest()
 
-        ``places``: the place of each row among the values. ``trial``: rows are also written to a file in memory.
-        """
-        writer = self.of(table)
-        pending = [(0, rows.num_rows)]
-        ready: list[tuple[str, Placed]] = []
-        while pending:
-            start, count = pending.pop()
-            part = rows.slice(start, count) if count < rows.num_rows else rows
-            try:
-                if trial:
-                    writer.trial(part)
-                ready.append((table, writer.prepare(part)))
-            except BaseException as error:
-                if not is_of_value(error):
-                    raise
-                if count == 1:
-                    reason = f"table {table}: {first_line(error)}"
-                    bad[places[start]] = RecordError(places[start], Stage.WRITING, type(error).__name__, reason)
-                else:
-                    half = count // 2
-                    pending += [(start + half, count - half), (start, half)]
-        return ready
-
-    def accept(self, table: str, rows: Placed) -> None:
-        """Take rows that were prepared."""
-        self.of(table).accept(rows)
-
-    def flush_largest(self) -> None:
+    def _flush_largest(self) -> None:
         """Flush the largest buffers until all are within the limit."""
         most = self._spec.path.limits.buffered_bytes
         while sum(w.buffered_bytes for w in self._writers.values()) > most:
@@ -98,17 +87,7 @@ class Writers:
         for sender in self._shuffle_writers.values():
             yield from sender.take()
 
-    @property
-    def sent(self) -> int:
-        """The number of rows that other tasks write."""
-        return sum(sender.rows for sender in self._shuffle_writers.values())
-
-    @property
-    def replaced(self) -> tuple[int, int]:
-        """The result of the function ``replaced`` for all writers."""
-        return replaced(self._writers.values())
-
-    def close(self) -> dict[str, list[DataFile]]:
+    def close(self) -> Closed:
         """Finish all files, and pack the remaining rows for other tasks.
 
         :raises AccountingError: the files of a table do not hold the rows that were handed over.
@@ -124,7 +103,8 @@ class Writers:
                     f"table {table}: {given} handed over, its files hold {written}; "
                     "nothing is published: report this as a bug in calving"
                 )
-        return files
+        sent = sum(sender.rows for sender in self._shuffle_writers.values())
+        return Closed(files, *replaced(self._writers.values()), sent)
 
     def discard(self) -> None:
         """Give up, and delete the written files, ignoring errors."""
@@ -134,3 +114,73 @@ class Writers:
             sender.discard()
         self._writers.clear()
         self._shuffle_writers.clear()
+
+
+class Trial:
+    """Writes rows into files in memory, which are thrown away, to find bad ones."""
+
+    def __init__(self, writers: Writers) -> None:
+        self._writers = writers
+
+    def write(self, converted: Sequence[TableRows], bad: dict[int, RecordError]) -> None:
+        """Values that cannot be written are added to ``bad``."""
+        _checked(self._writers, _tried, converted, bad)
+
+
+Check = Callable[[Writer | ShuffleWriter, pa.RecordBatch], Placed]
+
+
+def _prepared(writer: Writer | ShuffleWriter, rows: pa.RecordBatch) -> Placed:
+    return writer.prepare(rows)
+
+
+def _tried(writer: Writer | ShuffleWriter, rows: pa.RecordBatch) -> Placed:
+    writer.trial(rows)
+    return writer.prepare(rows)
+
+
+def _checked(
+    writers: Writers, check: Check, converted: Sequence[TableRows], bad: dict[int, RecordError]
+) -> list[tuple[str, Placed]]:
+    """The rows, ready to be written. A value that is wrong for one table has rows in none."""
+    while True:
+        ready: list[tuple[str, Placed]] = []
+        known = len(bad)
+        for table, part in converted:
+            if part.rows is None:
+                continue
+            here = [row for row, i in enumerate(part.index) if i not in bad] if bad else part.index
+            kept = compose(part.index, here) if bad else part.index
+            rows = part.rows if len(kept) == len(part.index) else chosen_rows(part.rows, here)
+            if rows.num_rows:
+                ready += ((table, placed) for placed in _placed(table, writers.of(table), check, rows, kept, bad))
+        if len(bad) == known:
+            return ready
+
+
+def _placed(
+    table: str,
+    writer: Writer | ShuffleWriter,
+    check: Check,
+    rows: pa.RecordBatch,
+    places: Indices,
+    bad: dict[int, RecordError],
+) -> Iterator[Placed]:
+    """The rows in as few parts as possible. ``places``: the index of each row's value."""
+    pending = [(0, rows.num_rows)]
+    while pending:
+        start, count = pending.pop()
+        part = rows.slice(start, count) if count < rows.num_rows else rows
+        try:
+            placed = check(writer, part)
+        except BaseException as error:
+            if not is_of_value(error):
+                raise
+            if count == 1:
+                reason = f"table {table}: {first_line(error)}"
+                bad[places[start]] = RecordError(places[start], Stage.WRITING, type(error).__name__, reason)
+            else:
+                half = count // 2
+                pending += [(start + half, count - half), (start, half)]
+        else:
+            yield placed

@@ -1,0 +1,261 @@
+"""Casts routed values to the rows of their tables, and collects the schema changes that the values need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter
+from calving.model.dead_letters import Stage
+from calving.records.arrays import Indices, compose, without
+from calving.records.cells import FullBlockError
+from calving.records.fields import name_mapping, table_schema
+from calving.records.values import RecordError, Values
+from calving.tasks.creation import Creation
+from calving.tasks.mutations import TRUNCATE, Conversion, Origin, operations
+from calving.tasks.route import Held
+from calving.tasks.selection import Accounts, Routed, TableRows, Tables, Timings
+from calving.tasks.spec import TaskSpec
+from calving.writing.changes import INSERT
+
+WHOLE = (
+    "the connector has to write whole documents, such as Debezium's for MongoDB with capture.mode ="
+    " change_streams_update_full"
+)
+"""What makes partial updates whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class CastRows:
+    """Values as rows of their tables. ``bad``: the errors of values that some table cannot take, by index; no table
+    takes such a value.
+    """
+
+    routed: Routed
+    converted: Sequence[TableRows]
+    bad: dict[int, RecordError]
+
+    def settle(self) -> None:
+        """Account for the values: those that are not bad are written."""
+        accounts, places = self.routed.selected.accounts, self.routed.values.index
+        accounts.written += len(places) - len(self.bad)
+        accounts.bad += [error.within(places) for error in self.bad.values()]
+
+
+class Caster:
+    """Casts to the tables of one task."""
+
+    def __init__(self, spec: TaskSpec, held: Held, timings: Timings) -> None:
+        self._spec, self._held, self._timings = spec, held, timings
+        self._converters: dict[str, TableConverter] = {}
+        self._conversions: dict[str, Conversion] = {}
+        """The conversions of mutation tables."""
+        self.creation = Creation(spec)
+
+    def rows(self, routed: Routed) -> Iterator[CastRows]:
+        """The values as rows of all their tables, in parts whose rows do not take too much memory together. A value
+        that one of the tables cannot take is bad for all.
+
+        A missing table is left out if the settings allow that.
+        """
+        self._timings.start("convert")
+        routed = self._complete_only(self._operated(_objects_only(routed)))
+        accounts, values = routed.selected.accounts, routed.values
+        if values.content == "truncate":
+            self.creation.look_for(accounts, routed.tables)
+            accounts.filtered["truncate event"] += len(values)
+            return
+        for part in self._lacking(routed):
+            for piece in self._parts(part):
+                yield from self._divided(piece)
+
+    def _lacking(self, routed: Routed) -> Iterator[Routed]:
+        """The values by the tables that do not hold them yet. Values that all tables hold are filtered."""
+        selected = routed.selected
+        rows_of = self._held.lacking(selected.block, routed.tables, routed.values.index)
+        if rows_of is None:
+            yield routed
+            return
+        for tables, rows in rows_of.items():
+            if tables:
+                yield replace(routed.choose(rows), tables=tables)
+            else:
+                selected.accounts.filtered["held by its tables"] += len(rows)
+
+    def _operated(self, routed: Routed) -> Routed:
+        """The values with their operations, without the events that empty their source: these are no rows, and are bad
+        or filtered.
+        """
+        accounts = routed.selected.accounts
+        lacking: dict[str, int] = {}
+        for table in routed.tables:
+            mutations = self._spec.tables[table].mutations if table in self._spec.tables else None
+            if mutations is None:
+                continue
+            named = operations(routed.values, mutations, fold=self._spec.path.evolution.case_insensitive)
+            if named.null_count:
+                lacking[mutations.cdc_field or ""] = named.null_count
+                named = pc.fill_null(named, INSERT)
+            routed = replace(routed, operations={**routed.operations, table: named})
+            truncates = pc.indices_nonzero(pc.equal(named, TRUNCATE)).to_pylist()
+            if truncates and mutations.on_truncate == "skip":
+                accounts.filtered["truncate event"] += len(truncates)
+            elif truncates:
+                places = compose(routed.values.index, truncates)
+                accounts.reject(places, Stage.CONVERSION, "UnfitError", "truncate event")
+            routed = routed.choose(without(len(routed.values), dict.fromkeys(truncates)))
+        accounts.unnamed.update(lacking)
+        return routed
+
+    def _complete_only(self, routed: Routed) -> Routed:
+        """The values, unless they are partial rows and a mutation table would take them for whole ones."""
+        values, table = routed.values, next(iter(routed.operations), None)
+        if values.content != "partial row" or table is None:
+            return routed
+        reason = f"table {table}: the update has only the changed fields, and would empty all others: {WHOLE}"
+        routed.selected.accounts.reject(values.index, Stage.CONVERSION, "PartialUpdateError", reason)
+        return routed.choose([])
+
+    def _parts(self, routed: Routed) -> list[Routed]:
+        """The values in parts whose rows do not take too much memory together."""
+        parts = [routed]
+        for table in routed.tables:
+            if table in self._spec.tables:
+                converter = self.converter(table)
+                parts = [piece for part in parts for piece in _pieces(part, converter)]
+        return parts
+
+    def _divided(self, routed: Routed) -> Iterator[CastRows]:
+        """The rows, in parts if they turn out to take too much memory together."""
+        pending = [routed]
+        while pending:
+            part = pending.pop()
+            if self._timings.step != "convert":
+                self._timings.start("convert")
+            try:
+                rows = self._rows(part)
+            except FullBlockError:  # raised before anything is accounted for
+                if len(part.values) == 1:
+                    raise
+                half = len(part.values) // 2
+                pending += [part.choose(range(half, len(part.values))), part.choose(range(half))]
+                continue
+            if rows is not None:
+                yield rows
+
+    def _rows(self, routed: Routed) -> CastRows | None:
+        """The rows for the tables that are there; None if no row is written now."""
+        tables = self._known(routed)
+        if not tables:
+            return None
+        bad, converted = self._tried(routed, tables)
+        changes = [change for _, part in converted for change in part.changes]
+        if changes and len(tables) > 1 and bad:
+            # Schema changes are requested only for values that no table refuses.
+            converted = self._some(routed, tables, without(len(routed.values), bad))
+            changes = [change for _, part in converted for change in part.changes]
+        for change in changes:
+            routed.selected.accounts.changes.add(change)
+        return CastRows(routed, converted, bad)
+
+    def _known(self, routed: Routed) -> Tables:
+        """The tables into which the values are written now. Without one, the values are accounted for."""
+        spec, accounts, values = self._spec, routed.selected.accounts, routed.values
+        known = tuple(table for table in routed.tables if table in spec.tables)
+        if len(known) == len(routed.tables):
+            return known
+        absent = [table for table in routed.tables if table in spec.missing and not spec.path.evolution.create]
+        if absent and spec.path.routing.missing_table != "skip":
+            _reject_without_table(absent[0], values, accounts, fatal=spec.path.routing.missing_table == "fail")
+            return ()
+        pending = [table for table in routed.tables if table not in known and table not in absent]
+        if pending:
+            # First the tables must be loaded or created; then the task runs again. For now, only look for bad values.
+            bad, _ = self._tried(routed, known)
+            accounts.bad += [error.within(values.index) for error in bad.values()]
+            self.creation.ask_for(accounts, pending, values.choose(without(len(values), bad)))
+            return ()
+        if not known and len(values):
+            accounts.filtered["missing table"] += len(values)
+        return known
+
+    def _tried(self, routed: Routed, tables: Tables) -> tuple[dict[int, RecordError], list[TableRows]]:
+        """The rows of every table, and the bad values by index."""
+        bad: dict[int, RecordError] = {}
+        converted = [(table, part) for table in tables for part in self._converted(routed, table)]
+        for _, part in converted:
+            for each in part.bad:
+                bad.setdefault(each.index, each)
+        return bad, converted
+
+    def _some(self, routed: Routed, tables: Tables, rows: Indices) -> list[TableRows]:
+        """The rows of these values alone."""
+        if not rows:
+            return []
+        some = routed.choose(rows)
+        parts = [(table, part) for table in tables for part in self._converted(some, table)]
+        return [(table, replace(part, index=compose(rows, part.index))) for table, part in parts]
+
+    def _converted(self, routed: Routed, table: str) -> list[Converted]:
+        """The values as rows; for a mutation table, as changes of rows."""
+        converter, values, selected = self.converter(table), routed.values, routed.selected
+        if (done := routed.operations.get(table)) is None:
+            return [converter.convert(values)]
+        return self._conversions[table].convert(values, done, Origin.of(selected.block, values.index), selected.before)
+
+    def converter(self, table: str) -> TableConverter:
+        """The converter of a table's rows."""
+        known = self._converters.get(table)
+        if known is None:
+            spec = self._spec.tables[table]
+            schema = table_schema(spec.schema_json)
+            names = name_mapping(spec.properties)
+            evolution, limits = self._spec.path.evolution, self._spec.path.limits
+            if table == self._spec.path.tolerance.table:  # a dead letter is never bad itself
+                limits = replace(limits, cells=sys.maxsize)
+            if spec.mutations is None:
+                known = TableConverter(
+                    table, schema, evolution, names, limits, spec.moments, partition_names=spec.partition_names
+                )
+            else:
+                conversion = self._conversions[table] = Conversion(spec, evolution, names, limits)
+                known = conversion.rows
+            self._converters[table] = known
+        return known
+
+
+def _pieces(routed: Routed, converter: TableConverter) -> list[Routed]:
+    parts = [*converter.parts(routed.values)]
+    return [routed] if len(parts) == 1 else [routed.choose(rows) for rows in parts]
+
+
+def _objects_only(routed: Routed) -> Routed:
+    """The values that are objects. The others fit no table, and are bad."""
+    values = routed.values
+    if isinstance(values.data, list):
+        if {*map(type, values.data)} == {dict}:
+            return routed
+        good = [i for i, value in enumerate(values.data) if isinstance(value, dict)]
+    elif pa.types.is_struct(values.data.type):
+        return routed
+    else:
+        good = []
+    if len(good) == len(values):
+        return routed
+    wrong = compose(values.index, without(len(values), dict.fromkeys(good)))
+    reason = f"table {routed.tables[0]}: {NOT_AN_OBJECT}"
+    routed.selected.accounts.reject(wrong, Stage.CONVERSION, "UnfitError", reason)
+    return routed.choose(good)
+
+
+def _reject_without_table(table: str, values: Values, accounts: Accounts, *, fatal: bool) -> None:
+    advice = (
+        ": create it, or set iceberg.tables.auto-create-enabled = true, or iceberg.tables.on-missing-table = skip or"
+        " dead-letter"
+    )
+    reason = f"table {table} does not exist{advice if fatal else ''}"
+    accounts.reject(values.index, Stage.ROUTING, "MissingTableError", reason, fatal=fatal)
