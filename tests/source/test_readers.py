@@ -58,7 +58,7 @@ def records(blocks: Sequence[Block]) -> dict[int, list[Any]]:
     for b in blocks:
         rows = zip(b.offsets.to_pylist(), b.timestamps_ms.to_pylist(), b.keys, b.values, strict=True)
         found.setdefault(b.source.partition, []).extend((*row, headers_of(b, i)) for i, row in enumerate(rows))
-        assert b.size == sum(len(value) for value in b.values if value is not None)
+        assert b.values.size == sum(len(value) for value in b.values if value is not None)
         known = [at for at in b.timestamps_ms.to_pylist() if at is not None]
         assert b.latest_ms == (max(known) if known and max(known) >= 0 else None)
     return found
@@ -121,7 +121,7 @@ def test_a_block_of_large_records_has_few_of_them(topic: Callable[..., Topic]) -
     blocks = open_reader({"bootstrap.servers": t.servers, **ahead}, Limits()).read([Range(t.name, 0, 0, 20_000)])
     sizes = []
     for block in blocks:
-        sizes.append(block.size)
+        sizes.append(block.values.size)
         time.sleep(1)  # the client fetches the rest meanwhile
     assert sum(sizes) == 100_000_000
     assert max(sizes) < 40_000_000

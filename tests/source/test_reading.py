@@ -286,7 +286,7 @@ def test_records_behind_the_end_of_a_range_are_left_out_of_every_column(topic: C
     for block in found:
         columns = (block.values, block.keys, block.offsets, block.timestamps_ms, block.headers)
         assert {len(column) for column in columns} == {len(block)}
-        assert block.size == sum(len(value) for value in block.values)
+        assert block.values.size == sum(len(value) for value in block.values)
 
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])

@@ -60,11 +60,6 @@ class Block(ABC):
         """
 
     @property
-    def size(self) -> int:
-        """Bytes of all values."""
-        return self.values.size
-
-    @property
     def latest_ms(self) -> int | None:
         """The largest timestamp that is a moment; None if no record has one."""
         latest: int | None = pc.max(self.timestamps_ms).as_py()

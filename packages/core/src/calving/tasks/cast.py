@@ -60,7 +60,8 @@ class Caster:
         """The values as rows of all their tables, in parts whose rows do not take too much memory together. A value
         that one of the tables cannot take is bad for all.
 
-        A missing table is left out if the settings allow that.
+        A missing table is left out if the settings allow that. The caller may add to ``bad``; the values are accounted
+        for when it asks for the next part.
         """
         self._timings.start("convert")
         routed = self._complete_only(self._operated(_objects_only(routed)))
@@ -76,7 +77,9 @@ class Caster:
     def _lacking(self, routed: Routed) -> Iterator[Routed]:
         """The values by the tables that do not hold them yet. Values that all tables hold are filtered."""
         selected = routed.selected
-        rows_of = self._held.lacking(selected.block, routed.tables, routed.values.index)
+        rows_of = None
+        if self._held.coverage:
+            rows_of = self._held.lacking(selected.block, routed.tables, routed.values.index)
         if rows_of is None:
             yield routed
             return
@@ -102,12 +105,14 @@ class Caster:
                 named = pc.fill_null(named, INSERT)
             routed = replace(routed, operations={**routed.operations, table: named})
             truncates = pc.indices_nonzero(pc.equal(named, TRUNCATE)).to_pylist()
-            if truncates and mutations.on_truncate == "skip":
+            if not truncates:
+                continue
+            if mutations.on_truncate == "skip":
                 accounts.filtered["truncate event"] += len(truncates)
-            elif truncates:
+            else:
                 places = compose(routed.values.index, truncates)
                 accounts.reject(places, Stage.CONVERSION, "UnfitError", "truncate event")
-            routed = routed.choose(without(len(routed.values), dict.fromkeys(truncates)))
+            routed = routed.choose(without(len(named), dict.fromkeys(truncates)))
         accounts.unnamed.update(lacking)
         return routed
 
@@ -146,6 +151,7 @@ class Caster:
                 continue
             if rows is not None:
                 yield rows
+                rows.settle()
 
     def _rows(self, routed: Routed) -> CastRows | None:
         """The rows for the tables that are there; None if no row is written now."""

@@ -72,7 +72,6 @@ class Pipeline:
                     if not accounts.changes:
                         self._timings.start("write")
                         writers.write(rows.converted, rows.bad)
-                    rows.settle()
         return accounts
 
     def _selections(self, block: Block, places: Indices, accounts: Accounts) -> Iterator[Selection]:
@@ -188,10 +187,10 @@ class Pipeline:
 
 def _without_tombstones(selected: Selection) -> tuple[Selection, Indices]:
     """The records with a value, and the places of the others in the block."""
+    if not selected.block.values.column.null_count:
+        return selected, ()
     payloads = selected.block.values.take(selected.places)
     nulls = payloads.nulls
-    if not nulls:
-        return selected, ()
     return selected.at(compose(selected.places, without(len(payloads), {*nulls}))), compose(selected.places, nulls)
 
 

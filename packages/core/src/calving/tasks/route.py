@@ -115,13 +115,13 @@ class Held:
 
     def __init__(self, tables: Mapping[str, TableSpec]) -> None:
         coverage_of = {name: decode_coverage(table.held_json) for name, table in tables.items()}
-        self._coverage: Mapping[str, Coverage] = {name: each for name, each in coverage_of.items() if each}
+        self.coverage: Mapping[str, Coverage] = {name: each for name, each in coverage_of.items() if each}
 
     def lacking(self, block: Block, tables: Tables, places: Indices) -> Mapping[Tables, Indices] | None:
         """Rows of the block's records at these places, by the tables that do not hold them; None if no table holds any
         of them.
         """
-        held_by = {table: self.by(table, block, places) for table in tables if table in self._coverage}
+        held_by = {table: self.by(table, block, places) for table in tables if table in self.coverage}
         if not any(held_by.values()):
             return None
         rows_of: dict[Tables, list[int]] = {}
@@ -133,7 +133,7 @@ class Held:
     def by(self, table: str, block: Block, places: Indices) -> frozenset[int]:
         """Those of the block's records at these places that the table holds."""
         source = block.source
-        spans = self._coverage.get(table, {}).get(TopicPartition(source.topic, source.partition), ())
+        spans = self.coverage.get(table, {}).get(TopicPartition(source.topic, source.partition), ())
         if not any(span.start < source.end and source.start < span.end for span in spans):
             return frozenset()
         offsets = chosen(block.offsets, places).to_pylist()

@@ -116,7 +116,7 @@ class _RangeAccounts:
         self.written += accounts.written
         self.bad += len(accounts.bad)
         self.filtered.update(accounts.filtered)
-        self.size += block.size
+        self.size += block.values.size
         latest = block.latest_ms
         if latest is not None:
             self.latest_ms = latest if self.latest_ms is None else max(latest, self.latest_ms)

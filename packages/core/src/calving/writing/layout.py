@@ -63,7 +63,8 @@ class Layout:
         self.format.check(rows)
         if self.order is not None:
             self.order.keys(rows)
-        return rows, self.partitioner.numbers(rows)
+        only = self.partitioner.only
+        return rows, self.partitioner.numbers(rows) if only is None else only
 
     def path(self, number: int) -> str:
         """The path of the partition with this number."""

@@ -229,8 +229,10 @@ class KeyWriter:
     def write(self, changes: pa.RecordBatch) -> None:
         """Write the keys of these changes."""
         if changes.num_rows:
-            columns = [pruned(changes.column(field.name), field.type) for field in self._schema]
-            self._writer.write(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+            columns = [changes.column(field.name) for field in self._schema]
+            kinds = self._schema.types
+            fitting = [c if c.type == kind else pruned(c, kind) for c, kind in zip(columns, kinds, strict=True)]
+            self._writer.write(pa.RecordBatch.from_arrays(fitting, schema=self._schema))
 
     def close(self) -> list[DataFile]:
         """Finish the files."""

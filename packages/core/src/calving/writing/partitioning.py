@@ -61,6 +61,8 @@ class Partitioner:
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._partitions: list[Partition] = []
         self.spec_id: int = spec.spec_id
+        self.only: int | None = None if spec.fields else self._number(())
+        """The number of the only partition of an unpartitioned table."""
 
     def numbers(self, rows: pa.RecordBatch) -> Numbers:
         """The number of each row's partition.
