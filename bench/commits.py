@@ -18,7 +18,7 @@ from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger_key import LedgerKey
 
 _COLUMNS = 20
 _MARKS = (100, 500, 1000, 1500, 2000)

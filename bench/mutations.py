@@ -33,8 +33,9 @@ from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.mutations.cache import KeyCache
-from calving.protocol.admission import Admitted, Step
-from calving.protocol.ledger import NO_LEDGER, LedgerKey
+from calving.protocol.commit import Admitted, Step
+from calving.protocol.ledger import NO_LEDGER
+from calving.protocol.ledger_key import LedgerKey
 from calving.records.fields import arrow_schema
 from calving.services.rest_catalog import RestCatalog
 from calving.writing.table import TableWriter

@@ -19,7 +19,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 from rich.console import Console
 from rich.table import Table
 
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import (
     ConverterSpec,
     Evolution,

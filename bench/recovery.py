@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from calving.errors import UnavailableError
-from calving.model.coverage import decode_coverage
-from calving.protocol.ledger import MISSING_OFFSETS, SOURCE_OFFSETS
-from calving.protocol.offsets_text import decode_source
+from calving.model.offsets import decode_coverage
+from calving.protocol.ledger import decode_source
+from calving.protocol.ledger_key import MISSING_OFFSETS, SOURCE_OFFSETS
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process, free_port
 from calving.services.redis import RedisServer

@@ -23,12 +23,12 @@ from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calving.backend import Claim, Encoded, Publication
-from calving.iceberg import deletions
+from calving.iceberg import delete_files
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
 from calving.model.mutations import RowMutations
-from calving.protocol.admission import Admitted
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.commit import Admitted
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.worker import WorkerMachine
 from calving.runtime.tally import Tally
 from calving.runtime.worker import WorkerLoop
@@ -119,7 +119,7 @@ def _ignored_order() -> None:
 
 def _forgotten_deletes() -> None:
     """New deletes of a data file replace the earlier ones."""
-    deletions.Deletions._read = lambda self, path: BitMap64()  # type: ignore[method-assign]
+    delete_files.Deletions._read = lambda self, path: BitMap64()  # type: ignore[method-assign]
 
 
 def _deaf_cursor() -> None:

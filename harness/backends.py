@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
 from calving.backend import Backend, SinkIdentity
-from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
+from calving.model.sink import Claim
 from calving.services.kafka import KafkaServer
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from calving.model.dead_letters import Headers
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.records.payloads import Payloads
 from calving.source.reading import Block, header_column
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from calving.cli.main import app
-from calving.runtime.watch import EXIT_CODE
 from calving.serving.metrics import METRICS
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
+from calving.threads import EXIT_CODE
 from calving.writing.properties import BY_COLUMN, WriteProperties
 from calving_kafka.options import KafkaOptions
 from calving_redis.options import RedisOptions

@@ -11,7 +11,7 @@ from calving.engine.classic import class_archive
 from calving.engine.spark import LOCAL_JAVA
 from calving.host import cache_folder
 
-_WRITE = "from calving.engine.registry import open_engine; open_engine('spark', 'test', {'spark.master': 'local[1]'}).close()"
+_WRITE = "from calving.engine.interface import open_engine; open_engine('spark', 'test', {'spark.master': 'local[1]'}).close()"
 
 
 @functools.cache

@@ -12,7 +12,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.puffin import PuffinFile
 
 from calving.iceberg.delete_files import read_positions
-from calving.iceberg.entries import (
+from calving.iceberg.live_files import referenced
+from calving.iceberg.manifests import (
     CONTENT_OFFSET,
     CONTENT_SIZE,
     FIRST_ROW_ID,
@@ -20,7 +21,6 @@ from calving.iceberg.entries import (
     is_vector,
     read_entries,
     read_manifest_list,
-    referenced,
 )
 
 POSITION_OF_ROW = 2147483645

@@ -45,7 +45,8 @@ from calving.model.offsets import Span, TopicPartition
 from calving.mutations.cache import KeyCache
 from calving.mutations.columns import Column
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
+from calving.protocol.ledger import Ledger, SourceProgress
+from calving.protocol.ledger_key import LedgerKey
 from calving.version import __version__
 from calving_kafka.notes import Note
 from calving_zookeeper.store import StoredState

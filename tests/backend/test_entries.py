@@ -9,7 +9,6 @@ import pytest
 
 from calving.backend.entries import MOST_GROUPS, Encoded, Entries, beside_text, covered_text, payloads, settled_text
 from calving.errors import DataLossError
-from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import (
     NO_COMMIT,
     Attachment,
@@ -28,7 +27,7 @@ from calving.model.events import (
 )
 from calving.model.forms import NEWEST
 from calving.model.members import Member
-from calving.model.offsets import Span, TopicPartition, within
+from calving.model.offsets import Coverage, Span, TopicPartition, decode_coverage, within
 from calving.protocol.coordinator import Coordinator, Intervals
 from calving.runtime.log_view import ControlLogView
 from calving.serving.exposition import exposition

@@ -10,14 +10,14 @@ from uuid import UUID
 import pytest
 from pydantic import ValidationError
 
-from calving.backend.entries import Encoded, Entries, LogOptions
+from calving.backend.entries import Encoded, Entries
+from calving.backend.headers import Signer
+from calving.backend.options import LogOptions
 from calving.backend.sessions import GroupSession
-from calving.backend.signing import Signer
 from calving.model.events import NOTHING_ATTACHED, DataComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
-from calving.model.membership import Claim
 from calving.model.offsets import Advance, Span, TopicPartition
-from calving.model.sink import SinkIdentity
+from calving.model.sink import Claim, SinkIdentity
 from calving.testing.odd_entries import OddEntry, own_with_files, strange
 
 SECRET = "sixteen letters."

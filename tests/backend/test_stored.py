@@ -20,7 +20,8 @@ from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, Parked
 from calving.model.offsets import Span
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey, SourceProgress
+from calving.protocol.ledger import SourceProgress
+from calving.protocol.ledger_key import LedgerKey
 from calving_kafka.notes import Note, read_note
 from calving_zookeeper.store import StoredState
 from tests.backend.stored import BRANCH_KEY, FIRST, KEY, LEDGER, PROGRESS, TABLE, Files, entry, stored

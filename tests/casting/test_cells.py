@@ -173,7 +173,7 @@ from pathlib import Path
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import (
     ConverterSpec, Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance, TopicConverters,
 )

@@ -9,15 +9,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from calving.backend.cursors import read_to_end
 from calving.backend.memory import MemorySession, MemoryStore
-from calving.backend.reading import read_to_end
 from calving.cli.release import Record, Stale, discard
 from calving.errors import CommandFailedError
 from calving.iceberg.parking import Parking
 from calving.model.events import DataComplete, DataWritten, Publication, TableReference
 from calving.model.files import DataFile
-from calving.model.membership import Claim
 from calving.model.offsets import Advance, Span, TopicPartition
+from calving.model.sink import Claim
 
 TABLE = ("db", "t")
 

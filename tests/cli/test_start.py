@@ -66,7 +66,7 @@ main()
 @pytest.mark.parametrize("backend", ["kafka", "redis", "zookeeper"])
 def test_a_backend_imports_nothing_heavy(backend: str) -> None:
     code = (
-        f"import sys; from calving.backend.registry import find; find({backend!r});"
+        f"import sys; from calving.backend.interface import find; find({backend!r});"
         f"import calving_{backend}.session, calving_{backend}.cursor;"
         f"print(sorted({set(HEAVY)!r} & sys.modules.keys()))"
     )
@@ -120,7 +120,7 @@ def test_one_thread_at_a_time_imports_an_engine_or_a_catalog() -> None:
     code = """
 import sys, threading
 from calving.engine.opening import OpeningEngine
-from calving.engine.registry import open_engine
+from calving.engine.interface import open_engine
 from calving.importing import IMPORTING
 with IMPORTING:
     engine = OpeningEngine(lambda: open_engine("local", "x", {}))

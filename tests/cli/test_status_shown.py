@@ -33,8 +33,8 @@ from calving.model.events import (
     StartCommit,
     WorkerEnd,
 )
-from calving.model.membership import strangers
 from calving.model.offsets import TopicPartition
+from calving.model.sink import strangers
 from calving.runtime.log_view import ControlLogView
 from calving.runtime.preflight import ledger_key
 from tests.serving.sinks import Worker, serving, sink, status

@@ -8,8 +8,8 @@ import pytest
 
 from calving.backend import Backend, SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryStore
-from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
+from calving.model.sink import Claim
 from calving.testing import BackendContract, Harness, member_claim
 from calving.wire.codec import Message, encode
 

@@ -10,10 +10,9 @@ import pytest
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.model.offsets import TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Range, TopicPartition
 from calving.model.record_path import Limits
-from calving.protocol.ledger import VALID_THROUGH
+from calving.protocol.ledger_key import VALID_THROUGH
 from calving.source.kafka import Topics
 from calving.source.opening import open_reader
 from calving.source.reading import headers_of

@@ -15,8 +15,8 @@ from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.model.offsets import SourceOffsets, TopicPartition, named
 from calving.protocol.departures import Departures
-from calving.protocol.ledger import SOURCE_OFFSETS
-from calving.protocol.offsets_text import decode_source
+from calving.protocol.ledger import decode_source
+from calving.protocol.ledger_key import SOURCE_OFFSETS
 from calving.runtime.app import App, Progress
 from calving.services.kafka import KafkaServer
 from calving.settings.load import load

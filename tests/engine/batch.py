@@ -15,15 +15,15 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from calving.engine.interface import Engine, Patience
+from calving.engine.interface import Engine, open_engine
 from calving.engine.opening import OpeningEngine
-from calving.engine.registry import open_engine
+from calving.engine.registry import Patience
 from calving.errors import CalvingError
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.files import DataFile
 from calving.model.mutations import RowMutations
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.runtime import batch
 from harness.topic import Topic
 from tests.tasks.conftest import Plane

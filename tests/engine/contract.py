@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calving.engine.interface import Engine
-from calving.engine.registry import open_engine
+from calving.engine.interface import Engine, open_engine
 from calving.engine.spark import JAVA_OPTIONS
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.resolution import RowChangeResolver

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calving.engine.interface import Engine
+from calving.engine.interface import Engine, open_engine
 from calving.engine.opening import OpeningEngine
-from calving.engine.registry import open_engine
 from calving.testing import EngineContract
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from calving.engine.interface import Engine, Function, Patience
+from calving.engine.interface import Engine, Function
 from calving.engine.local import LocalEngine
 from calving.engine.opening import OpeningEngine
+from calving.engine.registry import Patience
 from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from calving.engine.failures import is_forgotten, not_started, verdict
-from calving.engine.interface import Patience
+from calving.engine.registry import Patience
 from calving.engine.watch import Watch
 from calving.errors import CalvingError, ConfigError, JobFailedError, UnavailableError
 

@@ -23,7 +23,7 @@ from unittest import mock
 import pyarrow as pa
 
 from calving.converters.native import SWITCH
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import (
     ConverterSpec,
     PredicateSpec,

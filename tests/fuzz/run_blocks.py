@@ -49,8 +49,9 @@ from calving.model.tables import TableSpec
 from calving.mutations.candidates import Candidate, Pruning
 from calving.mutations.columns import Column
 from calving.mutations.keys import ChangedKeys
-from calving.protocol.admission import Admitted
-from calving.protocol.ledger import NO_LEDGER, LedgerKey
+from calving.protocol.commit import Admitted
+from calving.protocol.ledger import NO_LEDGER
+from calving.protocol.ledger_key import LedgerKey
 from calving.records.fields import arrow_schema
 from calving.writing.table import TableWriter
 from tests.fuzz import bloom, key_files, spec

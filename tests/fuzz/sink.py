@@ -33,8 +33,7 @@ from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, Written
 from calving.model.files import DataFile
-from calving.model.offsets import Span, TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Range, Span, TopicPartition
 from calving.model.record_path import (
     ConverterSpec,
     Evolution,
@@ -46,7 +45,7 @@ from calving.model.record_path import (
     TransformSpec,
 )
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger_key import LedgerKey
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.reading import Block
 from calving.tasks.result import TaskResult

@@ -28,14 +28,14 @@ from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
-from calving.model.file_names import DELETES, KEYS, written
-from calving.model.files import DataFile, FileContent
+from calving.model.files import DELETES, KEYS, DataFile, FileContent, sink_name
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import TableSpec
 from calving.mutations.cache import KeyCache
-from calving.protocol.admission import Admitted, Step
-from calving.protocol.ledger import NO_LEDGER, LedgerKey
+from calving.protocol.commit import Admitted, Step
+from calving.protocol.ledger import NO_LEDGER
+from calving.protocol.ledger_key import LedgerKey
 from calving.records.fields import table_schema
 from calving.records.values import Values
 from calving.writing.table import TableWriter
@@ -94,7 +94,7 @@ class MutationTable:
         for row in inserts:
             self.expected[self.key(row)] = row
         of = frozenset() if source is None else frozenset({TopicPartition("s", source)})
-        writer = written(files[0].file_path) if files else None
+        writer = sink_name(files[0].file_path) if files else None
         of_writer = writer.writer if writer is not None else ""
         return Step(files, (self.key_file(spec, keys, of_writer),) if keys else (), of)
 

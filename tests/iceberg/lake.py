@@ -21,19 +21,16 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType, NestedField
 
-from calving.iceberg.ancestry import line_of
-from calving.iceberg.entries import read_entries
-from calving.iceberg.lineage import new_snapshot
-from calving.iceberg.rollbacks import look
+from calving.iceberg.history import line_of, look
+from calving.iceberg.manifests import read_entries
+from calving.iceberg.snapshot import new_snapshot
 from calving.iceberg.target import IcebergTarget
-from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
-from calving.model.file_names import file_name
-from calving.model.files import DataFile
-from calving.model.offsets import Span, TopicPartition
+from calving.model.files import DataFile, file_name
+from calving.model.offsets import Span, TopicPartition, merged
 from calving.protocol.commit import CommitLoop, Settled
-from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
-from calving.protocol.notes import brought_back
+from calving.protocol.ledger import Ledger, SourceProgress
+from calving.protocol.ledger_key import LedgerKey, brought_back
 from calving.protocol.recovery import recovery
 
 KEY = LedgerKey("control", "connect-x", "log-1")

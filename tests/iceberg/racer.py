@@ -19,7 +19,7 @@ from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger_key import LedgerKey
 
 KEY = LedgerKey("control", "connect-race", "log-1")
 TABLE = TableReference("iceberg", ("db",), "race")

@@ -15,7 +15,8 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 from pyiceberg.table import Table
 
 from calving.iceberg.delete_files import read_positions
-from calving.iceberg.entries import read_entries, read_manifest_list, referenced
+from calving.iceberg.live_files import referenced
+from calving.iceberg.manifests import read_entries, read_manifest_list
 
 Row = dict[str, Any]
 

@@ -21,21 +21,20 @@ from calving.errors import CommitRefusedError, ConfigError, SupersededError, Tab
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
-from calving.iceberg.expiry import expired
+from calving.iceberg.history import expired
 from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.summary import java_date_time
 from calving.iceberg.target import IcebergTarget
-from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
-from calving.model.offsets import Span, TopicPartition
-from calving.protocol.admission import admit
-from calving.protocol.commit import CommitLoop, Settled
+from calving.model.offsets import Span, TopicPartition, merged
+from calving.protocol.commit import CommitLoop, Settled, admit
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.gate import Gate
-from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, SourceProgress
+from calving.protocol.held_back import Gate
+from calving.protocol.ledger import NO_LEDGER, NOWHERE, SourceProgress
+from calving.protocol.ledger_key import LedgerKey
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 REFERENCE = TableReference("iceberg", ("db",), "t")

@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType, UUIDType
 
-from calving.iceberg.entries import read_entries, read_manifest_list
-from calving.model.file_names import DELETES, written
-from calving.protocol.admission import Step
+from calving.iceberg.manifests import read_entries, read_manifest_list
+from calving.model.files import DELETES, sink_name
+from calving.protocol.commit import Step
 from harness.duckdb_extensions import duckdb_rows
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play
 from tests.iceberg.reader import rows_of
@@ -199,5 +199,5 @@ def test_a_refused_attempt_leaves_no_deletes(catalog: Catalog) -> None:
     there = {path.name for path in data.rglob("*.parquet")}
     named = {Path(file["file_path"]).name for file in table.table.inspect.all_files().to_pylist()}
     assert named <= there
-    assert all(found is not None and found.kind == DELETES for found in map(written, there - named))
+    assert all(found is not None and found.kind == DELETES for found in map(sink_name, there - named))
     assert duckdb_rows(table.table) == table.rows()

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 )
 
 from calving.model.record_path import Limits
-from calving.protocol.admission import Step
+from calving.protocol.commit import Step
 from calving.records.fields import arrow_schema
 from calving.writing.table import TableWriter
 from tests.iceberg.histories import MutationTable, create
@@ -100,7 +100,7 @@ def test_manifests_that_are_merged_say_the_same_of_each_file(catalog: Catalog) -
 def test_doubles_of_any_bits_are_read_as_they_are() -> None:
     from pyiceberg.avro.decoder import new_decoder
 
-    from calving.iceberg.entries import _EXACT_DOUBLE
+    from calving.iceberg.manifests import _EXACT_DOUBLE
 
     chance = random.Random(7)
     bits = [chance.getrandbits(64) for _ in range(20_000)] + [chance.getrandbits(52) for _ in range(20_000)]

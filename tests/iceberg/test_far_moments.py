@@ -17,7 +17,7 @@ from calving.errors import TableTroubleError
 from calving.model.files import DataFile, FileContent
 from calving.model.mutations import RowMutations
 from calving.model.record_path import Limits
-from calving.protocol.admission import Step
+from calving.protocol.commit import Step
 from calving.records.fields import arrow_schema
 from calving.writing.table import TableWriter
 from tests.iceberg.histories import MutationTable, create

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyiceberg.io import load_file_io
 
-from calving.iceberg.file_access import carried
+from calving.iceberg.locations import carried
 
 STORAGE = {"s3.access-key-id": "k", "s3.session-token": "t", "client.region": "r", "gcs.token": "g"}
 CATALOG = {

@@ -11,10 +11,10 @@ from pyroaring import BitMap64
 
 from calving.iceberg import resolution
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.deletions import Deletions
+from calving.iceberg.delete_files import Deletions
 from calving.mutations import candidates
 from calving.mutations.candidates import Candidate, Pruning
-from calving.protocol import admission
+from calving.protocol import commit
 from calving.protocol.order import Ordered
 from tests.iceberg.acceptance import COMBINATIONS, has_version_3, played
 
@@ -39,7 +39,7 @@ def drop_earlier_deletes(patch: pytest.MonkeyPatch) -> None:
 
 def take_as_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        admission,
+        commit,
         "ordered",
         lambda entries, control, progress, ledger: Ordered(tuple(entries), (), control, progress.covered),
     )

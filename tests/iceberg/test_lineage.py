@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzNanoTy
 from calving.casting.table import TableConverter
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.entries import read_manifest_list
+from calving.iceberg.manifests import read_manifest_list
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
@@ -25,7 +25,7 @@ from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger_key import LedgerKey
 from calving.records.fields import table_schema
 from calving.records.values import Values
 from calving.writing.table import TableWriter

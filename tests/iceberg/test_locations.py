@@ -23,11 +23,10 @@ from calving.iceberg.parking import CatalogStorage, Parking
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.model.events import DataComplete, DataWritten, Envelope, Parked, Publication, TableReference
-from calving.model.file_names import written
-from calving.model.files import DataFile, FileContent
-from calving.model.membership import Claim
+from calving.model.files import DataFile, FileContent, sink_name
 from calving.model.mutations import RowMutations
 from calving.model.offsets import Advance, Span, TopicPartition
+from calving.model.sink import Claim
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import SourceProgress
@@ -170,7 +169,7 @@ def test_a_data_file_of_the_table_is_not_deleted_by_the_name_of_a_key_file_after
 
 
 def writer(file: DataFile) -> str:
-    name = written(file.file_path)
+    name = sink_name(file.file_path)
     assert name is not None
     return name.writer
 

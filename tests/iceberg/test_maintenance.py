@@ -25,9 +25,10 @@ from calving.iceberg.conversion import DeleteConversion
 from calving.iceberg.lookups import Lookups
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.target import IcebergTarget
-from calving.model.file_names import DELETES, KEYS, written
-from calving.protocol.admission import Admitted
-from calving.protocol.ledger import COMMIT_ID, NO_LEDGER, LedgerKey
+from calving.model.files import DELETES, KEYS, sink_name
+from calving.protocol.commit import Admitted
+from calving.protocol.ledger import NO_LEDGER
+from calving.protocol.ledger_key import COMMIT_ID, LedgerKey
 from harness.duckdb_extensions import duckdb_rows
 from tests.iceberg import racer
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play, pyiceberg_rows
@@ -53,7 +54,7 @@ def changed(table: MutationTable, count: int = 3) -> None:
 
 def is_key_file(name: str) -> bool:
     """Whether a sink has written the file beside data: it deletes those that it does not need one cycle later."""
-    return (found := written(name)) is not None and found.kind in (KEYS, DELETES)
+    return (found := sink_name(name)) is not None and found.kind in (KEYS, DELETES)
 
 
 def files_of(table: MutationTable, kind: str = "data") -> set[str]:

@@ -10,7 +10,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
 
 from calving.iceberg import snapshot
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.entries import FIRST_ROW_ID, at, read_entries, read_manifest_list
+from calving.iceberg.manifests import FIRST_ROW_ID, at, read_entries, read_manifest_list
 from harness.duckdb_extensions import duckdb_rows
 from tests.iceberg.histories import MutationTable, create, play, pyiceberg_rows
 

@@ -17,18 +17,15 @@ from pyiceberg.typedef import Identifier
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
-from calving.iceberg.reporting import Report
+from calving.iceberg.reporting import Report, Stopwatch
 from calving.iceberg.resolution import RowChangeResolver
-from calving.iceberg.stopwatch import Stopwatch
 from calving.iceberg.target import IcebergTarget, LoadedTable
-from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.files import FileContent
 from calving.model.mutations import RowMutations
-from calving.model.offsets import Span, TopicPartition
+from calving.model.offsets import Span, TopicPartition, merged
 from calving.mutations.cache import KeyCache
-from calving.protocol.admission import Admitted, Step, admit
-from calving.protocol.commit import CommitLoop
+from calving.protocol.commit import Admitted, CommitLoop, Step, admit
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import NO_LEDGER, SourceProgress

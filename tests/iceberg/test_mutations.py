@@ -16,16 +16,17 @@ from pyiceberg.typedef import Record
 
 from calving.errors import CommitRefusedError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
-from calving.iceberg.deletions import Deletions, KnownPositions
-from calving.iceberg.entries import FILE_PATH_ID, POS_ID, Manifests
-from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.delete_files import Deletions, KnownPositions
+from calving.iceberg.live_files import Manifests
+from calving.iceberg.manifests import FILE_PATH_ID, POS_ID
 from calving.iceberg.mutable import check_mutations
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.snapshot import new_snapshot
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import IcebergTarget
 from calving.model.mutations import MutationCounts, RowMutations
 from calving.mutations.cache import KeyCache
-from calving.protocol.admission import Admitted
+from calving.protocol.commit import Admitted
 from calving.protocol.ledger import NO_LEDGER
 from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check

@@ -10,7 +10,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.types import IntegerType, LongType
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.schemas import partition_sources
+from calving.iceberg.manifests import partition_sources
 from tests.iceberg.histories import MutationTable, create, live_counts, pyiceberg_rows
 
 

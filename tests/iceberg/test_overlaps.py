@@ -11,14 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calving.iceberg import overlaps as module
+from calving.iceberg import layers as module
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.overlaps import Overlaps, overlaps
+from calving.iceberg.layers import Overlaps, overlaps
 from calving.model.offsets import TopicPartition
 from calving.mutations import columns
-from calving.mutations.keys import ChangedKeys, Matches
-from calving.mutations.parts import KeyPart, parts
-from calving.protocol.admission import Step
+from calving.mutations.keys import ChangedKeys, KeyPart, Matches, parts
+from calving.protocol.commit import Step
 from tests.iceberg.histories import MutationTable, Row, create
 
 SEEDS = range(8)

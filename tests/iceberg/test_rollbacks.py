@@ -11,12 +11,11 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate
 
-from calving.iceberg.ancestry import line_of
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.history import line_of
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.snapshot import SinkSnapshot
-from calving.model.coverage import merged
-from calving.model.offsets import Span, TopicPartition
+from calving.model.offsets import Span, TopicPartition, merged
 from calving.protocol.ledger import Ledger
 from tests.iceberg.lake import KEY, TP, Lake
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 from tenacity import stop_after_delay
 
 from calving.backend import SinkIdentity
-from calving.backend.registry import find
+from calving.backend.interface import find
 from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.model.events import (
     Attachment,

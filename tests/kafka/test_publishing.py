@@ -17,8 +17,8 @@ from calving.model.events import (
     DataComplete,
     DataWritten,
 )
-from calving.model.membership import Claim
 from calving.model.offsets import Span
+from calving.model.sink import Claim
 from calving.source.kafka import KafkaGroup, Topics
 from calving.source.members import members
 from tests.kafka.sinks import PROTOCOLS, Listener, Sink, heard, publication, silent, wait

@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calving.model.coverage import (
+from calving.model.offsets import (
+    Span,
+    TopicPartition,
     beyond,
     decode_coverage,
     encode_coverage,
     lowest_uncovered,
     merged,
     present,
+    within,
     without,
 )
-from calving.model.offsets import Span, TopicPartition, within
 
 TP = TopicPartition("orders", 3)
 NEW, OLD = within(TP, "new"), within(TP, "old")

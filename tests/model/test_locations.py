@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calving.model.file_names import DATA, DELETES, KEYS, FileName, written
-from calving.model.locations import is_below
+from calving.model.files import DATA, DELETES, KEYS, FileName, is_below, sink_name
 
 ID = "11111111-2222-3333-4444-555555555555"
 
@@ -80,4 +79,4 @@ def test_a_file_elsewhere(path: str, location: str) -> None:
     ],
 )
 def test_the_name_of_a_file_tells_who_has_written_it(name: str, said: FileName | None) -> None:
-    assert written(name) == said
+    assert sink_name(name) == said

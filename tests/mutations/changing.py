@@ -19,8 +19,7 @@ from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableFiles, TableReference
 from calving.model.mutations import RowMutations
-from calving.model.offsets import Span, TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Range, Span, TopicPartition
 from calving.model.record_path import (
     ConverterSpec,
     Evolution,
@@ -33,7 +32,8 @@ from calving.model.record_path import (
     TransformSpec,
 )
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey, SourceProgress
+from calving.protocol.ledger import SourceProgress
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.reading import Block

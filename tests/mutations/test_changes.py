@@ -29,7 +29,7 @@ from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.rules import TableSettings
 from calving.model.files import FileContent
 from calving.model.mutations import RowMutations
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance, TransformSpec
 from calving.runtime.batch import BatchRunner
 from calving.tasks.spec import TaskSpec

@@ -9,8 +9,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 from calving.mutations.columns import Column
-from calving.mutations.keys import ChangedKeys, Matches
-from calving.mutations.sorting import in_order, pays
+from calving.mutations.keys import ChangedKeys, Matches, in_order, pays
 
 COLUMNS = {"number": Column(1, LongType()), "text": Column(1, StringType())}
 

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType
 
 from calving.mutations import columns
 from calving.mutations.columns import Column, ColumnReader, File
-from calving.mutations.parts import parts
+from calving.mutations.keys import parts
 
 
 def key_file(path: Path, keys: range) -> File:
@@ -42,7 +42,7 @@ def test_a_part_has_about_as_many_keys_as_may_be_held_and_the_files_that_they_ar
 def test_large_keys_come_in_smaller_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow's arrays of text hold 2 GiB."""
     monkeypatch.setattr(columns, "_BATCH_ROWS", 4)
-    monkeypatch.setattr("calving.mutations.parts._BYTES_AT_ONCE", 60)
+    monkeypatch.setattr("calving.mutations.keys._BYTES_AT_ONCE", 60)
     reading = ColumnReader(PyArrowFileIO(), (Column(1, LongType()),))
     found = list(parts(reading, 1, [[key_file(tmp_path / "keys", range(20))]]))
     assert [len(part.keys) for part in found] == [8, 8, 4]

@@ -22,17 +22,15 @@ from uuid import UUID
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemoryCursor, MemorySession, MemoryStore
 from calving.errors import CalvingError, CommitRefusedError, CommitUncertainError
-from calving.model.coverage import encode_coverage
 from calving.model.events import DataWritten, TableFiles, TableId, TableReference
 from calving.model.files import DataFile
-from calving.model.membership import Claim
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import TopicPartition, encode_coverage
+from calving.model.sink import Claim
 from calving.model.text import counted, listed, offsets_text
-from calving.protocol.admission import Admitted
-from calving.protocol.commit import CommitLoop
+from calving.protocol.commit import Admitted, CommitLoop
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, Publish, RunBatch
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.positions import starting
 from calving.protocol.recovery import recovery
 from calving.protocol.rollback import Line

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from calving.model.coverage import Coverage
 from calving.model.events import (
     DataComplete,
     DataWritten,
@@ -16,9 +15,9 @@ from calving.model.events import (
     TableReference,
 )
 from calving.model.files import DataFile
-from calving.model.offsets import Span, Topic, TopicPartition, named
-from calving.protocol.admission import admit
+from calving.model.offsets import Coverage, Span, Topic, TopicPartition, named
 from calving.protocol.buffer import Buffer
+from calving.protocol.commit import admit
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, CommitTables

@@ -10,15 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calving.errors import DataLossError, TableTroubleError
-from calving.model.coverage import encode_coverage, less
 from calving.model.events import Attachment, CommitComplete, DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
-from calving.model.offsets import Span, TopicPartition
-from calving.protocol.admission import admit, passed_over, twice
+from calving.model.offsets import Span, TopicPartition, encode_coverage, less
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, SourceProgress
-from calving.protocol.notes import brought_back
-from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
+from calving.protocol.commit import admit, twice
+from calving.protocol.held_back import passed_over
+from calving.protocol.ledger import (
+    NOWHERE,
+    Ledger,
+    SourceProgress,
+    decode_control,
+    decode_source,
+    encode_control,
+    encode_source,
+)
+from calving.protocol.ledger_key import LedgerKey, brought_back
 from tests.protocol.lines import line_of
 
 KEY = LedgerKey("control", "connect-x", "log-1")

@@ -10,9 +10,9 @@ from uuid import UUID
 from calving.model.events import DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
-from calving.protocol.admission import Admitted, Step, admit
 from calving.protocol.buffer import Buffer
-from calving.protocol.gate import Gate, waiting
+from calving.protocol.commit import Admitted, Step, admit
+from calving.protocol.held_back import Gate, waiting
 from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, SourceProgress
 from calving.protocol.order import disordered
 

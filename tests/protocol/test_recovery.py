@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from calving.cli.recover import mind_order
 from calving.errors import ConfigError
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.ledger import Ledger
-from calving.protocol.recovery import doubled, recovery, still_awaited
+from calving.protocol.recovery import doubled, mind_order, recovery, still_awaited
 
 TP, OTHER = TopicPartition("s", 0), TopicPartition("s", 1)
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from calving.iceberg.maintenance import carried_on
 from calving.model.offsets import Span, TopicPartition
-from calving.protocol.ledger import LEDGER_SNAPSHOT, Ledger, LedgerKey
-from calving.protocol.notes import carried_on, committed, looked
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LedgerKey, committed, looked
 from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace, Verdict, verdict
 
 KEY = LedgerKey("control", "connect-x", "log-1")

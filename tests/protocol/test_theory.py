@@ -10,8 +10,8 @@ from uuid import UUID
 from calving.model.events import DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
-from calving.protocol.admission import admit
 from calving.protocol.buffer import Buffer
+from calving.protocol.commit import admit
 from calving.protocol.ledger import NO_LEDGER, Ledger
 from calving.protocol.recovery import recovery
 

@@ -14,7 +14,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, MapType, NestedField, StringType, StructType, UUIDType
 
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import (
     ConverterSpec,
     RecordPath,

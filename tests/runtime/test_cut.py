@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calving.model.files import DataFile, FileContent
-from calving.model.offsets import Span, TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Range, Span, TopicPartition
 from calving.runtime.batch import cut, cut_whole, in_steps, is_whole
 
 

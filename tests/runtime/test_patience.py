@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import pytest
 
-from calving.deadline import LateError, within
 from calving.errors import (
     CalvingError,
     EngineLostError,
@@ -28,12 +27,11 @@ from calving.errors import (
 from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.model.events import Attachment, CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
-from calving.protocol.waiting import DEGRADED, OldestPublications
+from calving.protocol.held_back import DEGRADED, OldestPublications
 from calving.runtime.failures import Failures, Retries
 from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.log_health import HIDDEN_SECONDS, OpenTransactions, SilenceDetector
-from calving.runtime.serial import SerialThread
-from calving.runtime.watch import EXIT_CODE, Steps, Watchdog
+from calving.threads import EXIT_CODE, LateError, SerialThread, Steps, Watchdog, within
 
 TP = TopicPartition("s", 0)
 TABLE = TableReference("c", ("db",), "t")
@@ -280,7 +278,7 @@ def test_a_worker_that_stands_still_ends_itself_and_says_where_it_hangs(
     within(10, "test", ended.wait)
     assert codes == [EXIT_CODE] and [why.split(" for ")[0] for why in reasons] == ["the worker has stood still"]
     assert "the worker has stood still for" in caplog.text
-    assert "in _ended (calving/deadline.py" in caplog.text
+    assert "in _ended (calving/threads.py" in caplog.text
 
 
 def test_jobs_run_one_after_the_other_and_one_that_nobody_wants_does_not_run(never: threading.Event) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from calving.backend.registry import find
+from calving.backend.interface import find
 from calving.converters.options import OPTIONS
 from calving.errors import CalvingError, ConfigError, UnavailableError, first_line
 from calving.harmless import is_harmless

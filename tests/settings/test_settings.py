@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from calving.backend.interface import find
 from calving.backend.memory import MemoryBackend
-from calving.backend.registry import find
 from calving.errors import ConfigError
 from calving.settings.load import load, parse
 from calving.settings.properties import read_properties
@@ -190,7 +190,7 @@ def test_the_memory_backend_comes_through_the_same_door() -> None:
 
 
 def test_a_backend_that_is_not_used_is_not_imported() -> None:
-    code = "import sys; from calving.backend.registry import find; find('memory'); assert 'redis' not in sys.modules"
+    code = "import sys; from calving.backend.interface import find; find('memory'); assert 'redis' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

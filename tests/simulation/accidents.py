@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemorySession, MemoryStore
-from calving.model.coverage import decode_coverage, encode_coverage, present
 from calving.model.events import TableId
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import TopicPartition, decode_coverage, encode_coverage, present
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import LOG_ID, Ledger, LedgerKey
-from calving.protocol.notes import brought_back
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import LOG_ID, LedgerKey, brought_back
 from calving.protocol.recovery import AWAITED_OFFSETS
 from tests.simulation.broker import Record
 from tests.simulation.mutations import compacted

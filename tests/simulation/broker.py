@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from calving.errors import UnavailableError
-from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.sink import Claim
 from calving.source.interface import NOTHING, Bounds, Group, Listener
 
 

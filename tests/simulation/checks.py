@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from calving.model.coverage import Coverage, without
 from calving.model.events import (
     CommitComplete,
     CommitToTable,
@@ -30,10 +29,11 @@ from calving.model.events import (
     StartCommit,
     TableId,
 )
-from calving.model.offsets import ControlOffsets, Span, TopicPartition, named
-from calving.protocol.admission import Admitted
+from calving.model.offsets import ControlOffsets, Coverage, Span, TopicPartition, named, without
+from calving.protocol.commit import Admitted
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
+from calving.protocol.ledger import Ledger, SourceProgress
+from calving.protocol.ledger_key import LedgerKey
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, replayed
 from tests.simulation.tables import Loaded, SimCommitter, Snapshot

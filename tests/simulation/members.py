@@ -28,8 +28,8 @@ from calving.model.events import (
     Publication,
     StartCommit,
 )
-from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, Topic, TopicPartition
+from calving.model.sink import Claim
 from calving.protocol.coordinator import Intervals
 from calving.protocol.worker import BatchLimits, BatchOutcome
 from calving.runtime.coordinator import CoordinatorLoop

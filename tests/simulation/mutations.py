@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from calving.protocol.admission import Step
+from calving.protocol.commit import Step
 from tests.simulation.broker import Record
 
 Key = tuple[object, ...]

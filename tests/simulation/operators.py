@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from calving.backend.memory import MemorySession
-from calving.cli.recover import mind_order
 from calving.cli.release import Stale
 from calving.errors import CalvingError, ConfigError
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import CommitComplete, DataWritten, TableId, TableReference
-from calving.protocol.ledger import Ledger, LedgerKey
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.recovery import mind_order
 from calving.protocol.rollback import Line
 from calving.runtime.preflight import TableRecord, check_logs, check_names_kept, former_names, others_of
 from tests.simulation.broker import Record

@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING
 from calving.backend.interface import ControlLog
 from calving.backend.memory import MemorySession, MemoryStore
 from calving.cli.accept import accept_unread
-from calving.model.coverage import Coverage, decode_coverage, less, merged, present, without
 from calving.model.events import Publication
-from calving.model.offsets import SourceOffsets, Span, TopicPartition, named
+from calving.model.offsets import (
+    Coverage,
+    SourceOffsets,
+    Span,
+    TopicPartition,
+    decode_coverage,
+    less,
+    merged,
+    named,
+    present,
+    without,
+)
 from calving.protocol.moved import Unread
 from calving.protocol.recovery import AWAITED_OFFSETS, resumed
 from calving.runtime.log_view import hear
-from calving.runtime.moved import unread
+from calving.runtime.positions import unread
 from tests.simulation.broker import Record
 from tests.simulation.checks import Violation
 

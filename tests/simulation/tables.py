@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from calving.errors import AlreadyHeldError, CommitRefusedError, CommitUncertainError, SupersededError
 from calving.iceberg.parking import ParkedCommit
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
-from calving.protocol.admission import Admitted
+from calving.protocol.commit import Admitted
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.rollback import Ancestor, Line, SnapshotPlace
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, resolved

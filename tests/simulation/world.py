@@ -20,15 +20,14 @@ from calving.backend.memory import MemoryStore
 from calving.cli.release import discard
 from calving.errors import CalvingError, UnavailableError
 from calving.iceberg.parking import ParkedCommit, Parking
-from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
-from calving.model.offsets import Spans, Topic, TopicPartition, within
+from calving.model.offsets import Coverage, Spans, Topic, TopicPartition, decode_coverage, within
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
-from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
+from calving.protocol.ledger import Ledger, SourceProgress
+from calving.protocol.ledger_key import LedgerKey, committed, looked
 from calving.protocol.marks import Marks
-from calving.protocol.notes import committed, looked
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.coordinator import CoordinatorLoop

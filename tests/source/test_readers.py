@@ -14,8 +14,7 @@ import pytest
 
 from calving.converters.native import SWITCH
 from calving.errors import UnavailableError
-from calving.model.offsets import TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Range, TopicPartition
 from calving.model.record_path import Limits
 from calving.source.kafka import Topics
 from calving.source.kafka_columns import absence

@@ -12,8 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.converters.native import SWITCH
 from calving.errors import ConfigError, DataLossError, UnavailableError
-from calving.model.offsets import TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Range, TopicPartition
 from calving.model.record_path import Limits
 from calving.source.kafka import Topics
 from calving.source.kafka_columns import absence

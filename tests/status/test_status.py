@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 
 from calving.backend.entries import Entries
-from calving.model.coverage import Coverage
 from calving.model.events import (
     Attachment,
     CommitComplete,
@@ -28,8 +27,7 @@ from calving.model.files import DataFile
 from calving.model.forms import NEWEST
 from calving.model.members import Member
 from calving.model.mutations import MutationCounts
-from calving.model.offsets import Span, TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Coverage, Range, Span, TopicPartition
 from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
 from calving.runtime.tally import Tally

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calving.casting.schema_changes import SchemaChanges
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import ConverterSpec, RecordPath, Routing, TopicConverters
 from calving.records.values import Records, Values, objects
 from calving.tasks.decode import Decoders

@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField
 from calving.converters.interface import Converter, Decoded
 from calving.model.dead_letters import Stage
 from calving.model.mutations import RowMutations
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import (
     ConverterSpec,
     Limits,

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from calving.converters.avro import AvroConverter
 from calving.converters.envelope import EnvelopeConverter
 from calving.converters.interface import Decoded
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import (
     ConverterSpec,
     Evolution,

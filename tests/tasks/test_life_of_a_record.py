@@ -29,11 +29,11 @@ from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.dead_letters import Headers
 from calving.model.events import DataComplete, DataWritten, StartCommit
-from calving.model.offsets import Span, TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Range, Span, TopicPartition
 from calving.protocol.commit import CommitLoop
 from calving.protocol.effects import Publish, RunBatch
-from calving.protocol.ledger import LedgerKey, SourceProgress
+from calving.protocol.ledger import SourceProgress
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.positions import Position
 from calving.protocol.worker import BatchLimits, WorkerMachine
 from calving.records.payloads import Payloads

@@ -16,7 +16,7 @@ LEVELS = (
     {"backoff", "harmless", "version", "wording"},
     {"secrets"},
     {"errors"},
-    {"avro_binary", "deadline", "host", "importing", "lean", "optional", "plugins", "storage_errors", "model"},
+    {"avro_binary", "host", "importing", "lean", "optional", "plugins", "storage_errors", "threads", "model"},
     {"class_archive", "protocol", "wire", "records"},
     {"casting", "catalogs", "converters", "status"},
     {"source", "transforms", "writing"},

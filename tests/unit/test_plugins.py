@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from calving.converters.registry import converter
-from calving.engine.interface import Patience
-from calving.engine.registry import open_engine
+from calving.engine.interface import open_engine
+from calving.engine.registry import Patience
 from calving.errors import ConfigError
 from calving.model.record_path import PredicateSpec
 from calving.plugins import Registry

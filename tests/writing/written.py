@@ -16,14 +16,14 @@ from pyiceberg.table.sorting import SortOrder
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.locations import FileRules
 from calving.iceberg.target import IcebergTarget
-from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
-from calving.model.offsets import Span, TopicPartition
+from calving.model.offsets import Span, TopicPartition, merged
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey, SourceProgress
+from calving.protocol.ledger import SourceProgress
+from calving.protocol.ledger_key import LedgerKey
 from calving.records.fields import arrow_schema
 from calving.tasks.result import TaskResult
 from calving.wire.codec import Message, decode, encode

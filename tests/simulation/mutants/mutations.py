@@ -9,10 +9,9 @@ from unittest import mock
 from calving.iceberg.parking import ParkedCommit
 from calving.model.events import Envelope, TableId
 from calving.model.offsets import ControlOffsets
-from calving.protocol import admission
-from calving.protocol.admission import Admitted
+from calving.protocol import commit
 from calving.protocol.buffer import Buffer
-from calving.protocol.commit import CommitLoop, Settled
+from calving.protocol.commit import Admitted, CommitLoop, Settled
 from calving.protocol.ledger import NOWHERE, Ledger, SourceProgress
 from calving.protocol.order import Ordered, ordered
 from tests.simulation.broker import Record
@@ -40,7 +39,7 @@ class _Ordering(_Mutating):
             def settle(
                 self, heard: Iterable[Envelope], read: ControlOffsets, progress: SourceProgress = NOWHERE
             ) -> Settled:
-                with mock.patch.object(admission, "ordered", order):
+                with mock.patch.object(commit, "ordered", order):
                     return super().settle(heard, read, progress)
 
         return Loop(target, target.key, 3, in_order=target.name in self.mutation_tables)

@@ -12,8 +12,8 @@ from calving.cli.release import Stale, discard
 from calving.iceberg.parking import Parking
 from calving.model.events import Place, TableId
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import GONE_OFFSETS, Ledger, LedgerKey
-from calving.protocol.offsets_text import decode_control
+from calving.protocol.ledger import Ledger, decode_control
+from calving.protocol.ledger_key import GONE_OFFSETS, LedgerKey
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
 from calving.protocol.rollback import Line, SnapshotPlace

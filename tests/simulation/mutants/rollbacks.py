@@ -6,16 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from calving.protocol import notes
-from calving.protocol.ledger import (
-    LEDGER_SNAPSHOT,
-    LEDGERS_AT,
-    SETTLED_OFFSETS,
-    SOURCE_OFFSETS,
-    Ledger,
-    LedgerKey,
-)
-from calving.protocol.offsets_text import encode_source
+from calving.protocol import ledger_key as ledger_key_module
+from calving.protocol.ledger import Ledger, encode_source
+from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LEDGERS_AT, SETTLED_OFFSETS, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.rollback import Line, SnapshotPlace
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.world import World
@@ -55,7 +48,7 @@ class KeepsTheNextLedger(World):
     def committed(
         key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
     ) -> dict[str, str]:
-        found = notes.committed(key, line, properties, ledger, place)
+        found = ledger_key_module.committed(key, line, properties, ledger, place)
         next_ledger = {SOURCE_OFFSETS: encode_source(ledger.source), SETTLED_OFFSETS: "{}"}
         kept = [{**entries, **next_ledger, "snapshots": ids} for ids, entries in key.ledgers_at(found)]
         return found | ({key.of_table(LEDGERS_AT): json.dumps(kept)} if kept else {})
@@ -65,7 +58,7 @@ class KeepsTheNextLedger(World):
 class LooksPast(World):
     @staticmethod
     def looked(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
-        found = notes.looked(key, line, properties)
+        found = ledger_key_module.looked(key, line, properties)
         return {name: value for name, value in found.items() if name == key.of_table(LEDGER_SNAPSHOT)}
 
 
@@ -75,4 +68,4 @@ class NamesTheFirst(World):
     def committed(
         key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
     ) -> dict[str, str]:
-        return notes.committed(key, line, properties, ledger, key.last_commit(properties) or place)
+        return ledger_key_module.committed(key, line, properties, ledger, key.last_commit(properties) or place)

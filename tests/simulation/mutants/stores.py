@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calving.errors import FencedError, UnavailableError
 from calving.model.events import DataWritten, Publication
-from calving.model.membership import Claim
+from calving.model.sink import Claim
 from tests.simulation.members import SimSession
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.world import World

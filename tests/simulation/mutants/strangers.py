@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from calving.backend.interface import Session
-from calving.model.coverage import Coverage
-from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.offsets import Coverage, SourceOffsets, TopicPartition
 from calving.protocol.ledger import Ledger
 from calving.protocol.moved import Unread
 from calving.protocol.recovery import Recovery

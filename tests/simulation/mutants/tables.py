@@ -7,15 +7,14 @@ from dataclasses import replace
 from unittest import mock
 
 from calving.errors import CommitRefusedError, CommitUncertainError
-from calving.model.coverage import Coverage
 from calving.model.events import Envelope, TableId, TableMark
-from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.model.offsets import ControlOffsets, Coverage, TopicPartition
 from calving.protocol import commit as commit_module
-from calving.protocol.admission import Admitted, admit
-from calving.protocol.commit import CommitLoop, Settled
+from calving.protocol.commit import Admitted, CommitLoop, Settled, admit
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, SourceProgress
+from calving.protocol.ledger import NOWHERE, Ledger, SourceProgress
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend import SinkIdentity, TopicPartition
-from calving.deadline import LateError, within
 from calving.errors import CalvingError, ConfigError, FencedError, OutcomeUnknownError
 from calving.source.client import REFUSED, TIMEOUT, unavailable
 from calving.source.producing import Deliveries, OutRecord, producer_config
+from calving.threads import LateError, within
 from calving_kafka.options import KafkaOptions
 
 _FENCED = frozenset(

@@ -1,7 +1,8 @@
-"""How long to wait before the next try: longer after each failure."""
+"""Tries, and how long to wait before the next one: longer after each failure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 _DOUBLINGS = 100
@@ -22,3 +23,14 @@ class Backoff:
         longer, or shorter if negative, so that processes that fail together do not try again together.
         """
         return min(self.longest, self.first * 2.0 ** min(failures - 1, _DOUBLINGS)) * (1 + jitter)
+
+
+def tries(most: int, pause: Callable[[int], None]) -> Iterator[bool]:
+    """Whether each of ``most`` tries is the last. The caller leaves its loop with the try that succeeds.
+
+    ``pause`` is called between two tries, with the number of tries so far.
+    """
+    for number in range(1, most + 1):
+        yield number == most
+        if number < most:
+            pause(number)

@@ -25,16 +25,15 @@ A publication that starts at another position than the stored one is refused, he
     calving.errors.StaleError: ...
 """
 
-from calving.backend.closing import closing_on_error
 from calving.backend.cursors import EntryCursor
-from calving.backend.entries import BEFORE, Encoded, LogOptions, check_starts, partition_key, stale
+from calving.backend.entries import BEFORE, Encoded, check_starts, partition_key, stale
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
-from calving.backend.sessions import GroupSession
+from calving.backend.options import LogOptions
+from calving.backend.sessions import GroupSession, closing_on_error
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication, WorkerEnd
-from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, stored_in
-from calving.model.sink import DeadLetterTopic, SinkIdentity
+from calving.model.sink import Claim, DeadLetterTopic, SinkIdentity
 
 __all__ = [
     "BEFORE",

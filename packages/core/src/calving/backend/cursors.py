@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from uuid import uuid4
 
-from calving.backend.entries import Encoded, Entries, LogOptions
+from calving.backend.entries import Encoded, Entries
 from calving.backend.interface import Cursor
-from calving.errors import DataLossError
-from calving.model.events import NOTHING_ATTACHED, Attachment, Event
+from calving.backend.options import LogOptions
+from calving.errors import DataLossError, UnavailableError
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
 from calving.model.offsets import ControlOffsets, Topic
 from calving.model.sink import SinkIdentity
 
 log = logging.getLogger(__name__)
+_END_SECONDS = 60.0
 
 
 class EntryCursor(Cursor):
@@ -87,3 +90,18 @@ class EntryCursor(Cursor):
         :raises ProtocolError: the cursor does not replay.
         :raises FencedError, UnavailableError, OutcomeUnknownError: as ``acknowledge``.
         """
+
+
+def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> Iterator[Envelope]:
+    """The entries of the control log from the cursor's start at least to the end that the log had when it was opened.
+
+    :raises UnavailableError: the end was not reached within 60 s.
+    """
+    until = clock() + _END_SECONDS
+    while not cursor.has_ended:
+        if clock() > until:
+            raise UnavailableError(
+                f"the control log was not read to its end within {_END_SECONDS:.0f} s: the backend is slow or away. Try"
+                " again"
+            )
+        yield from cursor.read(0.2)

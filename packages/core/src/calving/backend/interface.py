@@ -16,9 +16,11 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication, WorkerEnd
-from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
-from calving.model.sink import SinkIdentity
+from calving.model.sink import Claim, SinkIdentity
+from calving.plugins import Registry
+
+BACKENDS = Registry("backend", extras=("kafka", "redis", "zookeeper"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +246,13 @@ class Backend(ABC):
         the same id. The new session decides any undecided write of the earlier session, and the earlier session can no
         longer write.
         """
+
+
+def find(name: str) -> type[Backend]:
+    """The backend with the entry point ``name``; no other backend is imported.
+
+    :raises ConfigError: the backend is not installed (the text names the extra to install), or two packages claim the
+        name.
+    """
+    backend: type[Backend] = BACKENDS.find(name, Backend)
+    return backend

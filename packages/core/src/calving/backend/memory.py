@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict
 from calving.backend.entries import BEFORE, check_starts
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.errors import FencedError, ProtocolError
-from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import (
     NO_COMMIT,
@@ -31,9 +30,8 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.members import Member
-from calving.model.membership import Claim
-from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, furthest, stored_in
-from calving.model.sink import SinkIdentity
+from calving.model.offsets import ControlOffsets, Coverage, SourceOffsets, Topic, TopicPartition, furthest, stored_in
+from calving.model.sink import Claim, SinkIdentity
 from calving.version import __version__
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
 
-from calving.backend.entries import Encoded, LogOptions
+from calving.backend.entries import Encoded
 from calving.backend.interface import Session
+from calving.backend.options import LogOptions
 from calving.errors import FencedError
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Publication, WorkerEnd
-from calving.model.membership import Claim
-from calving.model.sink import SinkIdentity
+from calving.model.sink import Claim, SinkIdentity
 from calving.source.dead_letters import DeadLetterWriter
 
 _METADATA_MAGIC = b"CGMDv2:"
@@ -81,3 +83,20 @@ def _has_member(claim: Claim) -> bool:
     (generation,) = struct.unpack("<i", body[:4])
     member = body[4:].split(b"\0")[1]
     return generation >= 0 and bool(member) and bool(claim.member_id)
+
+
+class Closable(Protocol):
+    def close(self) -> object: ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+@contextlib.contextmanager
+def closing_on_error(opened: C) -> Iterator[C]:
+    """Close ``opened`` if the block raises an error."""
+    try:
+        yield opened
+    except BaseException:
+        opened.close()
+        raise

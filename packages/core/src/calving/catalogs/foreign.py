@@ -1,5 +1,6 @@
 """Loads tables with types, transforms and keys that pyiceberg does not know: its parsers are replaced by some that do.
-What pyiceberg accepts is parsed as before.
+What pyiceberg accepts is parsed as before. Tables of which calving knows too little are loaded and shown, but not
+written.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.transforms import UnknownTransform, parse_transform
 from pyiceberg.types import IcebergType
 
+from calving.errors import ConfigError
 from calving.records.foreign import Json, parsed, with_foreign
 
 ENCRYPTION = "encryption.key-id"
@@ -98,3 +101,32 @@ def _field(field: Mapping[str, Json]) -> dict[str, Json]:
         parse_transform(field["transform"])
         return dict(field)
     return {**field, "transform": UnknownTransform(field["transform"])}
+
+
+def refusal(metadata: TableMetadata, *, rewrites: bool) -> str | None:
+    """Why the table takes no rows; None if it takes rows.
+
+    ``rewrites``: whether also manifests of former specs are written again, as for deletes.
+    """
+    if metadata.properties.get(ENCRYPTION):
+        return f"it is encrypted ({ENCRYPTION}), and calving cannot encrypt its files"
+    specs = metadata.partition_specs if rewrites else [metadata.spec()]
+    fields = [field for spec in specs for field in spec.fields if isinstance(field.transform, UnknownTransform)]
+    if not fields:
+        return None
+    return f"calving does not know the transform {fields[0].transform} of its partition field {fields[0].name}"
+
+
+def check_takes_rows(name: str, metadata: TableMetadata, *, rewrites: bool) -> None:
+    """:raises ConfigError: the table takes no rows."""
+    why = refusal(metadata, rewrites=rewrites)
+    if why is not None:
+        raise ConfigError(f"table {name} takes no rows: {why}; route its records elsewhere, or not at all")
+
+
+def known_order(order: SortOrder) -> SortOrder:
+    """The sort order, or none if it has a transform that calving does not know: Iceberg does not require that rows are
+    sorted.
+    """
+    unknown = any(isinstance(field.transform, UnknownTransform) for field in order.fields)
+    return UNSORTED_SORT_ORDER if unknown else order

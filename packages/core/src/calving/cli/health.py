@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calving.catalogs.foreign import refusal
 from calving.errors import UnavailableError
-from calving.iceberg.ancestry import ancestors
 from calving.iceberg.catalog import look_for, table_id
+from calving.iceberg.history import ancestors
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import LoadedTable
-from calving.iceberg.writable import refusal
-from calving.model.coverage import Coverage
 from calving.model.events import DataWritten, Envelope
-from calving.protocol.ledger import COMMIT_ID, VALID_THROUGH, LedgerKey
+from calving.model.offsets import Coverage
+from calving.protocol.held_back import DEGRADED
+from calving.protocol.ledger_key import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.rollback import RolledBack
-from calving.protocol.waiting import DEGRADED
 from calving.runtime.log_view import ControlLogView
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink

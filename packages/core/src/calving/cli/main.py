@@ -386,7 +386,7 @@ def main() -> None:
 
 def _code(error: CalvingError) -> int:
     if isinstance(error, RestartNeededError):
-        from calving.runtime.watch import EXIT_CODE
+        from calving.threads import EXIT_CODE
 
         return EXIT_CODE
     return 2 if isinstance(error, ConfigError) else 1

@@ -10,15 +10,15 @@ from contextlib import closing
 
 from pyiceberg.catalog import Catalog
 
+from calving.catalogs.foreign import refusal
 from calving.cli.mend import mended
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
 from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.entries import Manifests
+from calving.iceberg.live_files import Manifests
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.summary import engine as made_by
-from calving.iceberg.writable import refusal
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks

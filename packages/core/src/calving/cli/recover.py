@@ -11,22 +11,30 @@ from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
+from calving.backend.cursors import read_to_end
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
-from calving.backend.reading import read_to_end
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.picks import mind_picks
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable, mark_of
-from calving.model.coverage import Coverage, encode_coverage, lowest_uncovered, present, size
 from calving.model.events import Envelope
-from calving.model.offsets import SourceOffsets, TopicPartition, within
+from calving.model.offsets import (
+    Coverage,
+    SourceOffsets,
+    TopicPartition,
+    encode_coverage,
+    lowest_uncovered,
+    present,
+    size,
+    within,
+)
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import LOG_ID, Ledger
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import LOG_ID, brought_back
 from calving.protocol.marks import Marks
-from calving.protocol.notes import brought_back
-from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, recovery, still_awaited
+from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
 from calving.runtime import components
 from calving.runtime.preflight import (
     TableRecord,
@@ -193,21 +201,6 @@ def _mind_members(source: Source, groups: Iterable[str]) -> None:
                 members = counted(running, "member")
                 raise CommandFailedError(f"group {group} has {members}: stop all workers of the sink first")
             time.sleep(0.5)
-
-
-def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
-    """Refuse to read again rows of a rolled back mutation table that has later rows (I7).
-
-    :raises ConfigError: the table has later rows.
-    """
-    for name in names:
-        for tp in ledgers[name].source:
-            if later := [span for span in ledgers[name].held(tp) if span.start]:
-                raise ConfigError(
-                    f"table {name} has changes of {tp} from offset {later[0].start} on that came after it was rolled"
-                    f" back: older changes cannot be put beneath them; roll it back to that snapshot again, and"
-                    " run `calving recover FILE --table` again"
-                )
 
 
 def _groups(former: str | None) -> list[str]:

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from calving.errors import TableTroubleError
-from calving.iceberg.deletions import Deletions, KnownPositions
-from calving.iceberg.entries import LiveFiles, Manifests
+from calving.iceberg.delete_files import Deletions, KnownPositions
+from calving.iceberg.live_files import LiveFiles, Manifests
 from calving.iceberg.lookups import KeySearch, Lookups
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
 from calving.mutations.columns import ColumnReader, columns_of
-from calving.mutations.parts import KeyPart, parts
+from calving.mutations.keys import KeyPart, parts
 
 
 class RepeatedKeys:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from calving.backend.cursors import read_to_end
 from calving.backend.interface import Cursor
-from calving.backend.reading import read_to_end
 from calving.protocol.buffer import Buffer
 from calving.protocol.marks import Marks
 

@@ -15,16 +15,15 @@ from calving.backend.interface import Session
 from calving.cli.health import TableHealth, health
 from calving.cli.inspect import PartitionState, positions_of
 from calving.cli.leader import commit_seconds_of, read_token, reasons_of
-from calving.model.coverage import text_of
 from calving.model.events import Leader, WorkerEnd
-from calving.model.membership import strangers
-from calving.model.offsets import SourceOffsets, TopicPartition, named
+from calving.model.offsets import SourceOffsets, TopicPartition, named, text_of
+from calving.model.sink import strangers
 from calving.model.text import counted, listed
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.rollback import RolledBack
 from calving.runtime import components
 from calving.runtime.log_view import ControlLogView, hear
-from calving.runtime.moved import Resumed, unread
+from calving.runtime.positions import Resumed, unread
 from calving.runtime.resuming import resumed
 from calving.settings.load import Sink
 from calving.status.health import end_text, hanging_text, longest_cycle, paused_text

@@ -11,8 +11,7 @@ from rich.text import Text
 from calving.cli.health import TableHealth
 from calving.cli.inspect import PartitionState, positions_table
 from calving.cli.status import COMMIT, SinkStatus, changes_of, valid_through, waits_of
-from calving.model.coverage import text_of
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import TopicPartition, text_of
 from calving.model.text import counted, listed, printable
 from calving.status.remedies import Trouble, advice
 from calving.terminal.texts import ago, duration, percent, records, speed

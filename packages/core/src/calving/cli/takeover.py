@@ -13,15 +13,15 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calving.backend.cursors import read_to_end
 from calving.backend.interface import ControlLog, Session
-from calving.backend.reading import read_to_end
 from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.iceberg.catalog import find_table, look_for, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
 from calving.model.text import listed
-from calving.protocol.ledger import OFFSETS, SOURCE_OFFSETS
+from calving.protocol.ledger_key import OFFSETS, SOURCE_OFFSETS
 from calving.protocol.takeover import Place, TablePlace, TakeoverVerdict, verdict
 from calving.runtime import components
 from calving.runtime.checks import check_settings

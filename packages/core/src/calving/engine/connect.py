@@ -18,7 +18,8 @@ from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from calving.engine import shipping
 from calving.engine.failures import is_forgotten, not_started
-from calving.engine.interface import Function, Patience
+from calving.engine.interface import Function
+from calving.engine.registry import Patience
 from calving.engine.shipping import Sent
 from calving.engine.spark import DAEMON, JAVA_OPTIONS, LOCAL_JAVA, PYTHON_DAEMON, SparkEngine
 from calving.tasks.ranges import RangeBounds

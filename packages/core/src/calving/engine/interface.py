@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
+from calving.engine.registry import ENGINES, KEY, Patience
+from calving.errors import ConfigError
 from calving.importing import IMPORTING
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
@@ -14,13 +15,6 @@ Function = Callable[[str], str]
 """A function from payload to payload, importable by name on the workers. It may be called several times for one
 payload.
 """
-
-
-class Patience(NamedTuple):
-    """The seconds that a job may wait for its first task, and the seconds that it may take in total."""
-
-    resources: float = 120.0
-    job: float = 600.0
 
 
 class Engine(ABC):
@@ -64,3 +58,28 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the engine's resources. Safe to call twice."""
+
+
+Opener = Callable[[str, Mapping[str, str], Patience], Engine]
+"""An engine's class, or a function that makes an engine. The arguments are the sink's name, its ``spark.*`` properties,
+and the engine's patience with a job.
+"""
+
+
+def open_engine(
+    kind: str,
+    name: str,
+    properties: Mapping[str, str],
+    patience: Patience = Patience(),  # noqa: B008
+) -> Engine:
+    """``kind``: ``local``, ``spark``, or a registered name; ``properties``: Spark's.
+
+    :raises ConfigError: there is no such engine, or it does not start.
+    """
+    try:
+        # Imported here, because only one engine is needed, and each imports everything that it runs.
+        with IMPORTING:
+            opener: Opener = ENGINES.find(kind)
+    except ConfigError as error:
+        raise ConfigError(f"{KEY}: {error}") from error
+    return opener(name, properties, patience)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calving.engine.interface import Engine, Function, Patience
+from calving.engine.interface import Engine, Function
+from calving.engine.registry import Patience
 
 
 class LocalEngine(Engine):

@@ -10,11 +10,12 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import TypeVar
 
-from calving.deadline import in_thread
-from calving.engine.interface import Engine, Function, Patience
+from calving.engine.interface import Engine, Function
+from calving.engine.registry import Patience
 from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
+from calving.threads import in_thread
 
 T = TypeVar("T")
 

@@ -1,22 +1,23 @@
-"""The engines by name: calving's own, and engines that packages register."""
+"""The engines by name, calving's own and those that packages register; and the time limits of their jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from calving.engine.interface import Engine, Patience
 from calving.errors import ConfigError
-from calving.importing import IMPORTING
 from calving.plugins import Registry
 
-Opener = Callable[[str, Mapping[str, str], Patience], Engine]
-"""An engine's class, or a function that makes an engine. The arguments are the sink's name, its ``spark.*`` properties,
-and the engine's patience with a job.
-"""
 ENGINES = Registry(
     "engine", {"spark": "calving.engine.spark_kinds:open_spark", "local": "calving.engine.local:open_local"}
 )
-_KEY = "iceberg.engine"
+KEY = "iceberg.engine"
+
+
+class Patience(NamedTuple):
+    """The seconds that a job may wait for its first task, and the seconds that it may take in total."""
+
+    resources: float = 120.0
+    job: float = 600.0
 
 
 def check_engine(kind: str) -> None:
@@ -24,23 +25,4 @@ def check_engine(kind: str) -> None:
     try:
         ENGINES.check(kind)
     except ConfigError as error:
-        raise ConfigError(f"{_KEY}: {error}") from error
-
-
-def open_engine(
-    kind: str,
-    name: str,
-    properties: Mapping[str, str],
-    patience: Patience = Patience(),  # noqa: B008
-) -> Engine:
-    """``kind``: ``local``, ``spark``, or a registered name; ``properties``: Spark's.
-
-    :raises ConfigError: there is no such engine, or it does not start.
-    """
-    try:
-        # Imported here, because only one engine is needed, and each imports everything that it runs.
-        with IMPORTING:
-            opener: Opener = ENGINES.find(kind)
-    except ConfigError as error:
-        raise ConfigError(f"{_KEY}: {error}") from error
-    return opener(name, properties, patience)
+        raise ConfigError(f"{KEY}: {error}") from error

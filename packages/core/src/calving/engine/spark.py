@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from calving.engine.failures import task_error, verdict
-from calving.engine.interface import Engine, Function, Patience
+from calving.engine.interface import Engine, Function
+from calving.engine.registry import Patience
 from calving.engine.watch import Watch
 from calving.errors import CalvingError, EngineLostError, NoResourcesError, UnavailableError
 from calving.harmless import is_harmless

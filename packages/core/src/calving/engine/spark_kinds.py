@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from calving.engine.interface import Engine, Patience
+from calving.engine.interface import Engine
+from calving.engine.registry import Patience
 from calving.importing import IMPORTING
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from calving.engine.interface import Patience
+from calving.engine.registry import Patience
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField
 
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import is_rest
-from calving.iceberg.lineage import VERSION
+from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.secrets import masked
 
 _COMMITS = {
@@ -40,7 +40,7 @@ def abilities(catalog: Catalog, table: Table | None, branch: str | None = None) 
     if not is_rest(catalog):
         kind = type(catalog).__name__
         yield f"commits: {_COMMITS.get(kind, f'as {kind} makes them, which was not tried')}"
-        yield f"format versions: 1 to {VERSION - 1}; {VERSION} needs a REST catalog"
+        yield f"format versions: 1 to {LINEAGE_VERSION - 1}; {LINEAGE_VERSION} needs a REST catalog"
     else:
         if table is None:
             yield "commits: not tried, because there is no table yet"
@@ -69,16 +69,16 @@ def _versions(catalog: Any) -> str:
     """Tries the newest version with a staged table, which is never created."""
     namespace = next(iter(catalog.list_namespaces()), None)
     if namespace is None:
-        return f"1 to {VERSION - 1}; {VERSION} was not tried, because there is no namespace yet"
+        return f"1 to {LINEAGE_VERSION - 1}; {LINEAGE_VERSION} was not tried, because there is no namespace yet"
     name = (*namespace, f"calving_{uuid4().hex}")
     schema = Schema(NestedField(1, "id", LongType(), required=False))
     try:
-        catalog.create_table_transaction(name, schema, properties={"format-version": str(VERSION)})
+        catalog.create_table_transaction(name, schema, properties={"format-version": str(LINEAGE_VERSION)})
     except Exception as error:  # each catalog has its own
-        return f"1 to {VERSION - 1}; {VERSION} is refused: {type(error).__name__}: {masked(str(error))}"
+        return f"1 to {LINEAGE_VERSION - 1}; {LINEAGE_VERSION} is refused: {type(error).__name__}: {masked(str(error))}"
     if catalog.table_exists(name):  # it cannot stage tables: it has created this one
         catalog.drop_table(name)
-    return f"1 to {VERSION}"
+    return f"1 to {LINEAGE_VERSION}"
 
 
 def _branches(catalog: Catalog, table: Table | None, branch: str) -> str:

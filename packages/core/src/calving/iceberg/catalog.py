@@ -25,12 +25,12 @@ from pyiceberg.table import Table
 from calving.catalogs import foreign
 from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties, with_driver
-from calving.deadline import LateError, within
 from calving.errors import AccessDeniedError, CalvingError, ConfigError, UnavailableError, UnexpectedError
 from calving.model.events import TableId
 from calving.optional import reason
 from calving.secrets import masked, without_secrets
 from calving.storage_errors import described, store_error
+from calving.threads import LateError, within
 
 LOOK_SECONDS = 30.0
 """The time limit for loading a table. Not all catalogs have timeouts, and no timeout of a catalog includes reading the

@@ -15,25 +15,25 @@ from pyiceberg.catalog import Catalog
 from calving.errors import OtherSettingsError, SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.iceberg.catalog import find_table
+from calving.iceberg.history import look
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.reporting import Report
-from calving.iceberg.resolvers import Resolvers
-from calving.iceberg.rollbacks import look
+from calving.iceberg.resolution import Resolvers
 from calving.iceberg.summary import engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
-from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.model.mutations import RowMutations
+from calving.model.offsets import Coverage, text_of
 from calving.model.text import counted
 from calving.mutations.lookup import Tasks
-from calving.protocol.admission import passed_over
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.gate import Gate, waiting
-from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, Ledger, LedgerKey, SourceProgress
+from calving.protocol.held_back import Gate, passed_over, waiting
+from calving.protocol.ledger import Ledger, SourceProgress
+from calving.protocol.ledger_key import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.rollback import RolledBack
 from calving.status.values import TableCommit
 

@@ -19,17 +19,16 @@ from pyiceberg.transforms import VoidTransform
 from pyroaring import BitMap64
 
 from calving.errors import TableTroubleError
-from calving.iceberg.delete_files import Deleted, write_deleted
-from calving.iceberg.deletions import Deletions, KnownPositions
-from calving.iceberg.entries import FileKey, LiveData, LiveDelete, LiveFiles, Manifests, key_of, partition_of
+from calving.iceberg.delete_files import Deleted, Deletions, KnownPositions, write_deleted
+from calving.iceberg.live_files import LiveData, LiveDelete, LiveFiles, Manifests, partition_of
 from calving.iceberg.lookups import KeySearch, Lookups
-from calving.iceberg.schemas import schema_with
+from calving.iceberg.manifests import FileKey, key_of, schema_with
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
 from calving.mutations.columns import Column, ColumnReader, File, columns_of
+from calving.mutations.keys import KEYS_AT_ONCE, KeyPart, parts
 from calving.mutations.lookup import Tasks
-from calving.mutations.parts import KEYS_AT_ONCE, KeyPart, parts
 
 _Scope = tuple[int, tuple[Any, ...]] | None
 """The spec and the partition to which an equality delete applies; None: all partitions."""

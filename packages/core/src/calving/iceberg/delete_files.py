@@ -1,8 +1,13 @@
-"""Reads a table's delete files, and writes new ones: position deletes in version 2, deletion vectors in 3."""
+"""The deleted rows of one head of a table, and its delete files: which change, how they are read, and how new ones are
+written: position deletes in version 2, in version 3 deletion vectors, as blobs of one Puffin file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import uuid4
@@ -17,17 +22,11 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
 
-from calving.iceberg.entries import (
-    CONTENT_OFFSET,
-    CONTENT_SIZE,
-    FILE_PATH_ID,
-    POS_ID,
-    at,
-    is_vector,
-)
+from calving.errors import TableTroubleError
+from calving.iceberg.live_files import LiveFiles
+from calving.iceberg.manifests import CONTENT_OFFSET, CONTENT_SIZE, FILE_PATH_ID, POS_ID, FileKey, at, is_vector, key_of
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column, ColumnReader
-from calving.mutations.vectors import from_blob, puffin
 from calving.version import __version__
 
 _TOGETHER = 8
@@ -39,6 +38,161 @@ _SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POS_ID)}),
     ]
 )
+_MAGIC = bytes.fromhex("d1d33964")
+_PUFFIN = b"PFA1"
+_FIELDS = [2147483645]
+"""The id of the field that Java names in the footer: the position of a row (``_pos``)."""
+_MOST_KNOWN = 4_000
+
+
+class KnownPositions:
+    """Caches the positions in delete files, which never change."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
+
+    def of(self, table: Table, delete: DataFile, path: str) -> BitMap64:
+        """The positions of a data file that a delete file names."""
+        known = key_of(delete), path
+        positions = self._known.pop(known, None)
+        self._keep(known, read_positions(table.io, delete, path) if positions is None else positions)
+        return self._known[known]
+
+    def know(self, deletes: Iterable[DataFile], deleted: Iterable[Deleted]) -> None:
+        """Keep the positions that were written: those of each item of ``deleted`` are in the item of ``deletes`` with
+        its index.
+        """
+        for file, each in zip(deletes, deleted, strict=True):
+            self._keep((key_of(file), each.file.path), each.positions)
+
+    def _keep(self, known: tuple[FileKey, str], positions: BitMap64) -> None:
+        self._known[known] = positions
+        while len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+
+
+class Deletions:
+    """The deleted rows of one head."""
+
+    def __init__(self, table: Table, live: LiveFiles, known: KnownPositions) -> None:
+        self._table, self._live, self._known = table, live, known
+        self._before: dict[str, BitMap64] = {}
+        self.new = 0
+        """Rows that ``added`` has found to be newly deleted."""
+
+    def before(self, path: str) -> BitMap64:
+        """The rows of a file that the head's position deletes delete."""
+        if path not in self._before:
+            self._before[path] = self._read(path)
+        return self._before[path]
+
+    def _read(self, path: str) -> BitMap64:
+        positions = BitMap64()
+        data = self._live.data.get(path)
+        if data is not None:
+            for delete in (*self._live.scoped_of(data), *self._live.wide_of(data)):
+                positions |= self._known.of(self._table, delete.file, path)
+        return positions
+
+    def added(
+        self, files: Mapping[str, Candidate], hits: Mapping[str, BitMap64]
+    ) -> tuple[list[Deleted], list[Candidate]]:
+        """The files with newly deleted rows, and the files without any live row, if the rows in ``hits`` are
+        deleted.
+        """
+        partly, wholly = [], []
+        for path, rows in hits.items():
+            file, before = files[path], self.before(path)
+            new = rows - before
+            if not new:
+                continue
+            self.new += len(new)
+            after = before | new
+            if len(after) == file.records:
+                wholly.append(file)
+            else:
+                partly.append(Deleted(file, after))
+        return partly, wholly
+
+    def removed(
+        self, deleted: Sequence[Deleted], gone: Sequence[Candidate]
+    ) -> tuple[frozenset[FileKey], frozenset[str]]:
+        """P1 and P6: the files to remove, and the manifests that name them. These are replaced delete files, data files
+        without live rows, and delete files for removed data files.
+        """
+        removed: set[FileKey] = set()
+        manifests: set[str] = set()
+        dangling = self._live.scoped.keys() - self._live.data.keys()
+        for path in (*(each.file.path for each in deleted), *(file.path for file in gone), *dangling):
+            for delete in self._live.scoped.get(path, ()):
+                removed.add(key_of(delete.file))
+                manifests.add(delete.manifest)
+        for file in gone:
+            if file.step is None:
+                removed.add((file.path, None))
+                manifests.add(self._live.data[file.path].manifest)
+        return frozenset(removed), frozenset(manifests)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The place of a data file's blob within its Puffin file."""
+
+    offset: int
+    size: int
+    cardinality: int
+
+
+def to_blob(positions: BitMap64) -> bytes:
+    """The blob ``deletion-vector-v1``: its length, magic bytes, 64-bit Roaring bitmap, and CRC-32 of the last two."""
+    packed = positions.copy()
+    packed.run_optimize()
+    body = _MAGIC + packed.serialize()
+    return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+
+def from_blob(blob: bytes, where: str) -> BitMap64:
+    """The positions in a blob. ``where`` names the blob's place in errors.
+
+    :raises TableTroubleError: the blob is damaged.
+    """
+    body, checksum = blob[4:-4], blob[-4:]
+    if (
+        int.from_bytes(blob[:4], "big") != len(body)
+        or body[:4] != _MAGIC
+        or zlib.crc32(body) != int.from_bytes(checksum, "big")
+    ):
+        raise TableTroubleError(
+            f"the deletion vector in {where} is damaged: restore this file, or roll the table back to a snapshot before"
+            " it; the files of the sink stay buffered until then"
+        )
+    positions: BitMap64 = BitMap64.deserialize(body[4:])
+    return positions
+
+
+def puffin(vectors: Mapping[str, BitMap64], created_by: str) -> tuple[bytes, dict[str, Placed]]:
+    """A Puffin file with one deletion vector for each data file, and the place of each vector in the file."""
+    content = bytearray(_PUFFIN)
+    places: dict[str, Placed] = {}
+    blobs = []
+    for path, positions in vectors.items():
+        blob, offset = to_blob(positions), len(content)
+        content += blob
+        places[path] = Placed(offset, len(blob), len(positions))
+        blobs.append(
+            {
+                "type": "deletion-vector-v1",
+                "fields": _FIELDS,
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": offset,
+                "length": len(blob),
+                "properties": {"referenced-data-file": path, "cardinality": str(len(positions))},
+            }
+        )
+    footer = json.dumps({"blobs": blobs, "properties": {"created-by": created_by}}, separators=(",", ":")).encode()
+    content += _PUFFIN + footer + len(footer).to_bytes(4, "little") + bytes(4) + _PUFFIN
+    return bytes(content), places
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,12 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import Table
 
 from calving.errors import TableTroubleError
-from calving.iceberg.entries import read_manifest_list
-from calving.iceberg.file_access import carried
-from calving.model.file_names import DELETES
-from calving.model.files import DataFile, FileContent, PartitionTuple
+from calving.iceberg.locations import carried
+from calving.iceberg.manifests import read_manifest_list
+from calving.model.files import DELETES, DataFile, FileContent, PartitionTuple
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.mutations.candidates import tells_partition
-from calving.protocol.admission import Step
 from calving.records.fields import arrow_schema
 from calving.writing.identity import optional
 from calving.writing.mutations import without_bloom_filters
@@ -104,26 +102,6 @@ class EqualityDeletes:
             {**without_bloom_filters(table.metadata.properties), "write.format.default": "parquet"},
             carried(table.io),
         )
-
-
-def by_id_columns(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[DataFile]]]:
-    """For each set of id columns, the key files of each step. There may be several sets, because a table's id columns
-    may change.
-    """
-    files_of_steps: dict[tuple[int, ...], list[list[DataFile]]] = {}
-    steps = list(steps)
-    for number, step in enumerate(steps):
-        for file in step.delete_files:
-            ids = id_columns(file)
-            if ids not in files_of_steps:
-                files_of_steps[ids] = [[] for _ in steps]
-            files_of_steps[ids][number].append(file)
-    return files_of_steps
-
-
-def id_columns(file: DataFile) -> tuple[int, ...]:
-    """The field ids of a key file's columns."""
-    return tuple(sorted(file.equality_ids or ()))
 
 
 def unpartitioned(specs: Iterable[PartitionSpec]) -> int | None:

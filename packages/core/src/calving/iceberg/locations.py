@@ -1,4 +1,5 @@
-"""Decides which files that entries name are added to a table, and which of them are deleted when they are not needed.
+"""Decides which files that entries name are added to a table, and which of them are deleted when they are not needed;
+and how the files of a table are reached.
 
 Whoever can write to the control log can name any file that the sink's credentials reach. So a file is added only below
 a location of its table, and deleted only if the sink has written it, and the table does not need it.
@@ -6,23 +7,24 @@ a location of its table, and deleted only if the sink has written it, and the ta
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from calving.errors import TableTroubleError
-from calving.iceberg.entries import read_entries, read_manifest_list
-from calving.model.events import DataWritten, Envelope
-from calving.model.file_names import DATA, DELETES, KEYS, written
-from calving.model.locations import is_below_any, one_name
-from calving.model.text import printable
-from calving.protocol.admission import Admitted, Step
+from calving.errors import OtherSettingsError, TableTroubleError
+from calving.iceberg.manifests import read_entries, read_manifest_list
+from calving.model.events import DataWritten, Envelope, TableId
+from calving.model.files import DATA, DELETES, KEYS, DataFile, FileContent, is_below_any, one_name, sink_name
+from calving.model.text import counted, printable
+from calving.protocol.commit import Admitted, Step
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,9 @@ _LONGEST = 300
 """The longest path in a sentence, in characters."""
 _FORMER = 20
 """How many former states of a table are searched for former locations."""
+_OF_CATALOGS = ("uri", "token", "credential", "scope", "audience", "resource")
+_OF_CATALOGS_FROM = ("auth.", "oauth2-", "header.", "rest.", "ssl.", "glue.", "hive.")
+"""The prefixes of keys with a catalog's address and logins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +109,9 @@ class FileRules:
         kept that the head of any branch or tag names.
         """
         locations = self.locations(table.metadata)
-        names = {path: name for path in unused if is_below_any(path, locations) and (name := written(path))}
+        names = {path: name for path in unused if is_below_any(path, locations) and (name := sink_name(path))}
         # A key file is deleted after its commit. So if there still is one, the data files of its writer are new, too.
-        said = [written(file.file_path) for step in steps for file in step.delete_files]
+        said = [sink_name(file.file_path) for step in steps for file in step.delete_files]
         new = {name.writer for name in said if name is not None and name.kind == KEYS}
         paths = {path for path, name in names.items() if name.kind == KEYS}
         if gone := {path for path, name in names.items() if name.kind == DATA and name.writer in new}:
@@ -118,6 +123,31 @@ class FileRules:
 
 OWN_LOCATIONS = FileRules()
 """Files may be below the tables' own locations only."""
+
+
+def refuse_other_settings(table: TableId, group: str, deletes: Collection[DataFile], *, changes_rows: bool) -> None:
+    """``changes_rows``: whether the settings of this worker's ``group`` have rows of the table deleted by key.
+
+    :raises OtherSettingsError: these files delete rows in a way that the settings do not commit.
+    """
+    if not deletes:
+        return
+    name = ".".join(table)
+    if not changes_rows:
+        raise OtherSettingsError(
+            f"table {name}: {_deleting(deletes)} by key, but this worker's settings append to the table: the files"
+            f" were written with other settings. If two sinks have the group {group}, give each a name of its own. If"
+            " the settings were changed, let a worker with the former ones lead until it has committed the files"
+        )
+    if not all(file.content is FileContent.EQUALITY_DELETES for file in deletes):
+        raise OtherSettingsError(
+            f"table {name}: {_deleting(deletes)} by position, but this worker's settings delete rows by key: another"
+            f" sink wrote the files. Let that sink commit them, or discard them: `calving release FILE --table {name}`"
+        )
+
+
+def _deleting(files: Collection[DataFile]) -> str:
+    return f"{counted(len(files), 'file')} for it {'deletes' if len(files) == 1 else 'delete'} rows"
 
 
 def _without(paths: Iterable[str], needed: Iterable[str]) -> set[str]:
@@ -147,3 +177,29 @@ def _delete_files(table: Table) -> Iterator[str]:
         if manifest.content == ManifestContent.DELETES and manifest.manifest_path not in known:
             known.add(manifest.manifest_path)
             yield from (entry.data_file.file_path for entry in read_entries(table.io, manifest))
+
+
+def delete_orphans(io: FileIO, paths: Iterable[str]) -> None:
+    """Delete files, ignoring errors. A file that is not deleted is an orphan: it takes space, but does no other
+    harm.
+    """
+    for path in paths:
+        with contextlib.suppress(Exception):
+            io.delete(path)
+
+
+def carried(io: FileIO) -> dict[str, str]:
+    """The properties that are needed to reach the storage, as text. They include the catalog's address and logins only
+    if the catalog signs each request to the storage.
+    """
+    # A REST catalog adds its authenticator to the properties, which cannot be sent to a task.
+    properties = {name: str(value) for name, value in io.properties.items() if isinstance(value, str | int)}
+    return (
+        properties
+        if "s3.signer" in properties
+        else {name: value for name, value in properties.items() if not _is_catalogs(name)}
+    )
+
+
+def _is_catalogs(name: str) -> bool:
+    return name in _OF_CATALOGS or name.startswith(_OF_CATALOGS_FROM)

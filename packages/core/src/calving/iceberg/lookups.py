@@ -14,15 +14,14 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from calving.deadline import in_thread
-from calving.iceberg.file_access import carried
+from calving.iceberg.locations import carried
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, identities
 from calving.mutations.columns import Column, ColumnReader, File
-from calving.mutations.keys import NO_MATCHES, TOGETHER, ChangedKeys, Matches
+from calving.mutations.keys import NO_MATCHES, TOGETHER, ChangedKeys, Matches, in_order, is_searchable, pays
 from calving.mutations.lookup import KeyLookup, Tasks, look, matches
 from calving.mutations.runs import Run, Runs
-from calving.mutations.sorting import in_order, is_searchable, pays
+from calving.threads import in_thread
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ and the next run loads the table again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from pyiceberg.catalog import Catalog
@@ -16,24 +16,34 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
+from calving.backoff import tries
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
+from calving.iceberg.history import place_added
 from calving.iceberg.layers import Prepared
-from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.locations import delete_orphans
 from calving.iceberg.mending import Corrections, Mending
-from calving.iceberg.orphans import delete_orphans
-from calving.iceberg.snapshot import SinkSnapshot
+from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
 from calving.iceberg.target import IcebergTarget, LoadedTable
-from calving.iceberg.tries import tries
 from calving.model.events import TableId
 from calving.mutations.cache import KeyCache
+from calving.mutations.keys import KEYS_AT_ONCE
 from calving.mutations.lookup import Tasks
-from calving.mutations.parts import KEYS_AT_ONCE
-from calving.protocol.ledger import LedgerKey
-from calving.protocol.notes import carried, carried_on
+from calving.protocol.ledger_key import (
+    LEDGER_SNAPSHOT,
+    LOG_ID,
+    MISSING_OFFSETS,
+    OFFSETS,
+    SETTLED_OFFSETS,
+    SOURCE_OFFSETS,
+    VALID_THROUGH,
+    LedgerKey,
+)
+from calving.protocol.rollback import SnapshotPlace
 
 MAX_TRIES = 50
+_CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFSETS}
 
 
 class Change(Protocol):
@@ -136,7 +146,7 @@ class Maintenance:
         """The ledgers of the head describe the new snapshot, too."""
         refs = state.table.metadata.refs
         head = refs[self._key.branch].snapshot_id
-        properties = carried_on(state.properties, refs, self._key.branch, head, prepared.place)
+        properties = carried_on(state.properties, refs, self._key.branch, head, place_added(prepared.updates))
         return (SetPropertiesUpdate(updates=properties),) if properties else ()
 
     def _prepared(self, state: LoadedTable, change: Change) -> Prepared:
@@ -144,3 +154,31 @@ class Maintenance:
         snapshot = new_snapshot(state.table, {**carried(head), **self._about}, self._key.branch)
         change.put_into(snapshot)
         return Prepared((snapshot,), *snapshot.prepare())
+
+
+def carried(summary: Mapping[str, str]) -> dict[str, str]:
+    """The summary entries that stay true in a next snapshot that changes no row: every sink's ledger, and the
+    valid-through time. The entries that name the commit are left out.
+    """
+    return {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(OFFSETS)}
+
+
+def carried_on(
+    properties: Mapping[str, str], branches: Collection[str], branch: str, head: int | None, place: SnapshotPlace
+) -> dict[str, str]:
+    """The table properties to set in a commit that changes no row on the ``head`` of a branch, and adds the snapshot
+    ``place``: ledgers of every sink that describe the head describe that snapshot, too (E3).
+    """
+    return {
+        name: str(place)
+        for name, value in properties.items()
+        if name.startswith(f"{LEDGER_SNAPSHOT}.")
+        and (known := SnapshotPlace.parse(value)) is not None
+        and known.id == head
+        and _branch_of(name, branches) == branch
+    }
+
+
+def _branch_of(name: str, branches: Collection[str]) -> str:
+    _, at, branch = name.rpartition("@")
+    return branch if at and branch in branches else "main"

@@ -16,13 +16,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BinaryType, StringType
 
 from calving.errors import TableTroubleError
-from calving.iceberg.entries import FileKey, key_of, read_entries, read_manifest_list
+from calving.iceberg.manifests import FileKey, key_of, read_entries, read_manifest_list
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import ENGINE, ENGINE_VERSION
 from calving.model import files
 from calving.model.events import DataWritten, Envelope
-from calving.protocol.admission import Admitted
-from calving.protocol.ledger import COMMIT_ID
+from calving.protocol.commit import Admitted
+from calving.protocol.ledger_key import COMMIT_ID
 from calving.writing.formats.bounds import RightBounds, are_right_by, right_bounds
 
 log = logging.getLogger(__name__)

@@ -22,19 +22,21 @@ from pyiceberg.io import FileIO, load_file_io
 
 from calving.errors import ProtocolError, TableTroubleError
 from calving.iceberg.locations import ALLOWED, OWN_LOCATIONS, FileRules
-from calving.model.coverage import (
+from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
+from calving.model.files import is_below_any
+from calving.model.offsets import (
+    ControlOffsets,
     Coverage,
+    TopicPartition,
     decode_coverage,
     decode_covered,
     decode_places,
     encode_coverage,
     encode_covered,
     encode_places,
-    merged,
+    furthest,
+    union,
 )
-from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
-from calving.model.locations import is_below_any
-from calving.model.offsets import ControlOffsets, TopicPartition, furthest
 from calving.protocol.ledger import NO_LEDGER, SourceProgress
 from calving.protocol.order import ordered
 from calving.wire.codec import Message, decode, encode
@@ -112,7 +114,7 @@ class ParkedCommit:
         """Both commits as one. Another coordinator, which had read less of the log, may have parked ``later``."""
         a, b = self.progress, later.progress
         since = {p: min(a.since.get(p, 0), b.since.get(p, 0)) for p in {*a.since, *b.since}}
-        progress = SourceProgress(_union(a.covered, b.covered), _union(a.settled, b.settled), a.restarted, since)
+        progress = SourceProgress(union(a.covered, b.covered), union(a.settled, b.settled), a.restarted, since)
         files = (*self.files, *later.files)
         return ParkedCommit((*self.entries, *later.entries), furthest(self.read, later.read), progress, files)
 
@@ -268,10 +270,6 @@ class CatalogStorage:
 
     def delete(self, table: TableId, location: str) -> None:
         self._io(table, location).delete(location)
-
-
-def _union(a: Coverage, b: Coverage) -> Coverage:
-    return {tp: merged((*a.get(tp, ()), *b.get(tp, ()))) for tp in {**a, **b}}
 
 
 def _except(coverage: Coverage, partitions: Collection[TopicPartition]) -> Coverage:

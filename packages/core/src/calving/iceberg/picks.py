@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pyiceberg.table import Table
 
 from calving.errors import ConfigError
-from calving.iceberg.ancestry import line_of
-from calving.iceberg.entries import read_entries, read_manifest_list
-from calving.model.file_names import written
-from calving.protocol.ledger import LedgerKey
-from calving.protocol.picks import added_by, source_of
+from calving.iceberg.history import line_of
+from calving.iceberg.manifests import read_entries, read_manifest_list
+from calving.model.files import sink_name
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.rollback import added_by, source_of
 
 
 def mind_picks(name: str, table: Table, key: LedgerKey) -> None:
@@ -41,7 +41,7 @@ def _has_files_of_a_sink(table: Table, snapshot_id: int) -> bool:
     """Whether a snapshot added files with the names that a sink gives."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     return snapshot is not None and any(
-        written(entry.data_file.file_path) is not None
+        sink_name(entry.data_file.file_path) is not None
         for manifest in read_manifest_list(table.io, snapshot.manifest_list)
         if manifest.added_snapshot_id == snapshot_id
         for entry in read_entries(table.io, manifest)

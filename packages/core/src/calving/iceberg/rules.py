@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from calving.model.coverage import Coverage
 from calving.model.mutations import RowMutations
+from calving.model.offsets import Coverage
 from calving.model.record_path import TYPE_SHARE, Evolution, Limits
 from calving.model.tables import Unit
 from calving.records.inferred import InferredType

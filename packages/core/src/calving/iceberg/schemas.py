@@ -17,28 +17,6 @@ from calving.model.tables import SchemaChange
 from calving.records.inferred import InferredType, find
 
 
-def schema_with(metadata: TableMetadata, field_id: int) -> Schema | None:
-    """The last schema that has a column, which may have been dropped; None if no schema of the table has it."""
-    schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda each: -each.schema_id)]
-    return next((schema for schema in schemas if field_id in schema.field_ids), None)
-
-
-def partition_sources(metadata: TableMetadata) -> Schema:
-    """The columns by which any spec of the table partitions, with the ids and types that they have or last had.
-
-    An older spec may partition by a column that has been dropped: files of that spec still have its values.
-    """
-    ids = sorted({field.source_id for spec in metadata.partition_specs for field in spec.fields})
-    schemas = ((each, schema_with(metadata, each)) for each in ids)
-    return Schema(
-        *(
-            NestedField(each, f"c{each}", schema.find_type(each), required=False)
-            for each, schema in schemas
-            if schema is not None
-        )
-    )
-
-
 def spec_names(metadata: TableMetadata) -> tuple[str, ...]:
     """The names of the partition fields of all specs of a table. No column can be added with one of these names."""
     return tuple(sorted({field.name for spec in metadata.partition_specs for field in spec.fields}))

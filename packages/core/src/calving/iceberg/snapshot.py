@@ -12,40 +12,53 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import PrivateAttr
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
-    DataFileContent,
-    FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriter,
-    ManifestWriterV2,
 )
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableRequirement, TableUpdate
-from pyiceberg.table.update.snapshot import _MergeAppendFiles
-from pyiceberg.types import IntegerType, ListType, NestedField, StringType, StructType
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.table.update.snapshot import _MergeAppendFiles, _new_manifest_list_file_name
 
-from calving.iceberg.entries import FileKey, key_of, read_all_entries, read_entries
-from calving.iceberg.orphans import delete_orphans
-from calving.iceberg.schemas import partition_sources
-from calving.iceberg.summary import SummaryCollector
+from calving.iceberg.locations import delete_orphans
+from calving.iceberg.manifests import (
+    LINEAGE_VERSION,
+    LIST_FIRST_ROW_ID,
+    DeleteManifestWriter,
+    FileKey,
+    LineageManifestWriter,
+    WritableSpec,
+    key_of,
+    number_manifests,
+    partition_sources,
+    read_all_entries,
+    read_entries,
+    read_manifest_list,
+    to_pyiceberg,
+)
+from calving.iceberg.summary import summary_of
 from calving.model import files
-from calving.writing.partitioning import to_record
 
-_DATA_FILE = 2
-_EQUALITY_IDS = 135
-_REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
 _DELETES_AT_ONCE = 10_000
 """The most entries of one manifest of delete files."""
+_LIST = MANIFEST_LIST_FILE_SCHEMAS[LINEAGE_VERSION]
 
 
 class _PlainTransaction:
@@ -54,49 +67,6 @@ class _PlainTransaction:
     def __init__(self, table: Table) -> None:
         self._table = table
         self.table_metadata: TableMetadata = table.metadata
-
-
-class _WritableSpec(PartitionSpec):
-    """A spec as manifests of the table are written. pyiceberg does not know the type of a column that has been dropped,
-    and makes the partition value of a required column required. But a required column within a null struct has no
-    value.
-    """
-
-    _sources: Schema = PrivateAttr()
-
-    @staticmethod
-    def of(spec: PartitionSpec, sources: Schema) -> _WritableSpec:
-        made = _WritableSpec(*spec.fields, spec_id=spec.spec_id)
-        made._sources = sources
-        return made
-
-    def partition_type(self, schema: Schema) -> StructType:
-        fields = super().partition_type(self._sources).fields
-        return StructType(*(NestedField(f.field_id, f.name, f.field_type, required=False) for f in fields))
-
-
-class _DeleteManifestWriter(ManifestWriterV2):
-    """Writes manifests of delete files, which pyiceberg cannot write."""
-
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    def _with_partition(self, format_version: Any) -> Schema:
-        return integer_equality_ids(super()._with_partition(format_version))
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """Entries have the fields of version 3. Version 2 allows only one of these fields, the referenced data file."""
-        return AvroOutputFile[ManifestEntry](
-            output_file=self._output_file,
-            file_schema=_with_field(self._with_partition(2), _REFERENCED),
-            record_schema=self._with_partition(3),
-            schema_name="manifest_entry",
-            metadata=self._meta,
-        )
 
 
 class SinkSnapshot(_MergeAppendFiles):
@@ -164,7 +134,7 @@ class SinkSnapshot(_MergeAppendFiles):
 
     def spec(self, spec_id: int) -> PartitionSpec:
         """The spec for writing manifests."""
-        return _WritableSpec.of(super().spec(spec_id), self._sources)
+        return WritableSpec.of(super().spec(spec_id), self._sources)
 
     def _manifests(self) -> list[ManifestFile]:
         existing = [m for m in self._existing_manifests() if m.has_added_files() or m.has_existing_files()]
@@ -244,9 +214,10 @@ class SinkSnapshot(_MergeAppendFiles):
         )
 
     def _new_delete_writer(self, spec: PartitionSpec) -> ManifestWriter:
-        return _DeleteManifestWriter(
-            spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
-        )
+        return DeleteManifestWriter(*self._about_manifest(spec))
+
+    def _about_manifest(self, spec: PartitionSpec) -> tuple[Any, ...]:
+        return spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
 
     def _written_data(self) -> list[ManifestFile]:
         by_spec: dict[int, list[DataFile]] = defaultdict(list)
@@ -267,77 +238,103 @@ class SinkSnapshot(_MergeAppendFiles):
         return Operation.OVERWRITE if self._added_data_files else Operation.DELETE
 
     def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
-        metadata = self._transaction.table_metadata
-        limit = metadata.properties.get(
-            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT
+        return summary_of(
+            self._transaction.table_metadata,
+            self._parent_snapshot_id,
+            self._kind,
+            snapshot_properties or {},
+            added=self._added_data_files + self._delete_files,
+            removed=self._removed,
+            sources=self._sources,
         )
-        collector = SummaryCollector(partition_summary_limit=int(limit))
-        specs = metadata.specs()
-        for file in self._added_data_files + self._delete_files:
-            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=self._sources)
-        for file in self._removed:
-            collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=self._sources)
-        parent = self._parent_snapshot_id
-        previous = metadata.snapshot_by_id(parent) if parent is not None else None
-        # pyiceberg counts what a snapshot changes, but refuses one that says it replaces.
-        counted = Operation.OVERWRITE if self._kind is Operation.REPLACE else self._kind
-        return update_snapshot_summaries(
-            Summary(operation=counted, **{**(snapshot_properties or {}), **collector.build()}),
-            previous.summary if previous is not None else None,
-        ).model_copy(update={"operation": self._kind})
-
-
-def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, sources: Schema) -> DataFile:
-    """The file as pyiceberg's ``DataFile`` for a manifest entry. Older format versions omit the last fields.
-
-    ``sources``: has the source columns of the spec.
-    """
-    converted = DataFile.from_args(
-        3,
-        content=DataFileContent(int(file.content)),
-        file_path=file.file_path,
-        file_format=FileFormat(file.file_format.upper()),
-        partition=to_record(file.partition, spec, sources),
-        record_count=file.record_count,
-        file_size_in_bytes=file.file_size_in_bytes,
-        column_sizes=_plain(file.column_sizes),
-        value_counts=_plain(file.value_counts),
-        null_value_counts=_plain(file.null_value_counts),
-        nan_value_counts=_plain(file.nan_value_counts),
-        lower_bounds=_plain(file.lower_bounds),
-        upper_bounds=_plain(file.upper_bounds),
-        key_metadata=file.key_metadata,
-        split_offsets=list(file.split_offsets) if file.split_offsets else None,
-        equality_ids=list(file.equality_ids) if file.equality_ids else None,
-        sort_order_id=file.sort_order_id,
-        first_row_id=file.first_row_id,
-        referenced_data_file=file.referenced_data_file,
-        content_offset=file.content_offset,
-        content_size_in_bytes=file.content_size_in_bytes,
-    )
-    converted.spec_id = file.spec_id
-    return converted
-
-
-def _plain(mapping: Mapping[int, Any] | None) -> dict[int, Any] | None:
-    return dict(mapping) if mapping is not None else None
 
 
 def _cut(entries: list[ManifestEntry]) -> Iterator[list[ManifestEntry]]:
     return (entries[start : start + _DELETES_AT_ONCE] for start in range(0, len(entries), _DELETES_AT_ONCE))
 
 
-def integer_equality_ids(schema: Schema) -> Schema:
-    """pyiceberg 0.12 declares ``equality_ids`` as list<long>; the spec, and Java, want list<int>."""
-    ids = ListType(_EQUALITY_IDS + 1, IntegerType(), element_required=True)
-    return _with_field(schema, NestedField(_EQUALITY_IDS, "equality_ids", ids, required=False))
+class LineageSnapshot(SinkSnapshot):
+    """A ``SinkSnapshot`` for tables of format version 3, in which every row has an id.
+
+    pyiceberg 0.12 cannot write their manifest lists. According to the specification (Row Lineage), a snapshot begins at
+    the table's ``next-row-id``. From there, each new manifest of data files takes as many ids as it has rows. Manifests
+    are not merged, because each entry of a merged manifest would need its own first row id.
+    """
+
+    def __init__(self, table: Table, summary: Mapping[str, str], branch: str) -> None:
+        super().__init__(table, summary, branch)
+        self._branch = branch
+
+    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        return LineageManifestWriter(ManifestContent.DATA, *self._about_manifest(spec))
+
+    def _new_delete_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        return LineageManifestWriter(ManifestContent.DELETES, *self._about_manifest(spec))
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        parent = self._parent_snapshot_id
+        snapshot = self._transaction.table_metadata.snapshot_by_id(parent) if parent is not None else None
+        return read_manifest_list(self._io, snapshot.manifest_list) if snapshot is not None else []
+
+    def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
+        made = super()._rewritten(manifest)
+        # All entries have their own row ids, so the manifest takes no new ids.
+        made._data[LIST_FIRST_ROW_ID] = manifest._data[LIST_FIRST_ROW_ID]
+        return made
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        return manifests
+
+    def _commit(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+        metadata = self._transaction.table_metadata
+        sequence_number = metadata.next_sequence_number()
+        first_row_id = getattr(metadata, "next_row_id", None) or 0
+        manifests = self._manifests()
+        next_row_id = number_manifests(manifests, sequence_number, first_row_id)
+        name = _new_manifest_list_file_name(self._snapshot_id, 0, self.commit_uuid)
+        path = self._transaction._table.location_provider().new_metadata_location(name)
+        self._written_manifest_lists.append(path)
+        parent = self._parent_snapshot_id
+        about = {
+            "snapshot-id": str(self._snapshot_id),
+            "parent-snapshot-id": str(parent) if parent is not None else "null",
+            "sequence-number": str(sequence_number),
+            "first-row-id": str(first_row_id),
+            "format-version": str(LINEAGE_VERSION),
+            AVRO_CODEC_KEY: self._compression,
+        }
+        with AvroOutputFile[ManifestFile](
+            output_file=self._io.new_output(path),
+            file_schema=_LIST,
+            record_schema=_LIST,
+            schema_name="manifest_file",
+            metadata=about,
+        ) as writer:
+            writer.write_block(manifests)
+        snapshot = Snapshot(
+            snapshot_id=self._snapshot_id,
+            parent_snapshot_id=parent,
+            manifest_list=path,
+            sequence_number=sequence_number,
+            summary=self._summary(self.snapshot_properties),
+            schema_id=metadata.current_schema_id,
+            first_row_id=first_row_id,
+            added_rows=next_row_id - first_row_id,
+        )
+        ref = metadata.refs.get(self._branch)
+        head = SetSnapshotRefUpdate(
+            snapshot_id=self._snapshot_id,
+            ref_name=self._branch,
+            type=SnapshotRefType.BRANCH,
+            max_ref_age_ms=None,
+            max_snapshot_age_ms=None,
+            min_snapshots_to_keep=None,
+        )
+        same = AssertRefSnapshotId(snapshot_id=ref.snapshot_id if ref else None, ref=self._branch)
+        return (AddSnapshotUpdate(snapshot=snapshot), head), (same,)
 
 
-def _with_field(schema: Schema, wanted: NestedField) -> Schema:
-    """The schema of manifest entries, in which ``wanted`` replaces the field of ``data_file`` with the same id."""
-    data_file = schema.find_type(_DATA_FILE)
-    if not isinstance(data_file, StructType):
-        raise TypeError("a manifest entry without data_file")
-    fields = {field.field_id: field for field in data_file.fields} | {wanted.field_id: wanted}
-    whole = NestedField(_DATA_FILE, "data_file", StructType(*fields.values()), required=True)
-    return Schema(*(whole if field.field_id == _DATA_FILE else field for field in schema.fields))
+def new_snapshot(table: Table, summary: Mapping[str, str], branch: str) -> SinkSnapshot:
+    """A new snapshot for the table's format version."""
+    kind = LineageSnapshot if table.metadata.format_version >= LINEAGE_VERSION else SinkSnapshot
+    return kind(table, summary, branch)

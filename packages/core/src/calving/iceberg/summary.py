@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.snapshots import SnapshotSummaryCollector
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 
-from calving.iceberg.entries import CONTENT_SIZE, at, is_vector
+from calving.iceberg.manifests import CONTENT_SIZE, at, is_vector
 from calving.model.mutations import MutationCounts
 from calving.version import __version__
 from calving.writing.partitioning import partition_path
@@ -40,7 +42,7 @@ def mutations_in(summary: Mapping[str, str]) -> dict[str, int]:
     return {name: int(text) for name, text in said.items() if text.isdecimal()}
 
 
-class SummaryCollector(SnapshotSummaryCollector):
+class _Collector(SnapshotSummaryCollector):
     """Names partitions as file paths do; pyiceberg would print Python dates. Counts a deletion vector by its own bytes,
     as Java does.
     """
@@ -86,6 +88,35 @@ def _sized(file: DataFile) -> DataFile:
     own.spec_id = file.spec_id
     own._data[_SIZE] = at(file, CONTENT_SIZE)
     return own
+
+
+def summary_of(
+    metadata: TableMetadata,
+    parent: int | None,
+    operation: Operation,
+    properties: Mapping[str, str],
+    *,
+    added: Iterable[DataFile],
+    removed: Iterable[DataFile],
+    sources: Schema,
+) -> Summary:
+    """The summary of a snapshot that adds and removes these files. ``sources``: has the source columns of all specs."""
+    limit = metadata.properties.get(
+        TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT
+    )
+    collector = _Collector(partition_summary_limit=int(limit))
+    specs = metadata.specs()
+    for file in added:
+        collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=sources)
+    for file in removed:
+        collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=sources)
+    previous = metadata.snapshot_by_id(parent) if parent is not None else None
+    # pyiceberg counts what a snapshot changes, but refuses one that says it replaces.
+    counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
+    return update_snapshot_summaries(
+        Summary(operation=counted, **{**properties, **collector.build()}),
+        previous.summary if previous is not None else None,
+    ).model_copy(update={"operation": operation})
 
 
 def java_date_time(micros: int) -> str:

@@ -17,23 +17,22 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from calving.backoff import Backoff
+from calving.backoff import Backoff, tries
 from calving.casting.schema_changes import SchemaChanges
+from calving.catalogs.foreign import check_takes_rows, known_order
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, is_final, is_rest, reaching, table_id
-from calving.iceberg.expiry import MAX_SNAPSHOTS
-from calving.iceberg.file_access import carried
-from calving.iceberg.lineage import VERSION
+from calving.iceberg.history import MAX_SNAPSHOTS
+from calving.iceberg.locations import carried
+from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.iceberg.mutable import check_mutations, check_soft_addition, reserved_mark, spelt_mutations
 from calving.iceberg.new_tables import VERSION_KEY, new_table, new_version, possible
 from calving.iceberg.partition_terms import partition_names
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import as_in, change_schema, is_open, spec_names
-from calving.iceberg.tries import tries
-from calving.iceberg.writable import check_takes_rows, known_order
-from calving.model.coverage import encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
+from calving.model.offsets import encode_coverage
 from calving.model.tables import Distribution, Moments, SchemaChange, TableSpec
 from calving.secrets import without_secrets
 from calving.writing.properties import WriteProperties
@@ -207,9 +206,9 @@ class Tables:
             self._known[name] = found
 
     def _check_version(self, version: int, what: str) -> None:
-        if version > VERSION:
-            raise ConfigError(f"{what}: format version {version} is not known, only 1 to {VERSION}")
-        if version == VERSION and not is_rest(self._catalog):
+        if version > LINEAGE_VERSION:
+            raise ConfigError(f"{what}: format version {version} is not known, only 1 to {LINEAGE_VERSION}")
+        if version == LINEAGE_VERSION and not is_rest(self._catalog):
             # With other catalogs pyiceberg writes the metadata, and pyiceberg refuses this version.
             raise ConfigError(f"{what}: format version {version} can only be written through a REST catalog")
 

@@ -19,37 +19,37 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
-from calving.backoff import Backoff
+from calving.backoff import Backoff, tries
 from calving.catalogs.denials import denial
+from calving.catalogs.foreign import refusal
 from calving.errors import (
     CommitRefusedError,
     CommitUncertainError,
-    OtherSettingsError,
     TableTroubleError,
     WentBackError,
 )
-from calving.iceberg.ancestry import ancestors, line_of, summary_of
-from calving.iceberg.expiry import expired, remove_files
+from calving.iceberg.history import (
+    ancestors,
+    expired,
+    line_of,
+    log_new_branch,
+    log_rollback,
+    place_added,
+    remove_files,
+    summary_of,
+)
 from calving.iceberg.key_files import unpartitioned
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered
-from calving.iceberg.lineage import new_snapshot
-from calving.iceberg.locations import OWN_LOCATIONS, FileRules
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_settings
 from calving.iceberg.mending import corrected
+from calving.iceberg.reporting import Stopwatch
 from calving.iceberg.resolution import RowChangeResolver
-from calving.iceberg.rollbacks import log_new_branch, log_rollback
-from calving.iceberg.snapshot import SinkSnapshot
-from calving.iceberg.stopwatch import Stopwatch
+from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
 from calving.iceberg.summary import mutation_summary
-from calving.iceberg.tries import tries
-from calving.iceberg.writable import refusal
 from calving.model.events import Envelope, TableId, TableMark
-from calving.model.files import FileContent
 from calving.model.mutations import MutationCounts
-from calving.model.text import counted
-from calving.protocol.admission import Admitted
-from calving.protocol.ledger import LedgerKey
-from calving.protocol.marks import is_older
-from calving.protocol.notes import committed
+from calving.protocol.commit import Admitted
+from calving.protocol.ledger_key import LedgerKey, committed
 from calving.protocol.rollback import Line
 from calving.storage_errors import described
 
@@ -133,7 +133,7 @@ class IcebergTarget:
     def load(self) -> LoadedTable:
         for _ in tries(LOAD_TRIES + 1, self.pause):  # a replica of the catalog may be stale for a moment
             table = self._load()
-            if not is_older(mark_of(table), self.mark):
+            if not mark_of(table).is_older_than(self.mark):
                 break
         else:
             raise WentBackError(
@@ -171,35 +171,19 @@ class IcebergTarget:
 
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
         table = state.table
-        self._refuse_other_settings(admitted)
+        changes_rows = self._resolver is not None or self._equality
+        refuse_other_settings(self._table, self._key.group, admitted.delete_files, changes_rows=changes_rows)
         self._files.check(table, admitted, self._entries)
         log_rollback(self._table, self._key, replace(admitted.ledger, gone=admitted.gone), state.properties)
         prepared = self._prepared(table, admitted)
         gone = expired(table.metadata, self._branch)
-        noted = committed(self._key, state.line, state.properties, admitted.ledger, prepared.place)
+        noted = committed(self._key, state.line, state.properties, admitted.ledger, place_added(prepared.updates))
         changes = (SetPropertiesUpdate(updates=noted), *gone.updates)
         if self._key.outdated(state.properties, admitted.progress):
             changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
         made = self.commit(state, prepared, changes)
         remove_files(table.io, gone)
         return made
-
-    def _refuse_other_settings(self, admitted: Admitted) -> None:
-        """:raises OtherSettingsError: files delete rows in a way that these settings do not commit."""
-        name, deletes = ".".join(self._table), admitted.delete_files
-        files = f"{counted(len(deletes), 'file')} for it {'deletes' if len(deletes) == 1 else 'delete'} rows"
-        if deletes and self._resolver is None and not self._equality:
-            raise OtherSettingsError(
-                f"table {name}: {files} by key, but this worker's settings append to the table: the files were written"
-                f" with other settings. If two sinks have the group {self._key.group}, give each a name of its own. If"
-                " the settings were changed, let a worker with the former ones lead until it has committed the files"
-            )
-        if not all(file.content is FileContent.EQUALITY_DELETES for file in deletes):
-            raise OtherSettingsError(
-                f"table {name}: {files} by position, but this worker's settings delete rows by key: another sink wrote"
-                " the files. Let that sink commit them, or discard them: `calving release FILE --table"
-                f" {name}`"
-            )
 
     def commit(self, state: LoadedTable, prepared: Prepared, changes: tuple[TableUpdate, ...] = ()) -> int:
         """Commit once, on exactly ``state``. Returns the id of the last snapshot.
@@ -230,7 +214,7 @@ class IcebergTarget:
     def _prepared(self, table: Table, admitted: Admitted) -> Prepared:
         """The commit of the admitted files; for a mutation table, resolved against the head of the branch."""
         summary = {**self._extra, **self._key.summary(admitted.ledger)}
-        admitted = corrected(table, admitted, self._doubtful)
+        admitted = corrected(table, admitted, self._doubtful) if self._doubtful else admitted
         if self._equality and admitted.steps:
             with self._watch.step("write"):
                 made = layered(table, summary, self._branch, admitted.steps)

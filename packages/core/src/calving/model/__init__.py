@@ -2,8 +2,7 @@
 
 The most common ones: a partition of a topic, a span of offsets, and a coverage, the spans of each partition:
 
-    >>> from calving.model.coverage import less, union
-    >>> from calving.model.offsets import Span, TopicPartition
+    >>> from calving.model.offsets import Span, TopicPartition, less, union
     >>> orders = TopicPartition("orders", 0)
     >>> read = union({orders: (Span(0, 10),)}, {orders: (Span(10, 15),)})
     >>> print(*read[orders])

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.members import Member
-from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, TopicPartition
+from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, Coverage, TopicPartition
 from calving.model.text import commit_text, counted, listed
 
 NO_COMMIT = UUID(int=0)
@@ -168,6 +167,10 @@ class TableMark(NamedTuple):
 
     uuid: str
     sequence: int
+
+    def is_older_than(self, before: TableMark | None) -> bool:
+        """Whether this is an older state of the same table than ``before``."""
+        return before is not None and self.uuid == before.uuid and self.sequence < before.sequence
 
 
 @dataclass(frozen=True, slots=True)

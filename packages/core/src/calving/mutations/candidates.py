@@ -28,6 +28,7 @@ from pyiceberg.types import (
 from calving.model.files import DataFile
 from calving.mutations.columns import Column
 from calving.mutations.keys import ChangedKeys
+from calving.protocol.commit import Step
 from calving.writing.keys import scaled
 from calving.writing.partitioning import Partitioner, divide, to_record
 
@@ -54,6 +55,26 @@ class Candidate:
     lower: Mapping[int, bytes] = field(default_factory=dict)
     upper: Mapping[int, bytes] = field(default_factory=dict)
     step: int | None = None
+
+
+def by_id_columns(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[DataFile]]]:
+    """For each set of id columns, the key files of each step. There may be several sets, because a table's id columns
+    may change.
+    """
+    files_of_steps: dict[tuple[int, ...], list[list[DataFile]]] = {}
+    steps = list(steps)
+    for number, step in enumerate(steps):
+        for file in step.delete_files:
+            ids = id_columns(file)
+            if ids not in files_of_steps:
+                files_of_steps[ids] = [[] for _ in steps]
+            files_of_steps[ids][number].append(file)
+    return files_of_steps
+
+
+def id_columns(file: DataFile) -> tuple[int, ...]:
+    """The field ids of a key file's columns."""
+    return tuple(sorted(file.equality_ids or ()))
 
 
 def new_files(

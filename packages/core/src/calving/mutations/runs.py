@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column
-from calving.mutations.keys import ChangedKeys, Matches
-from calving.mutations.sorting import KEY, ROW, pays
+from calving.mutations.keys import KEY, ROW, ChangedKeys, Matches, pays
 
 _TOGETHER = 4
 """The least number of files or runs of about the same size that are merged into one run. So a row is sorted again only

@@ -6,7 +6,6 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calving.errors import DataLossError
-from calving.model.coverage import Coverage, common, less, merged, without
 from calving.model.events import (
     Attachment,
     CommitComplete,
@@ -18,7 +17,7 @@ from calving.model.events import (
     TableId,
     TableMark,
 )
-from calving.model.offsets import ControlOffsets, Span, Topic, TopicPartition
+from calving.model.offsets import ControlOffsets, Coverage, Span, Topic, TopicPartition, common, less, merged, without
 from calving.protocol.ledger import SourceProgress
 
 

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 from calving.errors import DataLossError, ProtocolError
-from calving.model.coverage import Coverage
 from calving.model.events import (
     NO_COMMIT,
     CommitComplete,
@@ -30,7 +29,7 @@ from calving.model.events import (
     TableMark,
     TableReference,
 )
-from calving.model.offsets import ControlOffsets, Topic, TopicPartition
+from calving.model.offsets import ControlOffsets, Coverage, Topic, TopicPartition
 from calving.model.timestamps import is_moment
 from calving.protocol.buffer import Buffer
 from calving.protocol.departures import Departures

@@ -8,42 +8,30 @@ property names are those of the Java sink (``Coordinator.commitToTable``), so ei
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from typing import TypeVar
 
-from calving.model.coverage import (
+from calving.errors import TableTroubleError
+from calving.model.events import Envelope, Place
+from calving.model.offsets import (
+    ControlOffsets,
     Coverage,
+    SourceOffsets,
+    Span,
+    Topic,
+    TopicPartition,
     common,
-    decode_coverage,
-    encode_coverage,
     less,
     merged,
+    parse_topic,
     present,
     without,
 )
-from calving.model.events import Envelope, Place
-from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition, furthest
-from calving.protocol import offsets_text
-from calving.protocol.offsets_text import encode_control, encode_source, entry_of
-from calving.protocol.picks import picked
-from calving.protocol.rollback import Ancestor, Line, SnapshotPlace, Verdict, verdict
+from calving.protocol.rollback import SnapshotPlace
 
-COMMIT_ID = "kafka.connect.commit-id"
-TASK_ID = "kafka.connect.task-id"
-VALID_THROUGH = "kafka.connect.valid-through-ts"
-LOG_ID = "calving.control-log-id"
-SOURCE_OFFSETS = "calving.source-offsets"
-SETTLED_OFFSETS = "calving.settled-offsets"
-MISSING_OFFSETS = "calving.missing-offsets"
-HELD_OFFSETS = "calving.held-offsets"
-GONE_OFFSETS = "calving.gone-offsets"
-LEDGER_SNAPSHOT = "calving.ledger-snapshot"
-LEDGER_DOUBT = "calving.ledger-doubt"
-LEDGERS_AT = "calving.ledgers-at"
-RECOVERED_AT = "calving.recovered-at"
-OFFSETS = "kafka.connect.offsets."
-"""Prefix of a summary entry with control offsets; the owner's name follows."""
+T = TypeVar("T")
+_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,203 +135,62 @@ NOWHERE = SourceProgress({}, {})
 NO_LEDGER = Ledger({})
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerKey:
-    """The owner of a ledger: one sink (its group), one control log, one incarnation of that log."""
+def entry_of(entries: Mapping[str, str], name: str, decode: Callable[[str], T], default: str = "{}") -> T:
+    """A summary entry or a table property, decoded. Whoever can change the table may have changed it.
 
-    control_topic: str
-    group: str
-    log_id: str
-    branch: str = "main"
-
-    @property
-    def offsets(self) -> str:
-        """The name of the summary entry with this owner's control offsets. The Java sink reads and writes the same
-        name.
-        """
-        return f"{OFFSETS}{self.control_topic}.{self.group}"
-
-    def of_table(self, name: str) -> str:
-        """The name of this owner's table property ``name``."""
-        # Several sinks may write one table, and one sink several branches of it. So the name of a table property must
-        # contain its owner, unlike that of a summary entry.
-        name = name if name == self.offsets else f"{name}.{self.control_topic}.{self.group}"
-        return name if self.branch == "main" else f"{name}@{self.branch}"
-
-    def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
-        """The ledger of a branch, from its snapshots and from the table's properties.
-
-        ``control`` comes from the newest summary of this sink and this log. A summary without a log id was written by
-        the Java sink, and counts as one of this log. The table property counts, too: it stays after all these snapshots
-        have expired, and after a rollback a replay must not bring the removed rows back. The source offsets come from
-        the newest summary of this sink that has source offsets, whichever log the entries went through. The Java sink
-        writes no source offsets. If no summary has any, they come from the table properties, unless the branch was
-        rolled back (R2, R3).
-        """
-        control: ControlOffsets = {}
-        if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
-            control = entry_of(properties, self.of_table(self.offsets), offsets_text.decode_control)
-        for _, _, summary in line.snapshots:
-            if self.offsets in summary and summary.get(LOG_ID, self.log_id) == self.log_id:
-                control = furthest(control, entry_of(summary, self.offsets, offsets_text.decode_control))
-                break
-        ledger, doubt = self._source_part(line, properties)
-        ledger = self._less_what_is_gone(ledger, properties)
-        if ledger.gone:
-            ledger = ledger.regained(picked(line, self.held_at))
-        return replace(ledger, control=control, doubt=doubt)
-
-    def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
-        """The first of the snapshots whose summary has source offsets of this sink."""
-        wanted = {self.offsets, SOURCE_OFFSETS}
-        return next((snapshot for snapshot in snapshots if wanted <= snapshot.summary.keys()), None)
-
-    def _source_part(self, line: Line, properties: Mapping[str, str]) -> tuple[Ledger, SnapshotPlace | None]:
-        """The source offsets that the branch holds; and the commit of which that is in doubt."""
-        doubt = self.doubt(properties)
-        if doubt is not None and line.has(doubt):
-            doubt = None
-        if (own := self.own(line.snapshots)) is not None:
-            is_from_before = doubt is not None and line.is_earlier(own.place, doubt)
-            above = takewhile(lambda snapshot: snapshot is not own, line.snapshots)
-            ledger = self.known_at(above, properties) or self._of_source(own.summary, str)
-            return ledger, None if is_from_before else doubt
-        stored = self._of_source(properties, self.of_table)
-        # A table of an earlier version has no such property. Its snapshot log may still name the commit (R4).
-        last = self.last_commit(properties) or (known.place if (known := self.own(line.heads())) is not None else None)
-        if last is None or verdict(line, last) is Verdict.INTACT:
-            return stored, doubt
-        shown = self._shown(line, properties)
-        return (shown, None) if shown is not None else (stored, doubt or last)
-
-    def _shown(self, line: Line, properties: Mapping[str, str]) -> Ledger | None:
-        """The source offsets that a branch without a summary of this sink holds for sure, after a rollback."""
-        if (shown := self.known_at(line.snapshots, properties)) is not None:
-            return shown
-        if (own := self.own(line.past())) is not None:
-            return self._of_source(own.summary, str)
-        return Ledger({}) if line.below() is None else None
-
-    def known_at(self, snapshots: Iterable[Ancestor], properties: Mapping[str, str]) -> Ledger | None:
-        """The source offsets at the first of these snapshots for which the table properties have them."""
-        shown = [each.place.id for each in snapshots]
-        known = {i: entries for ids, entries in self.ledgers_at(properties) for i in ids} if shown else {}
-        return next((self._of_source(known[i], str) for i in shown if i in known), None)
-
-    def held_at(self, snapshot: Ancestor) -> Coverage | None:
-        """The source offsets that the ledger in a snapshot's summary holds; None if it has no ledger of this sink."""
-        ledger = self._of_source(snapshot.summary, str)
-        return {tp: ledger.held(tp) for tp in ledger.source} if self.own((snapshot,)) is not None else None
-
-    def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
-        """``found`` with ``gone``: a rollback removes snapshots, but the table properties still hold the ledger from
-        before it.
-        """
-        before = self._of_source(properties, self.of_table)
-        known = self.known_to_be_gone(properties)
-        told = {tp: merged((*before.held(tp), *known.get(tp, ()))) for tp in {*before.source, *known}}
-        return replace(found, gone=less(told, {tp: found.held(tp) for tp in told}))
-
-    def _of_source(self, entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
-        source = entry_of(entries, name(SOURCE_OFFSETS), offsets_text.decode_source)
-        is_this_log = entries.get(name(LOG_ID)) == self.log_id
-        return Ledger(
-            {},
-            source,
-            {**source, **entry_of(entries, name(SETTLED_OFFSETS), offsets_text.decode_source)},
-            entry_of(entries, name(MISSING_OFFSETS), decode_coverage),
-            source_control=entry_of(entries, name(self.offsets), offsets_text.decode_control) if is_this_log else {},
-        )
-
-    def known_to_be_gone(self, properties: Mapping[str, str]) -> Coverage:
-        """The offsets that the table properties call gone."""
-        return entry_of(properties, self.of_table(GONE_OFFSETS), decode_coverage)
-
-    def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
-        """The snapshot that the ledger in the table properties describes (R1)."""
-        return entry_of(properties, self.of_table(LEDGER_SNAPSHOT), SnapshotPlace.parse, "")
-
-    def doubt(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
-        """The commit of which the table properties say that a rollback may have removed it."""
-        return entry_of(properties, self.of_table(LEDGER_DOUBT), SnapshotPlace.parse, "")
-
-    def ledgers_at(self, properties: Mapping[str, str]) -> Iterator[tuple[list[int], dict[str, str]]]:
-        """The ids of snapshots of others, and the source offsets that the table held there, as in a summary."""
-        yield from entry_of(properties, self.of_table(LEDGERS_AT), offsets_text.decode_ledgers, "[]")
-
-    def summary(self, ledger: Ledger) -> dict[str, str]:
-        """The ledger as snapshot summary entries. Every value is a string, because Java refuses any other type."""
-        return {
-            self.offsets: encode_control(ledger.control),
-            LOG_ID: self.log_id,
-            **source_entries(ledger),
-        }
-
-    def properties(self, ledger: Ledger, place: SnapshotPlace | None = None) -> dict[str, str]:
-        """The ledger as table properties, which stay when the ledger's snapshot expires. ``place``: that snapshot."""
-        of_summary = {self.of_table(name): value for name, value in self.summary(ledger).items()}
-        return of_summary | self.rollback_properties(ledger, place)
-
-    def rollback_properties(self, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
-        """The table properties that tell of rollbacks."""
-        texts = {
-            self.of_table(GONE_OFFSETS): encode_coverage(ledger.gone) if ledger.gone else "",
-            self.of_table(LEDGER_SNAPSHOT): str(place or ""),
-            self.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
-        }
-        return {name: value for name, value in texts.items() if value}
-
-    @property
-    def holding(self) -> str:
-        """The name of the table property with the offsets to skip while the sink reads records again after a
-        recovery.
-        """
-        return self.of_table(HELD_OFFSETS)
-
-    def left_out(self, properties: Mapping[str, str]) -> Coverage:
-        """The offsets in the property ``holding``."""
-        return entry_of(properties, self.holding, decode_coverage)
-
-    def outdated(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
-        """Whether ``holding`` is no longer needed: all its offsets have been read again, and are settled.
-
-        A ledger cannot answer this, because it held these offsets before they were read again.
-        """
-        held = self.left_out(properties)
-        return self.holding in properties and not any(
-            without(spans, progress.settled.get(tp, ()))
-            for tp, spans in held.items()
-            if tp.whole not in progress.departed
-        )
-
-    def recovered_at(self, log_id: str, end: ControlOffsets, *, again: bool = False) -> dict[str, str]:
-        """The table property with the end offsets that a control log had when the sink was recovered. ``again``: a
-        recovery has begun that reads everything again that the table does not hold.
-        """
-        said: dict[str, object] = {"log": log_id, "control": {str(p): end[p] for p in sorted(end)}}
-        if again:
-            said["again"] = True
-        return {self.of_table(RECOVERED_AT): json.dumps(said, separators=(",", ":"))}
-
-    def gets_all_again(self, properties: Mapping[str, str]) -> bool:
-        """Whether a recovery that reads everything again for the table has begun and not ended."""
-        return "again" in entry_of(properties, self.of_table(RECOVERED_AT), lambda text: dict(json.loads(text)))
-
-    def is_superseded(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
-        """Whether ``progress`` may include entries from before a recovery. The recovery has discarded such entries."""
-        if self.of_table(RECOVERED_AT) not in properties:
-            return False
-        log_id, control = entry_of(properties, self.of_table(RECOVERED_AT), offsets_text.decode_recovered)
-        return log_id != self.log_id or any(progress.since.get(p, 0) < at for p, at in control.items())
+    :raises TableTroubleError: it is not what calving writes.
+    """
+    text = entries.get(name, default)
+    try:
+        return decode(text)
+    except Exception as error:  # whatever is in it
+        raise TableTroubleError(
+            f"'{name}' in the table's properties, or in the summary of a snapshot, is not what calving writes:"
+            f" {text[:_SHOWN]!r}; give the property its former value, or roll the table back to a snapshot before that"
+            " one; else remove the property, and run `calving recover FILE`"
+        ) from error
 
 
-def source_entries(ledger: Ledger) -> dict[str, str]:
-    """The source offsets of a ledger as snapshot summary entries."""
-    return {
-        SOURCE_OFFSETS: encode_source(ledger.source),
-        # Only where they differ from the source offsets: they are usually equal, and every snapshot has this entry.
-        SETTLED_OFFSETS: encode_source(
-            {tp: ledger.settled.get(tp, 0) for tp, at in ledger.source.items() if ledger.settled.get(tp, 0) != at}
-        ),
-        MISSING_OFFSETS: encode_coverage(ledger.missing),
+def encode_control(offsets: ControlOffsets) -> str:
+    """``{"0":3,"1":7}``: the Java sink's form, keys in order."""
+    return json.dumps({str(p): offsets[p] for p in sorted(offsets)}, separators=(",", ":"))
+
+
+def decode_control(text: str) -> dict[int, int]:
+    """The next control offset by partition, from the form of ``encode_control``.
+
+    :raises ValueError: the text has another form.
+    """
+    return {int(p): int(offset) for p, offset in json.loads(text).items()}
+
+
+def encode_source(offsets: SourceOffsets) -> str:
+    """``{"topic":[12,7]}`` for partitions 0 and 1; ``{"topic":{"4":12}}`` if they are not contiguous from 0."""
+    topics: dict[str, dict[int, int]] = {}
+    for topic, partition, tp in sorted((str(tp.whole), tp.partition, tp) for tp in offsets):
+        topics.setdefault(topic, {})[partition] = offsets[tp]
+    texts = {
+        topic: list(said.values()) if list(said) == list(range(len(said))) else {str(p): at for p, at in said.items()}
+        for topic, said in topics.items()
     }
+    return json.dumps(texts, separators=(",", ":"))
+
+
+def decode_source(text: str) -> dict[TopicPartition, int]:
+    """Either form; version 0.1.0 only wrote the longer one."""
+    return {
+        TopicPartition(topic.name, int(p), topic.id): int(offset)
+        for topic, said in ((parse_topic(written), said) for written, said in json.loads(text).items())
+        for p, offset in (enumerate(said) if isinstance(said, list) else said.items())
+    }
+
+
+def decode_ledgers(text: str) -> list[tuple[list[int], dict[str, str]]]:
+    """The ids of snapshots, and the entries of a summary that belong to each of these lists."""
+    return [([*map(int, entry.pop("snapshots"))], dict(entry)) for entry in json.loads(text)]
+
+
+def decode_recovered(text: str) -> tuple[str, dict[int, int]]:
+    """The control log at the last recovery, and its end."""
+    said = json.loads(text)
+    return said["log"], {int(p): int(at) for p, at in said["control"].items()}

@@ -17,11 +17,6 @@ carries all marks.
 """
 
 
-def is_older(found: TableMark, before: TableMark | None) -> bool:
-    """Whether ``found`` is an older state of the table than ``before``."""
-    return before is not None and found.uuid == before.uuid and found.sequence < before.sequence
-
-
 def _confirms(found: TableMark, before: TableMark) -> bool:
     return found.uuid == before.uuid and found.sequence >= before.sequence
 
@@ -44,7 +39,7 @@ class Marks:
         sequence number.
         """
         before = self._known.pop(table, None)
-        self._known[table] = before if before is not None and is_older(mark, before) else mark
+        self._known[table] = before if before is not None and mark.is_older_than(before) else mark
         if len(self._known) > _MOST:
             del self._known[next(iter(self._known))]
 
@@ -59,4 +54,4 @@ class Marks:
 
     def older(self, tables: Mapping[TableId, TableMark]) -> set[TableId]:
         """The ``tables`` whose marks are of an older state than their last marks here."""
-        return {table for table, mark in tables.items() if is_older(mark, self._known.get(table))}
+        return {table for table, mark in tables.items() if mark.is_older_than(self._known.get(table))}

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Set
 from itertools import pairwise
 from typing import NamedTuple
 
-from calving.model.coverage import Coverage, present
 from calving.model.events import DataComplete, Envelope
-from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
+from calving.model.offsets import ControlOffsets, Coverage, SourceOffsets, Span, TopicPartition, present
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 

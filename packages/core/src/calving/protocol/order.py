@@ -14,9 +14,18 @@ import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from calving.model.coverage import Coverage, common, lowest_uncovered, merged, without
 from calving.model.events import Envelope
-from calving.model.offsets import ControlOffsets, Span, Spans, TopicPartition
+from calving.model.offsets import (
+    ControlOffsets,
+    Coverage,
+    Span,
+    Spans,
+    TopicPartition,
+    common,
+    lowest_uncovered,
+    merged,
+    without,
+)
 from calving.protocol.ledger import Ledger, SourceProgress
 
 

@@ -11,12 +11,12 @@ waits for them: the next recovery, for whatever reason, must not read on behind 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from calving.model.coverage import Coverage, beyond, less, lowest_uncovered, merged
-from calving.model.offsets import SourceOffsets, Span, TopicPartition
+from calving.errors import ConfigError
+from calving.model.offsets import Coverage, SourceOffsets, Span, TopicPartition, beyond, less, lowest_uncovered, merged
 from calving.protocol.ledger import Ledger
 
 AWAITED_OFFSETS = "calving.awaited-offsets"
@@ -123,3 +123,18 @@ def ahead(
 def doubled(ledger: Ledger, positions: SourceOffsets, left_out: Coverage) -> Coverage:
     """The offsets that a table would get a second time if reading continued from these positions."""
     return less(ahead(ledger, positions, {}), left_out)
+
+
+def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
+    """Refuse to read again rows of a rolled back mutation table that has later rows (I7).
+
+    :raises ConfigError: the table has later rows.
+    """
+    for name in names:
+        for tp in ledgers[name].source:
+            if later := [span for span in ledgers[name].held(tp) if span.start]:
+                raise ConfigError(
+                    f"table {name} has changes of {tp} from offset {later[0].start} on that came after it was rolled"
+                    f" back: older changes cannot be put beneath them; roll it back to that snapshot again, and"
+                    " run `calving recover FILE --table` again"
+                )

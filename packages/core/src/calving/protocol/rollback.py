@@ -4,6 +4,10 @@ A ledger stands in the summary of the snapshot that it describes. The table prop
 snapshots expire, and name that snapshot (R1). A rollback moves the head and leaves the properties as they are. So if
 the branch shows no ledger, either the snapshots with one have expired, and the properties are true; or they were
 rolled back, and the properties claim records that are in no snapshot.
+
+After a rollback another engine may cherry-pick: add the files of an abandoned snapshot, its source, in a new one. The
+summary of the new snapshot names the source, and has no ledger. So what the source had added to the sink's ledger is in
+the table again.
 """
 
 from __future__ import annotations
@@ -12,10 +16,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
 from typing import NamedTuple
 
-from calving.model.coverage import Coverage, size, text_of
+from calving.model.offsets import Coverage, less, merged, size, text_of
 from calving.model.text import counted
+
+SOURCE_SNAPSHOT_ID = "source-snapshot-id"
+"""The summary entry of a cherry-pick. Iceberg writes it."""
 
 
 class SnapshotPlace(NamedTuple):
@@ -155,3 +163,51 @@ class RolledBack:
             f" committed ({text_of(self.gone)}); the sink continues without these records; to have them again, stop"
             f" all workers and run `calving recover FILE --table {table}`"
         )
+
+
+Held = Callable[[Ancestor], Coverage | None]
+"""The source offsets that the ledger in a snapshot's summary holds; None if it has no ledger of the sink."""
+
+
+def source_of(snapshot: Ancestor) -> int | None:
+    """The id of the snapshot that this one is a cherry-pick of; None if it is none."""
+    source = snapshot.summary.get(SOURCE_SNAPSHOT_ID, "")
+    return int(source) if source.isdecimal() else None
+
+
+def picked(line: Line, held: Held) -> Coverage:
+    """The source offsets that the cherry-picks above the newest ledger of a branch have added to it, as far as their
+    sources have not expired.
+    """
+    total: Coverage = {}
+    for snapshot in takewhile(lambda each: held(each) is None, line.snapshots):
+        if (source := source_of(snapshot)) is not None:
+            added = added_by(line, source, held) or {}
+            total = {tp: merged((*total.get(tp, ()), *added.get(tp, ()))) for tp in {*total, *added}}
+    return total
+
+
+def added_by(line: Line, snapshot_id: int, held: Held) -> Coverage | None:
+    """The source offsets that a snapshot added to the ledger; None if it has expired, or the one with the ledger before
+    it.
+    """
+    shown = _down_from(line, snapshot_id)
+    first = next(shown)
+    if first is None or (now := held(first)) is None:
+        return None if first is None else {}
+    for snapshot in shown:
+        if snapshot is None:
+            return None
+        if (before := held(snapshot)) is not None:
+            return less(now, before)
+    return now
+
+
+def _down_from(line: Line, snapshot_id: int | None) -> Iterator[Ancestor | None]:
+    """A snapshot and those below it, to the first one of its branch; None in the place of one that has expired."""
+    while snapshot_id is not None:
+        snapshot = line.snapshot(snapshot_id)
+        yield snapshot
+        if snapshot is None:
+            return
+        snapshot_id = snapshot.parent if snapshot.parent is not None else line.parent_of(snapshot.place)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from calving.model.membership import JAVA_TASK, WORKER
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
+from calving.model.sink import JAVA_TASK, WORKER
 from calving.model.text import counted, listed, offsets_text
 
 _FIRST_WITH_UUIDS = (1, 11)

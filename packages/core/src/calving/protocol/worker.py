@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from calving.errors import ProtocolError
-from calving.model.coverage import each
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import (
     NO_COMMIT,
@@ -31,7 +30,7 @@ from calving.model.events import (
     Written,
 )
 from calving.model.forms import NEWEST, StoredForm
-from calving.model.offsets import Advance, Gap, SourceOffsets, Span, Spans, TopicPartition
+from calving.model.offsets import Advance, Gap, SourceOffsets, Span, Spans, TopicPartition, each
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.forms import check_form
 from calving.protocol.phases import Batch, Cycle, Phases, Turn

@@ -36,7 +36,6 @@ from calving.runtime.failures import Failures, Retries
 from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.progress import Progress
 from calving.runtime.reporting import Reporter, facts
-from calving.runtime.watch import Steps, Watchdog
 from calving.runtime.worker import WorkerLoop
 from calving.settings.digest import described
 from calving.settings.load import Sink
@@ -44,6 +43,7 @@ from calving.source import dead_letters
 from calving.source.interface import Group
 from calving.status.board import Board
 from calving.status.values import Batches, Status
+from calving.threads import Steps, Watchdog
 from calving.version import __version__
 
 if TYPE_CHECKING:

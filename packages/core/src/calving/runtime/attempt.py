@@ -9,18 +9,18 @@ from concurrent.futures import Future
 from functools import partial
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
-from calving.deadline import LateError, in_thread, within
 from calving.errors import CalvingError, UnavailableError, UnexpectedError, UnreachableError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.text import counted
 from calving.protocol.worker import BatchLimits, WorkerMachine
 from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread
-from calving.runtime.moved import Resumed
+from calving.runtime.positions import Resumed
 from calving.runtime.reporting import Reporter
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
 from calving.source.interface import Group, Listener, Source
+from calving.threads import LateError, in_thread, within
 
 log = logging.getLogger(__name__)
 

@@ -23,17 +23,16 @@ from calving.errors import (
 )
 from calving.model.events import TableFiles
 from calving.model.files import DataFile, FileContent
-from calving.model.offsets import Spans
-from calving.model.ranges import Range
+from calving.model.offsets import Range, Spans
 from calving.model.record_path import RecordPath
 from calving.model.tables import SchemaChange, TableSpec
 from calving.model.text import counted
 from calving.protocol.worker import BatchOutcome
-from calving.runtime.serial import SerialThread
 from calving.runtime.tally import Tally
 from calving.status.values import Batches
 from calving.tasks.result import RECEIVED, TaskResult
 from calving.tasks.spec import TaskSpec
+from calving.threads import SerialThread
 
 if TYPE_CHECKING:
     from calving.iceberg.tables import Tables  # slow to import

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from calving.backend.interface import Backend
-from calving.engine.interface import Engine
-from calving.engine.registry import open_engine
+from calving.engine.interface import Engine, open_engine
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.source.opening import open_source

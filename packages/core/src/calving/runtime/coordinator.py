@@ -10,7 +10,6 @@ from uuid import UUID
 
 from calving.backend.interface import Cursor
 from calving.errors import UnavailableError
-from calving.model.coverage import Coverage, intersection
 from calving.model.events import (
     NOTHING_ATTACHED,
     Attachment,
@@ -22,7 +21,7 @@ from calving.model.events import (
     TableMark,
 )
 from calving.model.forms import NEWEST, StoredForm
-from calving.model.offsets import Topic, TopicPartition
+from calving.model.offsets import Coverage, Topic, TopicPartition, intersection
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect

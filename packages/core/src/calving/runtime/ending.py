@@ -10,7 +10,6 @@ import time
 from uuid import uuid4
 
 from calving.backend.interface import Backend
-from calving.deadline import within
 from calving.errors import BadRecordError, CalvingError, first_line
 from calving.model.events import WorkerEnd
 from calving.model.text import printable
@@ -18,6 +17,7 @@ from calving.runtime import components
 from calving.secrets import without_secrets
 from calving.settings.load import Sink
 from calving.source.interface import Source
+from calving.threads import within
 
 log = logging.getLogger(__name__)
 

@@ -22,12 +22,12 @@ from calving.protocol.coordinator import Coordinator, Intervals
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.failures import Retries
 from calving.runtime.looks import Looks
-from calving.runtime.watch import where
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.status.board import Board
 from calving.status.folding import after_cycle
 from calving.status.values import CommitCycle, CoordinatorStatus
+from calving.threads import where
 
 if TYPE_CHECKING:
     from calving.iceberg.commit import IcebergCommitter  # slow to import

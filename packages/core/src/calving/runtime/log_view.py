@@ -9,11 +9,10 @@ from uuid import UUID
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calving.backend.cursors import read_to_end
 from calving.backend.interface import Session
-from calving.backend.reading import read_to_end
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
-from calving.model.coverage import Coverage, intersection, less, without
 from calving.model.events import (
     CommitComplete,
     DataComplete,
@@ -24,12 +23,12 @@ from calving.model.events import (
     TableId,
     WorkerEnd,
 )
-from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.model.offsets import ControlOffsets, Coverage, TopicPartition, intersection, less, without
 from calving.model.timestamps import is_moment
 from calving.protocol import moved
-from calving.protocol.admission import passed_over
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.held_back import passed_over
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.members import Members
 from calving.protocol.rollback import Line
 from calving.runtime.preflight import ledger_key, ledger_of

@@ -16,8 +16,7 @@ from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
-from calving.model.coverage import Coverage, present
-from calving.model.offsets import SourceOffsets, named
+from calving.model.offsets import Coverage, SourceOffsets, named, present
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits

@@ -18,13 +18,12 @@ from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.locations import FileRules
 from calving.iceberg.target import LoadedTable, mark_of
-from calving.model.coverage import Coverage, decode_coverage, present
 from calving.model.events import TableMark
-from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, named
-from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey
-from calving.protocol.offsets_text import decode_source
+from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, named, present
+from calving.protocol.ledger import Ledger, decode_source
+from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, doubled
-from calving.runtime.gaps import recreated_text
+from calving.runtime.positions import recreated_text
 from calving.runtime.takeover import refuse_lost_positions
 from calving.runtime.worker import SKIP
 from calving.settings.load import Sink

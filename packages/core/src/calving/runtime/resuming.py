@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import ControlLog
-from calving.model.coverage import present
-from calving.model.offsets import SourceOffsets
+from calving.model.offsets import SourceOffsets, present
 from calving.protocol.recovery import resumed as resumed_at
 from calving.runtime.preflight import held, own_tables, routed_tables
 from calving.settings.load import Sink

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calving.catalogs.foreign import check_takes_rows
 from calving.errors import ConfigError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.mutable import (
@@ -20,7 +21,6 @@ from calving.iceberg.mutable import (
 from calving.iceberg.new_tables import check_declared, new_version
 from calving.iceberg.partition_terms import check_names, parse_term, takes
 from calving.iceberg.schemas import as_in, spec_names
-from calving.iceberg.writable import check_takes_rows
 from calving.model.mutations import RowMutations
 from calving.records.declared import declaration
 from calving.records.inferred import find, of_type

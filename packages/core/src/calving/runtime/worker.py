@@ -13,9 +13,8 @@ from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
-from calving.model.coverage import Coverage, less, union
 from calving.model.events import Publication
-from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Spans, TopicPartition, within
+from calving.model.offsets import TRUNCATED, Coverage, Gap, SourceOffsets, Spans, TopicPartition, less, union, within
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.members import Members
@@ -23,9 +22,8 @@ from calving.protocol.moved import Unread
 from calving.protocol.moved import text_of as moved_text
 from calving.protocol.positions import Reset, first_start, starting, within_topics
 from calving.protocol.worker import BatchOutcome, WorkerMachine
-from calving.runtime.gaps import data_loss_text, recreated_text, truncated_text
 from calving.runtime.log_health import OpenTransactions, SilenceDetector
-from calving.runtime.moved import Resumed, moved
+from calving.runtime.positions import Resumed, data_loss_text, moved, recreated_text, truncated_text
 from calving.source.interface import Bounds, Group
 from calving.status.arrivals import Arrivals, seen
 from calving.status.partitions import committed_up_to

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from calving.engine.interface import Patience
+from calving.engine.registry import Patience
 from calving.model.mutations import DeleteMode, Inserts, OrderType, RowDeletes, RowMutations, Tombstones
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy

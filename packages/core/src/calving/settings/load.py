@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from calving.backend.interface import Backend
-from calving.backend.registry import find
-from calving.engine.interface import Patience
-from calving.engine.registry import check_engine
+from calving.backend.interface import Backend, find
+from calving.engine.registry import Patience, check_engine
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
-from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
+from calving.model.sink import Claim
 
 NOTHING: SourceOffsets = {}
 

@@ -23,8 +23,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from calving.errors import ConfigError, UnavailableError
-from calving.model.membership import WORKER, Claim
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
+from calving.model.sink import WORKER, Claim
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching, unavailable
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times

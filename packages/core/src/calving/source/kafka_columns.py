@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
 from calving.converters import native
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.records.payloads import Payloads
 from calving.source.client import TIMEOUT, log
 from calving.source.kafka_messages import MessageConsumer

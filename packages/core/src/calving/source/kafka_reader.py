@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from calving.errors import ConfigError, DataLossError, UnavailableError
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import Limits
 from calving.source.client import REFUSED, client_config, reaching, unavailable
 from calving.source.kafka_columns import Arrived, Client, PartitionKey, Position, absence

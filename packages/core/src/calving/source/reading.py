@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import Headers
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.timestamps import is_moment
 from calving.records.payloads import Payloads
 from calving.records.values import HEADERS

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from calving.model.coverage import union
 from calving.model.events import WorkerEnd
-from calving.model.offsets import named
+from calving.model.offsets import named, union
 from calving.model.text import counted, listed
+from calving.protocol.held_back import DEGRADED
 from calving.protocol.members import Disagreement
 from calving.protocol.moved import text_of as moved_text
-from calving.protocol.waiting import DEGRADED
 from calving.status.remedies import Cause, advice
 from calving.status.values import Status
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
-from calving.model.coverage import Coverage
-from calving.model.offsets import SourceOffsets, TopicPartition, named
+from calving.model.offsets import Coverage, SourceOffsets, TopicPartition, named
 from calving.status.arrivals import Arrivals, arrived
 from calving.status.values import PartitionStatus
 

@@ -6,7 +6,6 @@ from collections import deque
 from dataclasses import dataclass
 from uuid import UUID
 
-from calving.model.coverage import Coverage
 from calving.model.events import (
     CommitComplete,
     CommitToTable,
@@ -17,7 +16,8 @@ from calving.model.events import (
     StartCommit,
     WorkerEnd,
 )
-from calving.protocol.waiting import OldestPublications, settled
+from calving.model.offsets import Coverage
+from calving.protocol.held_back import OldestPublications, settled
 from calving.status.values import LogStatus, TableStatus
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from calving.model.coverage import Coverage
 from calving.model.events import Leader, WorkerEnd
 from calving.model.mutations import MutationCounts
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import Coverage, TopicPartition
+from calving.protocol.held_back import DEGRADED
 from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
-from calving.protocol.waiting import DEGRADED
 from calving.status.backlog import Backlog
 from calving.status.histogram import RECORDS, SECONDS, Histogram
 

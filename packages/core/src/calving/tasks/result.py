@@ -11,7 +11,7 @@ from typing import Any
 from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError
 from calving.model.dead_letters import DeadLetter, Stage
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.tables import SchemaChange
 
 

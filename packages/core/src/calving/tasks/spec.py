@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.record_path import RecordPath
 from calving.model.tables import TableSpec
 

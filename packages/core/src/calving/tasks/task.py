@@ -14,7 +14,7 @@ from itertools import groupby
 
 from calving.errors import AccountingError, first_line
 from calving.model.dead_letters import Stage
-from calving.model.ranges import Range
+from calving.model.offsets import Range
 from calving.model.text import counted
 from calving.records.arrays import Indices, without
 from calving.records.failures import is_of_value

@@ -32,8 +32,8 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.files import DataFile
-from calving.model.membership import Claim
 from calving.model.offsets import Advance, Span, Topic, TopicPartition
+from calving.model.sink import Claim
 from calving.testing.harness import Harness
 from calving.testing.odd_entries import OddEntry, own_with_files, strange
 from calving.wire.codec import decode

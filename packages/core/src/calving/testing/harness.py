@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from calving.backend.interface import Backend
-from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
+from calving.model.sink import Claim
 
 
 def member_claim(group: str, member: str = "member-1", generation: int = 1) -> Claim:

@@ -17,8 +17,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import BucketTransform
 
 from calving.errors import AccountingError
-from calving.model.file_names import DELETES, KEYS
-from calving.model.files import DataFile, FileContent
+from calving.model.files import DELETES, KEYS, DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.model.text import counted

@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream, load_file_io
 from pyiceberg.table.locations import load_location_provider
 
-from calving.model.file_names import DATA, file_name
-from calving.model.files import DataFile, FileContent
+from calving.model.files import DATA, DataFile, FileContent, file_name
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.storage_errors import name_file

@@ -1,0 +1,339 @@
+"""The snapshots of a branch: the line of its heads, what a rollback has removed from it, and which of them expire.
+
+Looks at tables between commits note in the table's properties what a rollback has removed (R2a).
+
+Old snapshots expire in the commit that adds one, which keeps the cost of a commit constant, and only if the table's
+properties ask for it: ``calving.expire.max-snapshots`` (count), or ``history.expire.max-snapshot-age-ms`` with
+``history.expire.min-snapshots-to-keep`` (age). With ``gc.enabled = false`` no snapshot expires. What a branch itself
+retains (``WITH SNAPSHOT RETENTION``) counts before the table's properties. Only snapshots of the written branch expire.
+A snapshot stays if another branch or a tag can reach it. A snapshot that removed files stays, too: ``expire_snapshots``
+of other engines needs it to find the files that a compaction or a deletion replaced. Data files are not touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, pairwise
+from typing import NamedTuple
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+)
+
+from calving.errors import TableTroubleError
+from calving.iceberg.catalog import find_table
+from calving.iceberg.locations import delete_orphans
+from calving.iceberg.manifests import read_entries, read_manifest_list, read_parent
+from calving.model.events import TableId
+from calving.model.offsets import less
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import COMMIT_ID, LedgerKey, looked
+from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace
+
+_MOST_VERSIONS = 20
+"""How many earlier versions of the metadata are read, at most, to find an expired snapshot."""
+log = logging.getLogger(__name__)
+MAX_SNAPSHOTS = "calving.expire.max-snapshots"
+MAX_AGE_MS = "history.expire.max-snapshot-age-ms"
+MIN_TO_KEEP = "history.expire.min-snapshots-to-keep"
+GC_ENABLED = "gc.enabled"
+
+_TAKES_AWAY = {"deleted-data-files", "removed-delete-files"}
+"""Summary keys of a snapshot that removed files."""
+_AT_ONCE = 10
+"""Snapshots expire in groups of at least this many, so that several commits share one update and one deletion of
+files.
+"""
+
+
+def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
+    """The snapshots of a branch, head first, as far as they have not expired."""
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}  # metadata.snapshot_by_id is a linear search
+    ref = metadata.refs.get(branch)
+    snapshot = by_id.get(ref.snapshot_id) if ref else None
+    while snapshot is not None:
+        yield snapshot
+        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
+
+
+def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+    # The property ``additional_properties`` is slow, and a commit may look at hundreds of snapshots.
+    private = snapshot.summary.__pydantic_private__ if snapshot.summary is not None else None
+    return private["_additional_properties"] if private is not None else {}
+
+
+def line_of(table: Table, branch: str) -> Line:
+    """The snapshots of a branch, for the decision whether it was rolled back."""
+    metadata = table.metadata
+    return Line(
+        snapshots=_Snapshots(metadata, branch),
+        heads=partial(_heads, metadata, branch),
+        is_earlier=_Order(metadata).is_earlier,
+        parent_of=partial(_parent_of, table),
+        expired=_Expired(table).find,
+        has_files_of=partial(_has_files_of, table, branch),
+        snapshot=partial(_snapshot, metadata),
+    )
+
+
+class _Snapshots:
+    """The branch is walked once, as far as anybody asks: a ledger is read several times from one line."""
+
+    def __init__(self, metadata: TableMetadata, branch: str) -> None:
+        self._walked: list[Ancestor] = []
+        self._left = map(_ancestor, ancestors(metadata, branch))
+
+    def __iter__(self) -> Iterator[Ancestor]:
+        for place in count():
+            if place == len(self._walked):
+                ancestor = next(self._left, None)
+                if ancestor is None:
+                    return
+                self._walked.append(ancestor)
+            yield self._walked[place]
+
+
+def _ancestor(snapshot: Snapshot) -> Ancestor:
+    return Ancestor(place_of(snapshot), snapshot.parent_snapshot_id, summary_of(snapshot))
+
+
+def place_of(snapshot: Snapshot) -> SnapshotPlace:
+    return SnapshotPlace(snapshot.snapshot_id, snapshot.sequence_number or 0)
+
+
+def place_added(updates: Iterable[TableUpdate]) -> SnapshotPlace:
+    """The last snapshot that these updates add."""
+    return [place_of(update.snapshot) for update in updates if isinstance(update, AddSnapshotUpdate)][-1]
+
+
+def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Ancestor | None:
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    return _ancestor(snapshot) if snapshot is not None else None
+
+
+def _heads(metadata: TableMetadata, branch: str) -> Iterator[Ancestor]:
+    """The snapshot log names the heads of main only."""
+    if branch == MAIN_BRANCH:
+        by_id = {s.snapshot_id: s for s in metadata.snapshots}
+        for entry in reversed(metadata.snapshot_log):
+            if entry.snapshot_id in by_id:
+                yield _ancestor(by_id[entry.snapshot_id])
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The order of snapshots. Tables of format version 1 have no sequence numbers: there the snapshot log tells which
+    of two snapshots became a head first, if it has both.
+    """
+
+    _metadata: TableMetadata
+
+    def is_earlier(self, snapshot: SnapshotPlace, other: SnapshotPlace) -> bool:
+        if self._metadata.format_version > 1:
+            return snapshot.number < other.number
+        heads = [entry.snapshot_id for entry in self._metadata.snapshot_log]
+        return snapshot.id in heads and other.id in heads and heads.index(snapshot.id) < heads.index(other.id)
+
+
+def _manifests(table: Table, snapshot_id: int | None) -> list[ManifestFile]:
+    snapshot = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+    return read_manifest_list(table.io, snapshot.manifest_list) if snapshot is not None else []
+
+
+def _parent_of(table: Table, place: SnapshotPlace) -> int | None:
+    snapshot = table.metadata.snapshot_by_id(place.id)
+    return read_parent(table.io, snapshot.manifest_list) if snapshot is not None else None
+
+
+class _Expired:
+    """The snapshots in earlier versions of a table's metadata, the newest versions first."""
+
+    def __init__(self, table: Table) -> None:
+        self._io = table.io
+        self._files = [entry.metadata_file for entry in table.metadata.metadata_log][-_MOST_VERSIONS:]
+        self._known: dict[int, Ancestor] = {}
+
+    def find(self, snapshot_id: int) -> Ancestor | None:
+        while snapshot_id not in self._known and self._files:
+            with suppress(Exception):  # a version that is deleted, or cannot be read here, tells nothing
+                metadata = FromInputFile.table_metadata(self._io.new_input(self._files.pop()))
+                self._known = {s.snapshot_id: _ancestor(s) for s in metadata.snapshots} | self._known
+        return self._known.get(snapshot_id)
+
+
+def _has_files_of(table: Table, branch: str, place: SnapshotPlace) -> bool:
+    """Whether the head has a manifest of a snapshot, or a live file with its id or its sequence number. A compaction
+    keeps the sequence number.
+    """
+    ref = table.metadata.refs.get(branch)
+    manifests = _manifests(table, ref.snapshot_id if ref is not None else None)
+    if any(manifest.added_snapshot_id == place.id for manifest in manifests):
+        return True
+    number = place.number
+    return any(
+        entry.snapshot_id == place.id or (number and entry.sequence_number == number)
+        for manifest in manifests
+        if not number or (manifest.min_sequence_number or 0) <= number <= (manifest.sequence_number or number)
+        for entry in read_entries(table.io, manifest)
+    )
+
+
+def look(catalog: Catalog, table: TableId, key: LedgerKey) -> Ledger | None:
+    """The ledger of a table that nobody commits to now; None if there is no such table or branch.
+
+    If the table's properties do not say yet what a rollback has removed, they are set, so that a later expiry of
+    snapshots does not hide it. Another commit at the same time may prevent this: then the next look does it.
+
+    :raises UnavailableError: the catalog gives no clear answer.
+    """
+    loaded = find_table(catalog, table)
+    if loaded is None or (key.branch != "main" and key.branch not in loaded.metadata.refs):
+        return None
+    line, properties = line_of(loaded, key.branch), loaded.metadata.properties
+    ledger = key.read(line, properties)
+    changes = looked(key, line, properties)
+    if changes:
+        log_rollback(table, key, ledger, properties)
+        head = loaded.metadata.refs.get(key.branch)
+        guards = (
+            AssertRefSnapshotId(ref=key.branch, snapshot_id=head.snapshot_id if head is not None else None),
+            AssertTableUUID(uuid=loaded.metadata.table_uuid),
+        )
+        try:
+            loaded._do_commit((SetPropertiesUpdate(updates=changes),), guards)
+        except CommitFailedException as error:
+            log.info("table %s: someone else committed while it was looked at: %s", ".".join(table), error)
+    return ledger
+
+
+def log_rollback(table: TableId, key: LedgerKey, ledger: Ledger, properties: Mapping[str, str]) -> None:
+    """Log a rollback that the table's properties do not tell yet. ``ledger``: as it was read from the table."""
+    newly = less(ledger.gone, key.known_to_be_gone(properties))
+    doubt = ledger.doubt if ledger.doubt != key.doubt(properties) else None
+    if (rollback := RolledBack.of(newly, doubt)) is not None:
+        log.error("%s", rollback.text(".".join(table)))
+
+
+def log_new_branch(table: TableId, key: LedgerKey, properties: Mapping[str, str]) -> None:
+    """Log that the sink's branch is made from main. Rows may be gone if the sink has committed to it before."""
+    name = ".".join(table)
+    if key.of_table(key.offsets) in properties:
+        log.warning(
+            "table %s: branch %s was dropped, and is made anew from main: rows that were in it alone are gone. To have"
+            " them, stop the sink, and create the branch at the last snapshot that it had",
+            name,
+            key.branch,
+        )
+    else:
+        log.info("table %s: branch %s is made from main", name, key.branch)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The snapshots to expire. ``beside`` are their neighbours that stay in the branch; None if other snapshots, too,
+    may share manifests with the expired ones.
+    """
+
+    gone: tuple[Snapshot, ...] = ()
+    beside: tuple[Snapshot, ...] | None = None
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        return (RemoveSnapshotsUpdate(snapshot_ids=[s.snapshot_id for s in self.gone]),) if self.gone else ()
+
+
+def expired(metadata: TableMetadata, branch: str) -> Expired:
+    """The snapshots to expire according to the properties, if there are enough of them."""
+    limits = metadata.properties
+    if (MAX_SNAPSHOTS not in limits and MAX_AGE_MS not in limits) or limits.get(GC_ENABLED, "").lower() == "false":
+        return Expired()
+    line = list(ancestors(metadata, branch))
+    kept_elsewhere = {s.snapshot_id for name in metadata.refs if name != branch for s in ancestors(metadata, name)}
+    retention = _Retention.of(metadata, branch, len(line))
+    due = (each for depth, each in enumerate(line) if depth and retention.is_over(depth, each.timestamp_ms))
+    gone = [each for each in due if each.snapshot_id not in kept_elsewhere and _only_adds(each)]
+    if len(gone) < _AT_ONCE:
+        return Expired()
+    return Expired(tuple(gone), _beside(line, gone) if len(line) == len(metadata.snapshots) else None)
+
+
+class _Retention(NamedTuple):
+    """How many of the branch's snapshots stay at any age, how many at most, and from when on; None: of any time."""
+
+    keep: int
+    most: int
+    since_ms: int | None
+
+    @staticmethod
+    def of(metadata: TableMetadata, branch: str, count: int) -> _Retention:
+        limits, ref = metadata.properties, metadata.refs.get(branch)
+        own_least, own_age = (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms) if ref is not None else (None, None)
+        keep = max(1, _number(limits, MIN_TO_KEEP, 1) if own_least is None else own_least)
+        most = max(_number(limits, MAX_SNAPSHOTS, count), own_least or 0)
+        age = _number(limits, MAX_AGE_MS, 0) if own_age is None else own_age
+        return _Retention(keep, most, metadata.last_updated_ms - age if MAX_AGE_MS in limits else None)
+
+    def is_over(self, depth: int, timestamp_ms: int) -> bool:
+        """Whether it ends for the snapshot at this depth below the head."""
+        return depth >= self.most or (self.since_ms is not None and depth >= self.keep and timestamp_ms < self.since_ms)
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """:raises TableTroubleError: the property is no number."""
+    try:
+        return int(properties.get(name, default))
+    except ValueError as error:
+        raise TableTroubleError(f"the table's property {name} = {properties[name]} is not a whole number") from error
+
+
+def remove_files(io: FileIO, found: Expired) -> None:
+    """Delete the manifest lists of expired snapshots, and the manifests that only they list.
+
+    A manifest leaves a branch once, when it is merged, and never comes back. So if neither the next older nor the next
+    newer remaining snapshot lists a manifest, no snapshot lists it.
+    """
+    delete_orphans(io, _manifests_of_none(io, found))
+    delete_orphans(io, [snapshot.manifest_list for snapshot in found.gone])
+
+
+def _manifests_of_none(io: FileIO, found: Expired) -> set[str]:
+    if found.beside is None:
+        return set()
+    try:
+        kept = {manifest.manifest_path for snapshot in found.beside for manifest in snapshot.manifests(io)}
+        return {manifest.manifest_path for snapshot in found.gone for manifest in snapshot.manifests(io)} - kept
+    except Exception:  # without the manifest lists the unused manifests are unknown: they stay
+        return set()
+
+
+def _only_adds(snapshot: Snapshot) -> bool:
+    """Whether a snapshot removed no files: an append, or a commit of a sink that removed none."""
+    summary = snapshot.summary
+    if summary is None:
+        return False
+    said = summary.additional_properties
+    return summary.operation is Operation.APPEND or (COMMIT_ID in said and not _TAKES_AWAY & said.keys())
+
+
+def _beside(line: Sequence[Snapshot], gone: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    leaves = {snapshot.snapshot_id for snapshot in gone}
+    pairs = [pair for pair in pairwise(line) if len({s.snapshot_id in leaves for s in pair}) == 2]
+    return tuple(s for pair in pairs for s in pair if s.snapshot_id not in leaves)

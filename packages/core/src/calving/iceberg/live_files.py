@@ -1,0 +1,160 @@
+"""The live files of a snapshot: data files, and the delete files that apply to them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    ManifestEntry,
+    ManifestFile,
+)
+
+from calving.iceberg.manifests import FILE_PATH_ID, REFERENCED, at, read_entries, read_manifest_list
+from calving.mutations.candidates import Candidate
+
+_MOST_KNOWN = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class LiveData:
+    """A live data file, its data sequence number, and the path of the manifest that names it. Deletes with a greater
+    sequence number apply to the file, and position deletes with the same one.
+    """
+
+    candidate: Candidate
+    sequence: int
+    manifest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDelete:
+    """A live delete file, and the path of the manifest that names it."""
+
+    entry: ManifestEntry
+    manifest: str
+
+    @property
+    def file(self) -> DataFile:
+        """The delete file itself."""
+        return self.entry.data_file
+
+    @property
+    def sequence(self) -> int:
+        """The data sequence number of the deletes."""
+        return self.entry.sequence_number or 0
+
+
+@dataclass(slots=True)
+class LiveFiles:
+    """The live files of one snapshot."""
+
+    data: dict[str, LiveData] = field(default_factory=dict)
+    scoped: dict[str, list[LiveDelete]] = field(default_factory=dict)
+    """Position-delete files that refer to one data file, by its path."""
+    wide: list[LiveDelete] = field(default_factory=list)
+    """Position-delete files that refer to several data files of a partition."""
+    equality: list[LiveDelete] = field(default_factory=list)
+
+    def delete_entries(self) -> Mapping[str, Sequence[ManifestEntry]]:
+        """The entries of each manifest of delete files, by its path."""
+        by_manifest: defaultdict[str, list[ManifestEntry]] = defaultdict(list)
+        for delete in chain(chain.from_iterable(self.scoped.values()), self.wide, self.equality):
+            by_manifest[delete.manifest].append(delete.entry)
+        return by_manifest
+
+    def scoped_of(self, data: LiveData) -> Iterator[LiveDelete]:
+        """The ``scoped`` delete files that apply to a data file. A file that was removed and added again keeps its
+        rows (P4).
+        """
+        for delete in self.scoped.get(data.candidate.path, ()):
+            if delete.sequence >= data.sequence:
+                yield delete
+
+    def wide_of(self, data: LiveData) -> Iterator[LiveDelete]:
+        """The ``wide`` delete files that may refer to a data file."""
+        about = data.candidate
+        for delete in self.wide:
+            same = delete.file.spec_id == about.spec_id and partition_of(delete.file) == about.partition
+            if same and delete.sequence >= data.sequence:
+                yield delete
+
+
+class Manifests:
+    """Reads live files. Manifests never change, so each manifest is read once. ``ids``: columns whose bounds are
+    kept.
+    """
+
+    def __init__(self, ids: Collection[int]) -> None:
+        self._ids = frozenset(ids)
+        self._known: OrderedDict[str, Sequence[LiveData | LiveDelete]] = OrderedDict()
+        self._count = 0
+
+    def live(self, io: FileIO, manifest_list: str | None) -> LiveFiles:
+        """The live files of a manifest list; None stands for an empty table."""
+        files = LiveFiles()
+        for manifest in read_manifest_list(io, manifest_list) if manifest_list is not None else ():
+            if not (manifest.has_added_files() or manifest.has_existing_files()):
+                continue
+            for entry in self._entries(io, manifest):
+                _sort_in(files, entry)
+        return files
+
+    def _entries(self, io: FileIO, manifest: ManifestFile) -> Sequence[LiveData | LiveDelete]:
+        path = manifest.manifest_path
+        entries = self._known.pop(path, None)
+        if entries is None:
+            entries = [self._slim(entry, path) for entry in read_entries(io, manifest)]
+            self._count += len(entries)
+        self._known[path] = entries
+        while self._count > _MOST_KNOWN and len(self._known) > 1:
+            self._count -= len(self._known.popitem(last=False)[1])
+        return entries
+
+    def _slim(self, entry: ManifestEntry, manifest: str) -> LiveData | LiveDelete:
+        file = entry.data_file
+        if file.content != DataFileContent.DATA:
+            return LiveDelete(entry, manifest)
+        lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+        candidate = Candidate(
+            path=file.file_path,
+            file_format=file.file_format.value,
+            records=file.record_count,
+            size=file.file_size_in_bytes,
+            spec_id=file.spec_id,
+            partition=partition_of(file),
+            lower={each: lower[each] for each in self._ids if each in lower},
+            upper={each: upper[each] for each in self._ids if each in upper},
+        )
+        return LiveData(candidate, entry.sequence_number or 0, manifest)
+
+
+def partition_of(file: DataFile) -> tuple[Any, ...]:
+    """The values of the file's partition."""
+    return tuple(file.partition[i] for i in range(len(file.partition)))
+
+
+def _sort_in(live: LiveFiles, entry: LiveData | LiveDelete) -> None:
+    if isinstance(entry, LiveData):
+        live.data[entry.candidate.path] = entry
+    elif entry.file.content == DataFileContent.EQUALITY_DELETES:
+        live.equality.append(entry)
+    elif (about := referenced(entry.file)) is not None:
+        live.scoped.setdefault(about, []).append(entry)
+    else:
+        live.wide.append(entry)
+
+
+def referenced(file: DataFile) -> str | None:
+    """The data file that a delete file refers to; None if it may refer to several."""
+    named = at(file, REFERENCED)
+    if named is not None:
+        return str(named)
+    low, high = (file.lower_bounds or {}).get(FILE_PATH_ID), (file.upper_bounds or {}).get(FILE_PATH_ID)
+    return low.decode() if low is not None and low == high else None

@@ -1,0 +1,336 @@
+"""A ledger in summaries of snapshots and in table properties: the names of its entries, reading and writing.
+
+The table properties repeat the newest ledger, so that it stays true when its snapshots expire or a branch is rolled
+back (R1, R2a, R3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+
+from calving.model.offsets import (
+    ControlOffsets,
+    Coverage,
+    decode_coverage,
+    encode_coverage,
+    furthest,
+    less,
+    merged,
+    without,
+)
+from calving.protocol.ledger import (
+    Ledger,
+    SourceProgress,
+    decode_control,
+    decode_ledgers,
+    decode_recovered,
+    decode_source,
+    encode_control,
+    encode_source,
+    entry_of,
+)
+from calving.protocol.rollback import Ancestor, Line, SnapshotPlace, Verdict, picked, source_of, verdict
+
+COMMIT_ID = "kafka.connect.commit-id"
+TASK_ID = "kafka.connect.task-id"
+VALID_THROUGH = "kafka.connect.valid-through-ts"
+LOG_ID = "calving.control-log-id"
+SOURCE_OFFSETS = "calving.source-offsets"
+SETTLED_OFFSETS = "calving.settled-offsets"
+MISSING_OFFSETS = "calving.missing-offsets"
+HELD_OFFSETS = "calving.held-offsets"
+GONE_OFFSETS = "calving.gone-offsets"
+LEDGER_SNAPSHOT = "calving.ledger-snapshot"
+LEDGER_DOUBT = "calving.ledger-doubt"
+LEDGERS_AT = "calving.ledgers-at"
+RECOVERED_AT = "calving.recovered-at"
+OFFSETS = "kafka.connect.offsets."
+"""Prefix of a summary entry with control offsets; the owner's name follows."""
+_MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
+"""The most snapshots for which a ledger is kept, and the most ledgers: every version of the metadata repeats them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerKey:
+    """The owner of a ledger: one sink (its group), one control log, one incarnation of that log."""
+
+    control_topic: str
+    group: str
+    log_id: str
+    branch: str = "main"
+
+    @property
+    def offsets(self) -> str:
+        """The name of the summary entry with this owner's control offsets. The Java sink reads and writes the same
+        name.
+        """
+        return f"{OFFSETS}{self.control_topic}.{self.group}"
+
+    def of_table(self, name: str) -> str:
+        """The name of this owner's table property ``name``."""
+        # Several sinks may write one table, and one sink several branches of it. So the name of a table property must
+        # contain its owner, unlike that of a summary entry.
+        name = name if name == self.offsets else f"{name}.{self.control_topic}.{self.group}"
+        return name if self.branch == "main" else f"{name}@{self.branch}"
+
+    def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
+        """The ledger of a branch, from its snapshots and from the table's properties.
+
+        ``control`` comes from the newest summary of this sink and this log. A summary without a log id was written by
+        the Java sink, and counts as one of this log. The table property counts, too: it stays after all these snapshots
+        have expired, and after a rollback a replay must not bring the removed rows back. The source offsets come from
+        the newest summary of this sink that has source offsets, whichever log the entries went through. The Java sink
+        writes no source offsets. If no summary has any, they come from the table properties, unless the branch was
+        rolled back (R2, R3).
+        """
+        control: ControlOffsets = {}
+        if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
+            control = entry_of(properties, self.of_table(self.offsets), decode_control)
+        for _, _, summary in line.snapshots:
+            if self.offsets in summary and summary.get(LOG_ID, self.log_id) == self.log_id:
+                control = furthest(control, entry_of(summary, self.offsets, decode_control))
+                break
+        ledger, doubt = self._source_part(line, properties)
+        ledger = self._less_what_is_gone(ledger, properties)
+        if ledger.gone:
+            ledger = ledger.regained(picked(line, self.held_at))
+        return replace(ledger, control=control, doubt=doubt)
+
+    def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
+        """The first of the snapshots whose summary has source offsets of this sink."""
+        wanted = {self.offsets, SOURCE_OFFSETS}
+        return next((snapshot for snapshot in snapshots if wanted <= snapshot.summary.keys()), None)
+
+    def _source_part(self, line: Line, properties: Mapping[str, str]) -> tuple[Ledger, SnapshotPlace | None]:
+        """The source offsets that the branch holds; and the commit of which that is in doubt."""
+        doubt = self.doubt(properties)
+        if doubt is not None and line.has(doubt):
+            doubt = None
+        if (own := self.own(line.snapshots)) is not None:
+            is_from_before = doubt is not None and line.is_earlier(own.place, doubt)
+            above = takewhile(lambda snapshot: snapshot is not own, line.snapshots)
+            ledger = self.known_at(above, properties) or self._of_source(own.summary, str)
+            return ledger, None if is_from_before else doubt
+        stored = self._of_source(properties, self.of_table)
+        # A table of an earlier version has no such property. Its snapshot log may still name the commit (R4).
+        last = self.last_commit(properties) or (known.place if (known := self.own(line.heads())) is not None else None)
+        if last is None or verdict(line, last) is Verdict.INTACT:
+            return stored, doubt
+        shown = self._shown(line, properties)
+        return (shown, None) if shown is not None else (stored, doubt or last)
+
+    def _shown(self, line: Line, properties: Mapping[str, str]) -> Ledger | None:
+        """The source offsets that a branch without a summary of this sink holds for sure, after a rollback."""
+        if (shown := self.known_at(line.snapshots, properties)) is not None:
+            return shown
+        if (own := self.own(line.past())) is not None:
+            return self._of_source(own.summary, str)
+        return Ledger({}) if line.below() is None else None
+
+    def known_at(self, snapshots: Iterable[Ancestor], properties: Mapping[str, str]) -> Ledger | None:
+        """The source offsets at the first of these snapshots for which the table properties have them."""
+        shown = [each.place.id for each in snapshots]
+        known = {i: entries for ids, entries in self.ledgers_at(properties) for i in ids} if shown else {}
+        return next((self._of_source(known[i], str) for i in shown if i in known), None)
+
+    def held_at(self, snapshot: Ancestor) -> Coverage | None:
+        """The source offsets that the ledger in a snapshot's summary holds; None if it has no ledger of this sink."""
+        ledger = self._of_source(snapshot.summary, str)
+        return {tp: ledger.held(tp) for tp in ledger.source} if self.own((snapshot,)) is not None else None
+
+    def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
+        """``found`` with ``gone``: a rollback removes snapshots, but the table properties still hold the ledger from
+        before it.
+        """
+        before = self._of_source(properties, self.of_table)
+        known = self.known_to_be_gone(properties)
+        told = {tp: merged((*before.held(tp), *known.get(tp, ()))) for tp in {*before.source, *known}}
+        return replace(found, gone=less(told, {tp: found.held(tp) for tp in told}))
+
+    def _of_source(self, entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
+        source = entry_of(entries, name(SOURCE_OFFSETS), decode_source)
+        is_this_log = entries.get(name(LOG_ID)) == self.log_id
+        return Ledger(
+            {},
+            source,
+            {**source, **entry_of(entries, name(SETTLED_OFFSETS), decode_source)},
+            entry_of(entries, name(MISSING_OFFSETS), decode_coverage),
+            source_control=entry_of(entries, name(self.offsets), decode_control) if is_this_log else {},
+        )
+
+    def known_to_be_gone(self, properties: Mapping[str, str]) -> Coverage:
+        """The offsets that the table properties call gone."""
+        return entry_of(properties, self.of_table(GONE_OFFSETS), decode_coverage)
+
+    def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
+        """The snapshot that the ledger in the table properties describes (R1)."""
+        return entry_of(properties, self.of_table(LEDGER_SNAPSHOT), SnapshotPlace.parse, "")
+
+    def doubt(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
+        """The commit of which the table properties say that a rollback may have removed it."""
+        return entry_of(properties, self.of_table(LEDGER_DOUBT), SnapshotPlace.parse, "")
+
+    def ledgers_at(self, properties: Mapping[str, str]) -> Iterator[tuple[list[int], dict[str, str]]]:
+        """The ids of snapshots of others, and the source offsets that the table held there, as in a summary."""
+        yield from entry_of(properties, self.of_table(LEDGERS_AT), decode_ledgers, "[]")
+
+    def summary(self, ledger: Ledger) -> dict[str, str]:
+        """The ledger as snapshot summary entries. Every value is a string, because Java refuses any other type."""
+        return {
+            self.offsets: encode_control(ledger.control),
+            LOG_ID: self.log_id,
+            **source_entries(ledger),
+        }
+
+    def properties(self, ledger: Ledger, place: SnapshotPlace | None = None) -> dict[str, str]:
+        """The ledger as table properties, which stay when the ledger's snapshot expires. ``place``: that snapshot."""
+        of_summary = {self.of_table(name): value for name, value in self.summary(ledger).items()}
+        return of_summary | self.rollback_properties(ledger, place)
+
+    def rollback_properties(self, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
+        """The table properties that tell of rollbacks."""
+        texts = {
+            self.of_table(GONE_OFFSETS): encode_coverage(ledger.gone) if ledger.gone else "",
+            self.of_table(LEDGER_SNAPSHOT): str(place or ""),
+            self.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
+        }
+        return {name: value for name, value in texts.items() if value}
+
+    @property
+    def holding(self) -> str:
+        """The name of the table property with the offsets to skip while the sink reads records again after a
+        recovery.
+        """
+        return self.of_table(HELD_OFFSETS)
+
+    def left_out(self, properties: Mapping[str, str]) -> Coverage:
+        """The offsets in the property ``holding``."""
+        return entry_of(properties, self.holding, decode_coverage)
+
+    def outdated(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
+        """Whether ``holding`` is no longer needed: all its offsets have been read again, and are settled.
+
+        A ledger cannot answer this, because it held these offsets before they were read again.
+        """
+        held = self.left_out(properties)
+        return self.holding in properties and not any(
+            without(spans, progress.settled.get(tp, ()))
+            for tp, spans in held.items()
+            if tp.whole not in progress.departed
+        )
+
+    def recovered_at(self, log_id: str, end: ControlOffsets, *, again: bool = False) -> dict[str, str]:
+        """The table property with the end offsets that a control log had when the sink was recovered. ``again``: a
+        recovery has begun that reads everything again that the table does not hold.
+        """
+        said: dict[str, object] = {"log": log_id, "control": {str(p): end[p] for p in sorted(end)}}
+        if again:
+            said["again"] = True
+        return {self.of_table(RECOVERED_AT): json.dumps(said, separators=(",", ":"))}
+
+    def gets_all_again(self, properties: Mapping[str, str]) -> bool:
+        """Whether a recovery that reads everything again for the table has begun and not ended."""
+        return "again" in entry_of(properties, self.of_table(RECOVERED_AT), lambda text: dict(json.loads(text)))
+
+    def is_superseded(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
+        """Whether ``progress`` may include entries from before a recovery. The recovery has discarded such entries."""
+        if self.of_table(RECOVERED_AT) not in properties:
+            return False
+        log_id, control = entry_of(properties, self.of_table(RECOVERED_AT), decode_recovered)
+        return log_id != self.log_id or any(progress.since.get(p, 0) < at for p, at in control.items())
+
+
+def source_entries(ledger: Ledger) -> dict[str, str]:
+    """The source offsets of a ledger as snapshot summary entries."""
+    return {
+        SOURCE_OFFSETS: encode_source(ledger.source),
+        # Only where they differ from the source offsets: they are usually equal, and every snapshot has this entry.
+        SETTLED_OFFSETS: encode_source(
+            {tp: ledger.settled.get(tp, 0) for tp, at in ledger.source.items() if ledger.settled.get(tp, 0) != at}
+        ),
+        MISSING_OFFSETS: encode_coverage(ledger.missing),
+    }
+
+
+def committed(
+    key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
+) -> dict[str, str]:
+    """The table properties to set in the commit that adds the snapshot ``place`` with ``ledger``. ``line``,
+    ``properties``: the table on which the commit is built.
+    """
+    answered = {key.of_table(GONE_OFFSETS): "{}", key.of_table(LEDGER_DOUBT): ""}
+    return {
+        **{name: value for name, value in answered.items() if properties.get(name, value) != value},
+        **key.properties(ledger, place),
+        **_kept(key, line, properties),
+    }
+
+
+def brought_back(key: LedgerKey, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
+    """Table properties that drop ``gone`` and ``doubt`` from the ledger, as if the table had never held those offsets.
+    ``place``: the head of the branch.
+    """
+    return {
+        **key.properties(replace(ledger, gone={}, doubt=None), place),
+        key.of_table(GONE_OFFSETS): "{}",
+        key.of_table(LEDGER_DOUBT): "",
+    }
+
+
+def looked(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
+    """The table properties to set after a look at the table as it is: empty if they are right already.
+
+    They must be set only if the head is still the head of ``line``. A sink that has written no source offsets has
+    nothing to keep, and during a recovery only ``calving recover`` writes.
+    """
+    if properties.get(key.of_table(LOG_ID)) != key.log_id or key.gets_all_again(properties):
+        return {}
+    ledger, head, last = key.read(line, properties), line.head, key.last_commit(properties)
+    is_known = (ledger.doubt, ledger.gone) == (key.doubt(properties), _gone(key, properties))
+    # So a later expiry of the sink's snapshots below the head leaves no doubt.
+    is_at_head = last is None or head is None or head.place.id == last.id
+    if is_known and is_at_head:
+        return {}
+    return {
+        **{key.of_table(name): value for name, value in source_entries(ledger).items()},
+        key.of_table(GONE_OFFSETS): encode_coverage(ledger.gone),
+        key.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
+        key.of_table(LEDGER_SNAPSHOT): str(head.place if head is not None else last or ""),
+        **_kept(key, line, properties),
+    }
+
+
+def _gone(key: LedgerKey, properties: Mapping[str, str]) -> object:
+    return decode_coverage(properties.get(key.of_table(GONE_OFFSETS), "{}"))
+
+
+def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
+    """The table property with the ledgers at snapshots of others. It is needed if no snapshot of the sink is left below
+    them, or a cherry-pick has added to the ledger: after a rollback to such a snapshot, only this property tells what
+    the table holds. Empty if the property is right already.
+    """
+    ids = _with_the_same_rows(line)
+    own, known = key.own(line.snapshots), list(key.ledgers_at(properties))
+    if not ids or (own is not None and own.place.id in ids) or any(ids[0] in snapshots for snapshots, _ in known):
+        return {}
+    ledger = key.read(line, properties)
+    is_shown = own is not None and key.held_at(own) == {tp: ledger.held(tp) for tp in ledger.source}
+    if ledger.doubt is not None or is_shown:
+        return {}
+    left = [([i for i in snapshots if i not in ids], entries) for snapshots, entries in known]
+    ledgers = [(ids, source_entries(ledger)), *((snapshots, entries) for snapshots, entries in left if snapshots)]
+    said = [{"snapshots": snapshots, **entries} for snapshots, entries in ledgers[:_MOST_LEDGERS]]
+    return {key.of_table(LEDGERS_AT): json.dumps(said, separators=(",", ":"))}
+
+
+def _with_the_same_rows(line: Line) -> list[int]:
+    """The ids of the head and of those below it that have the same rows of the sink: down to the newest cherry-pick."""
+    same = []
+    for snapshot in islice(line.snapshots, _MOST_SNAPSHOTS):
+        same.append(snapshot.place.id)
+        if source_of(snapshot) is not None:
+            break
+    return same
