@@ -96,7 +96,10 @@ def test_keys_without_effect_are_left_out(folder: Path) -> None:
         ({"iceberg__catalog__type": None}, "iceberg.catalog.type: add it"),
         ({"iceberg__catalog__token": "****************"}, "iceberg.catalog.token: Kafka Connect masks it"),
         ({"iceberg__catalog__token": "${env:NO_SUCH}"}, "the environment variable NO_SUCH is not set"),
-        ({"iceberg__catalog__token": "${file:/no/such:token}"}, "iceberg.catalog.token: /no/such: there is no such file"),
+        (
+            {"iceberg__catalog__token": "${file:/no/such:token}"},
+            "iceberg.catalog.token: /no/such: there is no such file",
+        ),
         (
             {"iceberg__catalog__token": "${vault:lake:token}"},
             "${vault:lake:token} is from a provider that calving lacks",

@@ -9,9 +9,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from calving.model.coverage import encode_coverage
-from calving.model.offsets import Span, TopicPartition
-from calving.model.ranges import Range
+from calving.model.offsets import Range, Span, TopicPartition, encode_coverage
 from calving.model.record_path import RecordPath, RouteRule, Routing, Tolerance
 from calving.model.tables import TableSpec
 from calving.tasks.pipeline import Pipeline

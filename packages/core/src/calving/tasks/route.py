@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from calving.model.coverage import Coverage, decode_coverage
 from calving.model.dead_letters import Stage
-from calving.model.offsets import Span, TopicPartition
+from calving.model.offsets import Coverage, Span, TopicPartition, decode_coverage
 from calving.model.record_path import Routing
 from calving.model.tables import TableSpec, is_table_name, is_table_name_of_record
 from calving.records.arrays import Indices, chosen
