@@ -24,7 +24,6 @@ BRANCHING = {
     "calving/casting/texts.py: java_double": "the rules by which Java writes a double",
     "calving/casting/cells.py: _of_column": "a case for each pair of a column's form and its values' form",
     "calving/casting/exact.py: _to": "a case for each type of a column",
-    "calving_redis/durability.py: inspect": "a check for each setting of Redis that can lose writes",
 }
 
 

@@ -53,6 +53,25 @@ def inspect(client: RedisClient, options: RedisOptions) -> Durability:
         replication = client.info("replication")
         config = _config(client)
     version = _version(server)
+    _check_server(options, version, replication, config)
+    if not _keeps_writes(options, persistence, config) or options.accept_loss:
+        return Durability(False, 0)
+    replicas = options.replicas
+    if replicas is None:
+        replicas = 1 if int(replication.get("connected_slaves", 0)) or options.sentinels else 0
+    syncs = config.get("appendfsync", "everysec") == "always"
+    if (not syncs or replicas) and version < _OLDEST_WAITAOF:
+        _complain(
+            options,
+            "it cannot tell when a write is safe (WAITAOF, since 7.2); upgrade, or appendfsync always without replicas",
+        )
+    return Durability(not syncs, replicas)
+
+
+def _check_server(
+    options: RedisOptions, version: tuple[int, ...], replication: Mapping[str, object], config: Mapping[str, str]
+) -> None:
+    """:raises ConfigError: it is no server for a control log, or evicts keys."""
     if version < _OLDEST:
         raise ConfigError(f"{where(options)}: version {'.'.join(map(str, version))} is too old: 7.0 or newer is needed")
     if replication.get("role") not in (None, "master"):
@@ -60,25 +79,17 @@ def inspect(client: RedisClient, options: RedisOptions) -> Durability:
     policy = config.get("maxmemory-policy", "noeviction")
     if policy != "noeviction":
         _complain(options, f"maxmemory-policy is {policy}: it may evict positions and events; set noeviction")
-    connected = int(replication.get("connected_slaves", 0))
-    replicas = options.replicas
-    if replicas is None:
-        replicas = 1 if connected or options.sentinels else 0
+
+
+def _keeps_writes(options: RedisOptions, persistence: Mapping[str, object], config: Mapping[str, str]) -> bool:
+    """Whether the disk has every acknowledged write at some time."""
     if not persistence.get("aof_enabled"):
         _complain(options, "appendonly is off: a crash loses acknowledged writes; set appendonly yes")
-        return Durability(False, 0)
-    fsync = config.get("appendfsync", "everysec")
-    if fsync == "no":
+        return False
+    if config.get("appendfsync") == "no":
         _complain(options, "appendfsync is no: a crash loses acknowledged writes; set always or everysec")
-        return Durability(False, 0)
-    if options.accept_loss:
-        return Durability(False, 0)
-    if (fsync != "always" or replicas) and version < _OLDEST_WAITAOF:
-        _complain(
-            options,
-            "it cannot tell when a write is safe (WAITAOF, since 7.2); upgrade, or appendfsync always without replicas",
-        )
-    return Durability(fsync != "always", replicas)
+        return False
+    return True
 
 
 def _complain(options: RedisOptions, problem: str) -> None:
