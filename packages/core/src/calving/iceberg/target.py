@@ -38,8 +38,7 @@ from calving.iceberg.history import (
     remove_files,
     summary_of,
 )
-from calving.iceberg.key_files import unpartitioned
-from calving.iceberg.layers import Prepared, add_unpartitioned, layered
+from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_settings
 from calving.iceberg.mending import corrected
 from calving.iceberg.reporting import Stopwatch
