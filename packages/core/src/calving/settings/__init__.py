@@ -1,7 +1,7 @@
 """Settings: one declaration per key, read from TOML, Kafka Connect JSON or .properties.
 
     >>> from calving.settings.files import flat
-from calving.settings.load import parse
+    >>> from calving.settings.load import parse
     >>> sink = parse(flat({
     ...     "name": "orders", "topics": "orders", "iceberg.tables": "db.orders",
     ...     "kafka": {"bootstrap.servers": "localhost:9092"},
