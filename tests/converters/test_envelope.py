@@ -311,3 +311,49 @@ def test_a_byte_order_mark_is_named(name: str) -> None:
     mark, whole = b"\xef\xbb\xbf", envelope([{"field": "v", "type": "int32"}], {"v": 1})
     found = decode(converter(name, {}, is_key=False), [mark + whole])
     assert "byte order mark" in found.bad[0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"scale": "-999999999"}, "a decimal of scale -999999999: a table takes numbers of at most 38 digits"),
+        ({"scale": "999999999"}, "a decimal with 999999999 digits after the point: a table takes at most 38"),
+        ({"scale": "-99999999999"}, "a Decimal whose parameter 'scale' is no whole number: \"-99999999999\""),
+        ({"scale": None}, "a Decimal whose parameter 'scale' is no whole number: null"),
+        ({"scale": [1]}, "a Decimal whose parameter 'scale' is no whole number: [1]"),
+        ({"scale": "x"}, "a Decimal whose parameter 'scale' is no whole number: \"x\""),
+        (
+            {"scale": "2", "connect.decimal.precision": ""},
+            "a Decimal whose parameter 'connect.decimal.precision' is no whole number: \"\"",
+        ),
+        ({"scale": "2", "connect.decimal.precision": "-1"}, "a Decimal whose connect.decimal.precision is -1"),
+    ],
+)
+def test_a_decimal_that_no_table_has_is_named_with_its_field(parameters: dict[str, Any], reason: str) -> None:
+    price = {"type": "bytes", "name": DATA + "Decimal", "parameters": parameters, "field": "price"}
+    found = of(envelope([{"type": "struct", "fields": [price], "field": "o"}], {"o": {"price": "AQ=="}}))
+    assert found.bad == {0: f"not a Connect envelope: field 'o.price': {reason}"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "struct"},
+        {"type": "struct", "fields": 3},
+        {"type": "struct", "fields": [3]},
+        {"type": "struct", "fields": {"a": 1}},
+        {"type": "struct", "fields": [{"type": "int32", "field": 5}]},
+        {"type": "struct", "fields": [{"type": "int32", "field": ["a"]}]},
+        {"type": ["a"]},
+        {"type": {"a": 1}},
+        {"type": None},
+        {"type": "map", "keys": 3, "values": {"type": "int8"}},
+        {"type": "array", "items": [1]},
+        {"type": "bytes", "name": DATA + "Decimal", "parameters": 3},
+        {"type": "bytes", "name": DATA + "Decimal", "parameters": "scale"},
+    ],
+)
+def test_a_schema_that_is_none_of_connect_is_refused_without_words_of_python(schema: Any) -> None:
+    (reason,) = of(json.dumps({"schema": schema, "payload": 1}).encode()).bad.values()
+    assert not any(word in reason for word in ("<class", "object", "NoneType", "hashable", "argument"))
+    assert reason.startswith("not a Connect envelope: ")

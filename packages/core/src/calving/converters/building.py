@@ -34,6 +34,8 @@ def decimal_type(precision: int, scale: int) -> pa.Decimal128Type:
     """
     if scale > MOST_DIGITS:
         raise ValueError(f"a decimal with {scale} digits after the point: a table takes at most {MOST_DIGITS}")
+    if scale < -MOST_DIGITS:
+        raise ValueError(f"a decimal of scale {scale}: a table takes numbers of at most {MOST_DIGITS} digits")
     return pa.decimal128(min(max(precision, scale), MOST_DIGITS), scale)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.converters import typed_json
-from calving.converters.building import bad, collect
+from calving.converters.building import bad, collect, misfit
 from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
@@ -231,8 +231,11 @@ def _declared(schema: Any, defaults: bool, extent: Extent) -> Declared:
         raise ValueError("a schema without a type")
     try:
         form = _type(schema, defaults, extent)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"'{schema['type']}' is not described as Connect does: {error}") from error
+    except KeyError as error:
+        kind = typed_json.shown(schema["type"])
+        raise ValueError(f"{kind} is not described as Connect does: {error} is missing") from error
+    except (TypeError, AttributeError) as error:  # a part of it is of another type
+        raise ValueError(f"{typed_json.shown(schema)} is not described as Connect does") from error
     default = schema.get("default") if defaults else None
     return typed_json.declare(form, schema.get("optional") is True, extent.cells, default)
 
@@ -247,13 +250,13 @@ def _type(schema: Mapping[str, Any], defaults: bool, extent: Extent) -> Form:
             return typed_json.connect_decimal(schema.get("parameters") or {})
     form = typed_json.LOGICALS.get((kind, name)) or _PRIMITIVES.get(kind)
     if form is None:
-        raise ValueError(f"'{kind}' is not a Connect type")
+        raise ValueError(f"{typed_json.shown(kind)} is not a Connect type")
     return typed_json.named(form, name)
 
 
 def _nested(schema: Mapping[str, Any], declared: Callable[[Any], Declared], cells: Cells) -> Form:
     if schema["type"] == "struct":
-        form = typed_json.struct([(field["field"], declared(field)) for field in schema["fields"]])
+        form = typed_json.struct([(field["field"], _of_field(field, declared)) for field in schema["fields"]])
         return typed_json.named(form, str(schema.get("name")))
     if schema["type"] == "array":
         return typed_json.array(declared(schema["items"]), cells)
@@ -261,6 +264,20 @@ def _nested(schema: Mapping[str, Any], declared: Callable[[Any], Declared], cell
     if schema["keys"]["type"] == "string":
         return typed_json.mapping(value, cells)
     return typed_json.pairs(key, value, _pair, cells)
+
+
+def _of_field(field: Mapping[str, Any], declared: Callable[[Any], Declared]) -> Declared:
+    """The declared type of a struct's field.
+
+    :raises ValueError: as ``declared``; the error names the field.
+    """
+    name = field["field"]
+    if type(name) is not str:
+        raise ValueError(f"a field whose name is {typed_json.shown(name)}")
+    try:
+        return declared(field)
+    except ValueError as error:
+        raise misfit(name, error) from error
 
 
 def _pair(entry: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation
@@ -14,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calving.converters.building import DAY_MS, check_names, decimal_type, map_type, misfit, time_of_day
+from calving.converters.building import DAY_MS, MOST_DIGITS, check_names, decimal_type, map_type, misfit, time_of_day
 from calving.records.cells import CELL, Cells, cells_of
 from calving.records.jsontext import check_start, long_integers_named
 from calving.records.semantics import semantic, unscaled_decimal
@@ -255,11 +256,21 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 def connect_decimal(parameters: Mapping[str, Any]) -> Form:
     """Connect's Decimal.
 
-    :raises ValueError: the parameters have no scale.
+    :raises ValueError: the parameters have no scale, or are no such numbers.
     """
     if "scale" not in parameters:
         raise ValueError("a Decimal without the parameter 'scale'")
-    return decimal(min(38, int(parameters.get("connect.decimal.precision", 38))), int(parameters["scale"]))
+    precision = _parameter(parameters, "connect.decimal.precision", MOST_DIGITS)
+    if precision < 1:
+        raise ValueError(f"a Decimal whose connect.decimal.precision is {precision}")
+    return decimal(min(MOST_DIGITS, precision), _parameter(parameters, "scale", 0))
+
+
+def _parameter(parameters: Mapping[str, Any], name: str, default: int) -> int:
+    given = parameters.get(name, default)
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,10}\s*", str(given), re.ASCII):
+        raise ValueError(f"a Decimal whose parameter '{name}' is no whole number: {shown(given)}")
+    return int(given)
 
 
 def struct(fields: Sequence[tuple[str, Declared]]) -> Form:
