@@ -237,6 +237,23 @@ def test_no_answer_can_be_framed_guessed_at_or_kept(path: str, client: Client) -
         assert headers["cache-control"] in ("no-store", "no-cache")
 
 
+@pytest.mark.parametrize("version", ["x", "9" * 5_000, "1.0.0.0.0", "-1", "1e9", ""])
+def test_metrics_have_a_form_for_every_version_that_a_client_may_ask_for(version: str, client: Client) -> None:
+    answer = client.get("/metrics", Accept=f"application/openmetrics-text; version={version}")
+    assert answer.code == 200 and "# TYPE calving_" in answer.text
+
+
+def test_a_request_that_fails_takes_one_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("calving.serving.views.tables", lambda status, now: {}["x\ny"])
+    with serving(Worker(status())) as failing:
+        answer = failing.get("/api/tables")
+    assert (answer.code, answer.json["error_code"]) == (500, 500)
+    (line,) = (record for record in caplog.records if record.levelno >= logging.ERROR)
+    assert line.getMessage() == r"the answer to GET '/api/tables' fails: KeyError('x\ny')" and line.exc_info is None
+
+
 def connected(client: Client, sent: bytes = b"") -> socket.socket:
     host, _, port = client.url.split("/")[2].partition(":")
     found = socket.create_connection((host, int(port)), timeout=10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import logging
 import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from ipaddress import ip_address
@@ -15,6 +16,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from calving.settings.keys import LOOPBACK, SinkKeys
+
+log = logging.getLogger(__name__)
 
 PROBES = ("/healthz", "/readyz")
 """What orchestrators ask. These paths need no token, and are answered however many other requests wait."""
@@ -109,21 +112,29 @@ class Guard:
         if refused is None and self._waiting >= MOST_WAITING and scope["path"] not in PROBES:
             refused = error(503, "too many requests at a time")
         self._waiting += 1
+        answer = _Answer(send)
         try:
-            await (refused or self._app)(scope, receive, _completed(send))
+            await (refused or self._app)(scope, receive, answer)
+        except Exception as failure:
+            # The request is the cause, or comes with it: anybody could fill a log with stack traces.
+            log.error("the answer to %s %.80r fails: %.200r", scope["method"], scope["path"], failure)
+            if not answer.has_begun:
+                await error(500, "the answer fails; the log has the reason")(scope, receive, answer)
         finally:
             self._waiting -= 1
 
 
-def _completed(send: Send) -> Send:
+class _Answer:
     """``send``, with the headers that an answer lacks."""
 
-    async def complete(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            _complete(message)
-        await send(message)
+    def __init__(self, send: Send) -> None:
+        self._send, self.has_begun = send, False
 
-    return complete
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            _complete(message)
+        await self._send(message)
 
 
 def _complete(message: MutableMapping[str, Any]) -> None:

@@ -41,7 +41,10 @@ def exposition(status: Callable[[], Status]) -> Callable[[str], tuple[bytes, str
     registry.register(_Collector(status))
 
     def expose(accept: str) -> tuple[bytes, str]:
-        encode, media_type = choose_encoder(accept)
+        try:
+            encode, media_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # it takes the version that a client names for numbers
+            encode, media_type = choose_encoder("")
         return encode(registry), media_type
 
     return expose
