@@ -59,6 +59,9 @@ QUERIES = (
     "SELECT to_json(a) AS a, CAST(b AS VARCHAR) AS b, len(c) AS c FROM records",
     "SELECT records AS r FROM records",
     "SELECT * EXCLUDE (a), coalesce(b.x, c) AS b FROM records",
+    "SELECT list_transform(c, lambda x: x || CAST(a AS VARCHAR)) AS l FROM records",
+    "SELECT list_reduce(list_prepend('', c), lambda acc, x: acc || x || CAST(b AS VARCHAR)) AS r FROM records",
+    "SELECT a FROM records WHERE len(list_filter(c, lambda x: x <> CAST(a AS VARCHAR))) > 0",
 )
 MINE = "tests.fuzz.alone:types"
 

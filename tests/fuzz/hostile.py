@@ -3,7 +3,7 @@
 A case is a random schema of few bytes that may describe much (types that use each other twice, wide records, unions,
 enums, deep nesting), with records that are short, empty, deep, damaged, or say that they hold more than they do; or an
 entry of the control log or a file of parked commits (``hostile_log``); or a shape (``hostile_shapes``); or a block
-(``hostile_blocks``). Whatever they are, they are values, bad, or refused, within ``SECONDS`` of CPU and ``MEGABYTES``.
+(``hostile_blocks``); or a query of the transform Sql (``hostile_sql``). Whatever they are, they are values, bad, or refused, within ``SECONDS`` of CPU and ``MEGABYTES``.
 The cases run in a process of their own, whose memory the operating system bounds: what Rust and Arrow allocate counts,
 too.
 """
@@ -280,7 +280,7 @@ def _decode(made: Any, value: bytes) -> None:
 def cases(seed: int, first: int, count: int) -> Iterator[str]:
     """Run cases in this process. Yields what is wrong, with the case's number."""
     from harness.registry import serving
-    from tests.fuzz import hostile_blocks, hostile_log
+    from tests.fuzz import hostile_blocks, hostile_log, hostile_sql
 
     logging.disable(logging.CRITICAL)
     with serving() as registry:
@@ -289,7 +289,7 @@ def cases(seed: int, first: int, count: int) -> Iterator[str]:
             draw = chance.random()
             run = hostile_log.case(chance) if draw < 0.2 else _decoding(chance, registry)
             if draw > 0.9:
-                run = hostile_blocks.case(chance, registry)
+                run = hostile_blocks.case(chance, registry) if draw > 0.95 else hostile_sql.case(chance)
             print(f"case {number}", flush=True)
             began = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, 10 * SECONDS)  # then the process ends

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from calving.errors import CalvingError
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Limits, TransformSpec
-from calving.records.arrays import is_flat
+from calving.records.arrays import children_of, is_flat
+from calving.records.leaves import rows_without_utf8
 from calving.records.values import RecordError, Records
 from calving.transforms.interface import NO_FIELDS, Column, Predicate, RefusedError, Transform, UnfitTypeError
-from calving.transforms.registry import predicate, transform
+from calving.transforms.registry import is_foreign, predicate, transform
 
 _ONE_BY_ONE = 16
 """At most this many records are tried one by one to find a rejected record: halving them would take as many
@@ -47,6 +48,7 @@ class _Step:
     transform: Transform
     predicate: Predicate | None
     negate: bool
+    foreign: bool
 
     def chosen(self, records: Records) -> pa.Array | None:
         """A mask of the records to which the transform applies; None if it applies to all.
@@ -80,6 +82,7 @@ class Chain:
                 transform(spec.name, spec.type, spec.options),
                 None if spec.predicate is None else predicate(spec.name, spec.predicate),
                 spec.negate,
+                is_foreign(spec.type),
             )
             for spec in specs
         ]
@@ -181,7 +184,21 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
     if records.content != "before image" and not (len(rows) == 1 and rows[0].index is records.index):
         images = [part for part in parts if part.content == "before image"]
         parts = [*_once(step, records, rows, result), *images]
-    result.records += [part for part in parts if len(part)]
+    result.records += [left for part in parts if len(left := _readable(step, part, result))]
+
+
+def _readable(step: _Step, records: Records, result: Transformed) -> Records:
+    """The records without those that have a text that is no UTF-8, which nobody could read from the table."""
+    if not step.foreign:
+        return records
+    columns = {"the topic": records.topic, "the key": records.key, "a header": records.headers}
+    if isinstance(records.value, pa.StructArray):
+        fields = zip(records.value.type, children_of(records.value), strict=True)
+        columns |= {f"field '{field.name}'": child for field, child in fields}
+    else:
+        columns["the value"] = records.value
+    bad = {row: name for name, column in columns.items() for row in rows_without_utf8(column)}
+    return _others(step, records, {row: f"{name} has a text that is no UTF-8" for row, name in bad.items()}, result)
 
 
 def _parts(after: Any) -> list[Records]:
@@ -273,11 +290,18 @@ def _refuse_missing(step: _Step, missing: Records, strange: bool, result: Transf
 
 def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed, again: _Again) -> None:
     """Reject the records that the transform has named, and apply it to the others."""
+    again(step, _others(step, records, reasons, result), result)
+
+
+def _others(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed) -> Records:
+    """Reject the records at some places, and return the others."""
+    if not reasons:
+        return records
     taken = [True] * len(records)
     for place, reason in reasons.items():
         taken[place] = False
         _bad_of(records, result).append(_bad(step, records.index[place].as_py(), "ValueError", reason))
-    again(step, records.take(pa.array(taken, pa.bool_())), result)
+    return records.take(pa.array(taken, pa.bool_()))
 
 
 def _search(step: _Step, records: Records, result: Transformed, again: _Again) -> None:

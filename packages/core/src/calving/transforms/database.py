@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
-from calving.transforms.query_process import lent
+from calving.transforms.query_process import CUT, lent
 
 
 class Database:
@@ -21,33 +23,66 @@ class Database:
             import duckdb
         except ImportError as error:
             raise ConfigError('transform Sql: install "calving[sql]"') from error
-        self.connection: Any = duckdb.connect(":memory:", config={"threads": 1})
         self.error: type[Exception] = duckdb.Error
         self.limits = Limits()
-        for setting in ("TimeZone = 'UTC'", "temp_directory = ''", "enable_external_access = false"):
-            self.connection.execute(f"SET {setting}")
-        self.connection.execute("SET lock_configuration = true")
+        self._connection: Any = _connection()
+
+    def execute(self, query: str, parameters: Sequence[object] = ()) -> Any:
+        """DuckDB's answer to a query that reads no records.
+
+        :raises duckdb.Error: it refuses the query.
+        """
+        from calving.transforms.query_server import INVALIDATING
+
+        try:
+            return self._connection.execute(query, parameters)
+        except INVALIDATING:
+            self._connection = _connection()
+            raise
+        except UnicodeDecodeError as error:
+            raise self.error(CUT) from error
 
     def steps(self, table: pa.Table, query: str) -> list[str]:
         """The steps of the query's plan for such a table. No row of it is read."""
-        self.connection.register("records", table.slice(0, 0))
-        try:
-            plan = self.connection.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()[0][1]
-        finally:
-            self.connection.unregister("records")
         steps: list[str] = []
-        pending = json.loads(str(plan))
+        with self._planned(table, f"EXPLAIN (FORMAT json) {query}") as planned:
+            pending = json.loads(str(planned.fetchall()[0][1]))
         while pending:
             step = pending.pop()
             steps.append(step["name"].strip())
             pending += step["children"]
         return steps
 
+    def types(self, table: pa.Table, query: str) -> Sequence[tuple[str, Any]]:
+        """The names of the query's columns for such a table, with DuckDB's types. No row of it is read."""
+        with self._planned(table, query) as planned:
+            return [(name, kind) for name, kind, *_ in planned.description]
+
+    @contextmanager
+    def _planned(self, table: pa.Table, query: str) -> Iterator[Any]:
+        connection = self._connection
+        connection.register("records", table.slice(0, 0))
+        try:
+            yield self.execute(query)
+        finally:
+            if connection is self._connection:
+                connection.unregister("records")
+
     def run(self, table: pa.Table, query: str) -> tuple[pa.Table, set[int]]:
         """The rows, and the places of the columns that are JSON. Arrow has them as text.
 
-        :raises QueryEndedError: the query takes too much time or memory, or ends its process. :raises duckdb.Error: it
+        :raises QueryEndedError: the query takes too much time or memory, or ends DuckDB. :raises duckdb.Error: it
             cannot be computed for a row. :raises UnavailableError: no row is the cause.
         """
         with lent(self.limits) as process:
             return process.run(table, query)
+
+
+def _connection() -> Any:
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    for setting in ("TimeZone = 'UTC'", "temp_directory = ''", "enable_external_access = false"):
+        connection.execute(f"SET {setting}")
+    connection.execute("SET lock_configuration = true")
+    return connection

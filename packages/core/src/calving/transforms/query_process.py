@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from calving.errors import UnavailableError
+from calving.errors import UnavailableError, UnexpectedError
 from calving.host import python_environment
 from calving.model.record_path import Limits
 
@@ -32,6 +32,10 @@ _START_SECONDS = 60.0
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _HEAD = struct.Struct(">QQ")
 """The lengths of the two parts of a message: JSON, and a table as an IPC stream of Arrow."""
+
+
+CUT = "DuckDB's error is cut within a character"
+"""In the place of an error that Python cannot read."""
 
 
 class QueryEndedError(Exception):
@@ -49,7 +53,8 @@ class QueryProcess:
         """The rows, and the places of the columns that are JSON.
 
         :raises QueryEndedError: as the class says. :raises duckdb.Error: DuckDB refuses a row.
-        :raises UnavailableError: the process does not start, or somebody else has ended it: no row is the cause.
+        :raises UnavailableError: the process does not start: no row is the cause. :raises UnexpectedError: it has
+            ended, and nothing tells who is the cause.
         """
         process = self._process or self._started()
         self._process = None  # until it has answered
@@ -58,11 +63,13 @@ class QueryProcess:
             send(_pipe(process.stdin), {"query": query}, table)
             report, rows = self._answer(process, time.monotonic() + limit + _GRACE_SECONDS)
         except TimeoutError:
-            process.kill()
-            process.wait()
+            _end(process)
             raise QueryEndedError(_too_long(self._limits)) from None
         except (EOFError, BrokenPipeError):
             raise self._ended(process) from None
+        if report.get("error") == "fatal":
+            _end(process)
+            raise QueryEndedError(f"the query has ended DuckDB: {report['text']}")
         self._process = process
         if "error" in report:
             raise self._failed(report["error"], report["text"])
@@ -90,10 +97,13 @@ class QueryProcess:
             limits = {"sql_ms": self._limits.sql_ms, "sql_bytes": self._limits.sql_bytes}
             send(_pipe(process.stdin), limits, None)
             self._answer(process, time.monotonic() + _START_SECONDS)
-        except (TimeoutError, EOFError, BrokenPipeError):
-            process.kill()
-            process.wait()
+        except TimeoutError:
+            _end(process)
             raise UnavailableError("transform Sql: the process of DuckDB does not start") from None
+        except (EOFError, BrokenPipeError):
+            raise UnexpectedError(
+                f"transform Sql: the process of DuckDB does not start: it has ended with code {process.wait()}"
+            ) from None
         return process
 
     def _answer(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[dict[str, Any], pa.Table | None]:
@@ -108,7 +118,7 @@ class QueryProcess:
         code = process.wait()
         if -code in _CRASHES:
             return QueryEndedError(f"the query has ended DuckDB's process ({signal.Signals(-code).name})")
-        return UnavailableError(f"transform Sql: the process of DuckDB has ended with code {code}")
+        return UnexpectedError(f"transform Sql: the process of DuckDB has ended with code {code}")
 
     def _failed(self, kind: str, text: str) -> Exception:
         import duckdb
@@ -120,6 +130,11 @@ class QueryProcess:
             return QueryEndedError(f"the query takes more memory than {most} allows: {text}")
         known = getattr(duckdb, kind, ValueError)
         return known(text) if issubclass(known, Exception) else ValueError(text)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
 def _too_long(limits: Limits) -> str:

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from calving.errors import first_line
 from calving.host import memory_limit
-from calving.transforms.query_process import receive, send
+from calving.transforms.query_process import CUT, receive, send
 
 _BATCHES = 64
 """More than Arrow has threads for a scan."""
+INVALIDATING = (duckdb.InternalException, duckdb.FatalException)
+"""After these errors, a database refuses all queries."""
 _LATE_SECONDS = 5.0
 """If a query still runs so long after its time, its process ends itself: nobody may be there to end it."""
 
@@ -62,8 +64,8 @@ class _Server:
         self._connection.unregister("records")
 
     def answer(self, table: pa.Table | None, query: str) -> tuple[dict[str, Any], pa.Table | None]:
-        self._connection.register("records", table)
         try:
+            self._connection.register("records", table)
             # DuckDB's own limit does not count the memory that a function takes for a value before it is in a column.
             with self._timed(), memory_limit(2 * self._bytes):
                 done = self._connection.execute(query)
@@ -73,10 +75,15 @@ class _Server:
             return {"error": "time", "text": ""}, None
         except (MemoryError, duckdb.OutOfMemoryException) as error:
             return {"error": "memory", "text": first_line(error)}, None
+        except INVALIDATING as error:
+            return {"error": "fatal", "text": first_line(error)}, None
+        except UnicodeDecodeError:  # DuckDB has cut the text of its error within a character
+            return {"error": "Error", "text": CUT}, None
         except Exception as error:  # DuckDB's, or Arrow's if it has no such type
             return {"error": type(error).__name__, "text": str(error)}, None
         finally:
-            self._connection.unregister("records")
+            with suppress(*INVALIDATING):
+                self._connection.unregister("records")
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

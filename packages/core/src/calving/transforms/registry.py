@@ -87,6 +87,12 @@ def _transform(kind: str, options: Mapping[str, str]) -> Transform:
     return transform_class(options)
 
 
+def is_foreign(kind: str) -> bool:
+    """Whether other code than calving's makes the arrays of this transform."""
+    plain = _short(kind).partition("$")[0]
+    return plain == "Sql" or plain not in TRANSFORMS.own
+
+
 def predicate(name: str, spec: PredicateSpec) -> Predicate:
     """Make a predicate.
 

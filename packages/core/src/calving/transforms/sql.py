@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from calving.errors import ConfigError, first_line
 from calving.model.record_path import Limits
 from calving.records.arrays import JSON, children_of, conform, holds, retyped, struct, take
-from calving.records.inferred import of_type
 from calving.records.semantics import SemanticType, like, moment_type
 from calving.records.values import Records
 from calving.transforms.columns import check_options, required
@@ -27,6 +26,7 @@ from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
 from calving.transforms.query_process import QueryEndedError
 from calving.transforms.sql_query import ALLOWED, Query, folded
 from calving.transforms.sql_texts import MOST_LEVELS, deep_rows
+from calving.transforms.sql_types import infinite_rows, is_exact
 from calving.transforms.text import kind_text
 
 _PLAN = {"PROJECTION", "ARROW_SCAN"}
@@ -71,7 +71,7 @@ class Sql(Transform):
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("query",), "Sql")
         self._database = Database()
-        self._query = Query(self._database.connection, required(options, "query", "Sql").strip().rstrip(";"))
+        self._query = Query(self._database.execute, required(options, "query", "Sql").strip().rstrip(";"))
         self.null_types = self._query.null_types()
         self._bound: dict[tuple[pa.DataType, bool], _Bound] = {}
         self._check()
@@ -83,7 +83,7 @@ class Sql(Transform):
         value = records.value
         if not isinstance(value, pa.StructArray):
             raise UnfitTypeError(f"it must be an object, not {kind_text(value.type)}")
-        if self._query.reads_json and (deep := deep_rows(self._computed(value), len(value))):
+        if self._query.reads_json and (deep := deep_rows(self._computed(value))):
             raise RefusedError(dict.fromkeys(deep, f"JSON of more than {MOST_LEVELS} levels within a text"))
         bound = self._bind(value, records.typed)
         table = _table(value, bound)
@@ -124,10 +124,11 @@ class Sql(Transform):
             if name in columns:
                 raise UnfitTypeError(f"the query makes two columns named '{name}'")
             if name != _NOTHING:
-                plain, meaning = _plain(name, column, place in json_places), bound.meanings.get(field or "")
+                plain, meaning = _plain(column, place in json_places), bound.meanings.get(field or "")
                 columns[name] = like(meaning, plain) if meaning and meaning.storage_type == plain.type else plain
         if answer.num_rows != table.num_rows:
             raise ValueError(f"the query makes {answer.num_rows} rows of {table.num_rows}; {ALLOWED}")
+        _check_moments(columns, places)
         kind = pa.struct([(name, column.type) for name, column in columns.items()])
         return struct(list(columns.values()), kind, None, table.num_rows)
 
@@ -140,12 +141,16 @@ class Sql(Transform):
         bound = self._bound.get((kind, typed))
         if bound is None:
             bound = self._made(kind, typed)
+            table = _table(value.slice(0, 0), bound)
             try:
-                foreign = self._foreign(bound, _table(value.slice(0, 0), bound))
+                foreign = self._foreign(bound, table)
+                inexact = self._inexact(bound, table)
             except self._database.error as error:
                 raise UnfitTypeError(first_line(error)) from error
             if foreign is not None:
                 raise UnfitTypeError(f"the query has {foreign} for such a record; {ALLOWED}")
+            for name, told in inexact.items():
+                raise UnfitTypeError(_to_cast(name, told))
             if len(self._bound) >= _BOUND:
                 self._bound.clear()
             self._bound[kind, typed] = bound
@@ -177,14 +182,24 @@ class Sql(Transform):
     def _check(self) -> None:
         """:raises ConfigError: the query does not make one row of each record, if its columns are of some type."""
         names = _once(self._query.names)
+        told = []
         for kind in _TRIED:
             record = pa.struct([(name, kind) for name in names])
             value = struct([pa.nulls(0, kind) for _ in names], record, None, 0)
             bound = self._made(record, typed=False)
+            table = _table(value, bound)
             with contextlib.suppress(self._database.error):
-                foreign = self._foreign(bound, _table(value, bound))
+                foreign = self._foreign(bound, table)
                 if foreign is not None:
                     raise ConfigError(f"transform Sql: the query has {foreign}; {ALLOWED}")
+                told.append(self._inexact(bound, table))
+        for name, inexact in told[0].items() if told else ():
+            if all(name in each for each in told):
+                raise ConfigError(f"transform Sql: {_to_cast(name, inexact)}")
+
+    def _inexact(self, bound: _Bound, table: pa.Table) -> Mapping[str, str]:
+        """The columns of which a table would not have the values, with DuckDB's types."""
+        return {name: str(kind) for name, kind in self._database.types(table, bound.rows) if not is_exact(kind)}
 
     def _foreign(self, bound: _Bound, table: pa.Table) -> str | None:
         """A step of DuckDB's plans that does more than to compute columns of single rows."""
@@ -193,7 +208,9 @@ class Sql(Transform):
         return next((name for name in steps if name not in _PLAN), None)
 
     def _ending(self, table: pa.Table, expressions: Sequence[str], first: int = 0) -> dict[int, str]:
-        """The rows each of which takes too much, or ends DuckDB's process, with the reasons."""
+        """The rows each of which takes too much, or ends DuckDB, with the reasons. It takes long to see one, so that
+        they are found in few steps.
+        """
         refused: dict[int, str] = {}
         size = max(table.num_rows // _PARTS, 1)
         for start in range(0, table.num_rows, size) if expressions else ():
@@ -216,22 +233,30 @@ class Sql(Transform):
         try:
             yield
         except QueryEndedError:
-            # Each of these takes long, so they are found in few steps.
-            refused = self._ending(table, [*expressions.values()])
-            if refused:
-                raise RefusedError({places[row]: reason for row, reason in refused.items()}) from None
-            raise
+            reasons = self._ending(table, [*expressions.values()])
+            if not reasons:
+                raise
         except self._database.error:
-            reasons: dict[int, str] = {}
-            if expressions:
-                tried = [f"TRY([{text}]) IS NULL" for text in expressions.values()]
-                answer, _ = self._database.run(table, self._query.select(*tried))
-                for name, column in zip(expressions, answer.columns, strict=True):
-                    for row in pc.indices_nonzero(column.combine_chunks()).to_pylist():
-                        reasons.setdefault(places[row], f"{name} cannot be computed")
-            if reasons:
-                raise RefusedError(reasons) from None
-            raise
+            reasons = self._uncomputed(table, expressions)
+            if not reasons:
+                raise
+        else:
+            return
+        raise RefusedError({places[row]: reason for row, reason in reasons.items()})
+
+    def _uncomputed(self, table: pa.Table, expressions: Mapping[str, str]) -> dict[int, str]:
+        """The rows for which one of these expressions cannot be computed, with the reasons."""
+        reasons: dict[int, str] = {}
+        if expressions:
+            tried = self._query.select(*(f"TRY([{text}]) IS NULL" for text in expressions.values()))
+            try:
+                answer, _ = self._database.run(table, tried)
+            except QueryEndedError:
+                return self._ending(table, [*expressions.values()])
+            for name, column in zip(expressions, answer.columns, strict=True):
+                for row in pc.indices_nonzero(column.combine_chunks()).to_pylist():
+                    reasons.setdefault(row, f"{name} cannot be computed")
+        return reasons
 
 
 def _table(value: pa.StructArray, bound: _Bound) -> pa.Table:
@@ -303,16 +328,22 @@ def _distinct(fields: Sequence[str]) -> list[str]:
     return names
 
 
-def _plain(name: str, column: pa.ChunkedArray, is_json: bool) -> pa.Array:
-    """The column in a type that a table can have.
+def _check_moments(columns: Mapping[str, pa.Array], places: Sequence[int]) -> None:
+    """:raises RefusedError: some rows have infinite moments."""
+    infinite = {row: name for name, column in columns.items() for row in infinite_rows(column)}
+    if infinite:
+        raise RefusedError({places[row]: f"column '{name}': infinity is no moment" for row, name in infinite.items()})
 
-    :raises UnfitTypeError: there is no such type.
-    """
+
+def _to_cast(name: str, kind: str) -> str:
+    return f"column '{name}' is of type {kind}, whose values a table cannot have as they are: cast it in the query"
+
+
+def _plain(column: pa.ChunkedArray, is_json: bool) -> pa.Array:
+    """The column in a type that a table can have."""
     whole = column.combine_chunks()
     if is_json and pa.types.is_string(whole.type):
         return pa.ExtensionArray.from_storage(JSON, whole)
     if isinstance(whole, pa.DictionaryArray):  # ENUM
         return whole.dictionary_decode()
-    if of_type(whole.type) is None and not pa.types.is_null(whole.type):
-        raise UnfitTypeError(f"column '{name}' is of type {whole.type}, which no table has: cast it in the query")
     return whole

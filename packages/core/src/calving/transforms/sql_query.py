@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -18,6 +18,8 @@ _OF_MACHINE = {"getenv", "glob", "vector_type"}
 
 _COMPARE = {"levenshtein", "editdist3", "damerau_levenshtein"}
 """Functions whose time grows with the product of the lengths of two texts."""
+_REDUCE = {"list_reduce", "array_reduce", "reduce"}
+"""With an initial value, DuckDB computes the lambda's other columns from another record."""
 _SHORT = 10_000
 """The most characters of texts that these functions may compare."""
 
@@ -25,12 +27,15 @@ Node = Mapping[str, Any]
 
 
 class Query:
-    """A SELECT from ``records``. ``connection`` is one of DuckDB, which parses and writes SQL."""
+    """A SELECT from ``records``. ``execute`` gives DuckDB's answer to a query: it parses and writes SQL."""
 
-    def __init__(self, connection: Any, text: str) -> None:
+    def __init__(self, execute: Callable[[str, Sequence[object]], Any], text: str) -> None:
         """:raises ConfigError: the query is not a SELECT that treats each record by itself."""
-        self._connection = connection
+        self._execute = execute
         self._node = self._parsed(text)
+        self._node = self._with_calls()
+        if (wrong := self._function(self._node)) is not None:
+            raise _refusal(wrong)
         self.items: Sequence[Node] = self._node["select_list"]
         self.where: Node | None = self._node["where_clause"]
         table = self._node["from_table"]
@@ -174,14 +179,26 @@ class Query:
         return text
 
     def _parsed(self, query: str) -> Node:
-        tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()[0])
+        tree = json.loads(self._execute("SELECT json_serialize_sql(?)", [query]).fetchone()[0])
         if tree["error"]:
             raise ConfigError(f"transform Sql: the query cannot be read: correct it ({tree['error_message']})")
         nodes = [statement["node"] for statement in tree["statements"]]
-        wrong = (_wrong(nodes[0]) or self._function(nodes[0])) if len(nodes) == 1 else "not one statement"
+        wrong = _wrong(nodes[0]) if len(nodes) == 1 else "not one statement"
         if wrong is not None:
-            raise ConfigError(f"transform Sql: the query has {wrong}; {ALLOWED}")
+            raise _refusal(wrong)
         return dict(nodes[0])
+
+    def _with_calls(self) -> Node:
+        """The SELECT with ``f(column, x)`` instead of ``column.f(x)``. To the parser, that column is a schema."""
+        node = deepcopy(dict(self._node))
+        for item in node["select_list"]:
+            if not item["alias"] and any(map(_is_method, _parts(item))):
+                item["alias"] = self._expression(item)  # as DuckDB would call it
+        for call in filter(_is_method, _parts(node)):
+            names = [name for name in (call["catalog"], call["schema"]) if name]
+            column = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": names}
+            call |= {"catalog": "", "schema": "", "children": [column, *call["children"]]}
+        return node
 
     def _function(self, node: Node) -> str | None:
         """A function that is an aggregate, or whose result depends on other than the record."""
@@ -189,14 +206,13 @@ class Query:
         if (foreign := next((name for name in names if name.lower() in _OF_MACHINE), None)) is not None:
             return f"the function {foreign}"
         for call in (part for part in _parts(node) if part.get("class") == "FUNCTION"):
-            if call["function_name"].lower() in _COMPARE and not all(map(_is_short, call["children"])):
-                name = call["function_name"]
-                return f"{name} of a text of any length: write {name}(left(a, {_SHORT}), left(b, {_SHORT})), or less"
+            if (wrong := _wrong_call(call)) is not None:
+                return wrong
         asked = (
             "SELECT function_name, bool_and(function_type = 'aggregate'), bool_or(stability = 'VOLATILE')"
             " FROM duckdb_functions() WHERE function_name IN (SELECT unnest(?)) GROUP BY 1 ORDER BY 1"
         )
-        for name, aggregate, volatile in self._connection.execute(asked, [names]).fetchall():
+        for name, aggregate, volatile in self._execute(asked, [names]).fetchall():
             if aggregate:
                 return f"the aggregate {name}"
             if volatile and name not in _CHANCE:
@@ -205,12 +221,16 @@ class Query:
 
     def _text(self, node: Node) -> str:
         tree = json.dumps({"error": False, "statements": [{"node": node, "named_param_map": []}]})
-        return str(self._connection.execute("SELECT json_deserialize_sql(?::JSON)", [tree]).fetchone()[0])
+        return str(self._execute("SELECT json_deserialize_sql(?::JSON)", [tree]).fetchone()[0])
 
     def _expression(self, part: Node) -> str:
         plain = {**self._node, "where_clause": None, "select_list": [{**part, "alias": ""}]}
         plain["from_table"] = {**self._node["from_table"], "alias": ""}
         return self._text(plain).removeprefix("SELECT ").removesuffix(" FROM records")
+
+
+def _refusal(wrong: str) -> ConfigError:
+    return ConfigError(f"transform Sql: the query has {wrong}; {ALLOWED}")
 
 
 def folded(name: str) -> str:
@@ -241,12 +261,36 @@ def _wrong(node: Node) -> str | None:
     return next((name for name, is_wrong in named.items() if is_wrong), None)
 
 
+def _wrong_call(call: Node) -> str | None:
+    """A call with which a record takes too long, or depends on others."""
+    name, given = call["function_name"], call["children"]
+    if name.lower() in _REDUCE and len(given) > 2 and _captured(given[1]):
+        other = f"{name}(list_prepend(initial, list), lambda)"
+        return f"{name} with an initial value and a column in its lambda: write {other}"
+    if name.lower() in _COMPARE and not all(map(_is_short, given)):
+        return f"{name} of a text of any length: write {name}(left(a, {_SHORT}), left(b, {_SHORT})), or less"
+    return None
+
+
 def _is_short(node: Node) -> bool:
     """Whether a text is a constant, or has a constant as its greatest length."""
     if node["class"] == "FUNCTION" and node["function_name"].lower() == "left":
         most = node["children"][1]
         return most["class"] == "CONSTANT" and most["value"]["value"] in range(_SHORT + 1)
     return bool(node["class"] == "CONSTANT")
+
+
+def _is_method(part: Node) -> bool:
+    """Whether a part is a call of the form ``column.function()``."""
+    return part.get("class") == "FUNCTION" and part["schema"] not in ("", "main")
+
+
+def _captured(node: Node) -> set[str]:
+    """The names in a lambda that are not its parameters."""
+    if node["class"] != "LAMBDA":
+        return {name for part in _parts(node) if part.get("class") == "COLUMN_REF" for name in part["column_names"][:1]}
+    parameters = {folded(name) for part in _parts(node["lhs"]) for name in part.get("column_names", ())}
+    return {name for name in _captured(node["expr"]) if folded(name) not in parameters}
 
 
 def _reads_json(part: Node) -> bool:

@@ -10,7 +10,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.records.arrays import children_of, entries, items_of, offsets_of
+from calving.records.leaves import leaves
 
 MOST_LEVELS = 1_000
 """The most levels of JSON within a text. JSON of more levels is no JSON to calving's own reader either."""
@@ -20,26 +20,15 @@ _OPENING = ("[", "{", "u005", "u007")
 """What opens a level. Within a string that a query may take out of its JSON, it may be escaped."""
 
 
-def deep_rows(columns: Iterable[pa.Array], count: int) -> set[int]:
+def deep_rows(columns: Iterable[pa.Array]) -> set[int]:
     """The rows with a text, at any depth of objects and lists, whose JSON has more levels than a function may read, or
-    has such JSON in a string. ``count``: the number of rows.
+    has such JSON in a string.
     """
-    rows = pa.array(range(count), pa.int32())
-    return {row for column in columns for row in _deep(column, rows)}
+    return {row for column in columns for array, rows in leaves(column) for row in _deep(array, rows)}
 
 
 def _deep(array: pa.Array, rows: pa.Array) -> Iterator[int]:
-    if isinstance(array, pa.ExtensionArray):
-        yield from _deep(array.storage, rows)
-    elif isinstance(array, pa.StructArray):
-        for child in children_of(array):
-            yield from _deep(child, rows)
-    elif isinstance(array, pa.ListArray | pa.MapArray):
-        parts = entries(array) if isinstance(array, pa.MapArray) else (items_of(array),)
-        parents = pc.list_parent_indices(pa.ListArray.from_arrays(offsets_of(array), pa.nulls(len(parts[0]))))
-        for part in parts:
-            yield from _deep(part, rows.take(parents))
-    elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         counts = reduce(pc.add, (pc.count_substring(array, opening) for opening in _OPENING))
         for place in pc.indices_nonzero(pc.fill_null(pc.greater(counts, MOST_LEVELS), False)).to_pylist():
             value = array[place].as_py()
