@@ -43,6 +43,17 @@ class Database:
             pending += step["children"]
         return steps
 
+    def columns(self, table: pa.Table, query: str) -> pa.Schema:
+        """The columns that the query makes of such a table. No row of it is read.
+
+        :raises duckdb.Error, pa.ArrowException: there are none.
+        """
+        self.connection.register("records", table.slice(0, 0))
+        try:
+            return self.connection.execute(query).to_arrow_table(batch_size=1).schema
+        finally:
+            self.connection.unregister("records")
+
     def run(self, table: pa.Table, query: str) -> tuple[pa.Table, set[int]]:
         """The rows, and the places of the columns that are JSON. Arrow has them as text.
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import selectors
 import signal
 import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
@@ -25,10 +23,11 @@ from calving.host import python_environment
 from calving.model.record_path import Limits
 
 _SERVE = "from calving.transforms.query_server import serve; serve()"
-_GRACE_SECONDS = 1.0
-"""How much longer than a query's time the process may take. DuckDB ends most queries itself."""
 _START_SECONDS = 60.0
 """The time that a busy machine may need to start the process."""
+_CLOCK_SECONDS = 60.0
+_CLOCK_FACTOR = 10
+"""By the clock, a query may take so many times its processor time, and these seconds: the machine may be busy."""
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _HEAD = struct.Struct(">QQ")
 """The lengths of the two parts of a message: JSON, and a table as an IPC stream of Arrow."""
@@ -49,20 +48,19 @@ class QueryProcess:
         """The rows, and the places of the columns that are JSON.
 
         :raises QueryEndedError: as the class says. :raises duckdb.Error: DuckDB refuses a row.
-        :raises UnavailableError: the process does not start, or somebody else has ended it: no row is the cause.
+        :raises UnavailableError: the process does not start or answer, or somebody else has ended it: no row is the
+            cause. :raises pa.ArrowException: the table cannot be sent.
         """
+        size = size_of(table)
         process = self._process or self._started()
         self._process = None  # until it has answered
-        limit = self._limits.sql_ms / 1_000
-        try:
-            send(_pipe(process.stdin), {"query": query}, table)
-            report, rows = self._answer(process, time.monotonic() + limit + _GRACE_SECONDS)
-        except TimeoutError:
-            process.kill()
-            process.wait()
-            raise QueryEndedError(_too_long(self._limits)) from None
-        except (EOFError, BrokenPipeError):
-            raise self._ended(process) from None
+        seconds = clock_seconds(self._limits.sql_ms)
+        with _watched(process, seconds):
+            try:
+                send(_pipe(process.stdin), {"query": query}, table, size)
+                report, rows = receive(_pipe(process.stdout))
+            except (EOFError, BrokenPipeError):
+                raise self._ended(process.wait(), seconds) from None
         self._process = process
         if "error" in report:
             raise self._failed(report["error"], report["text"])
@@ -87,34 +85,26 @@ class QueryProcess:
         except OSError as error:  # this machine has no room for it
             raise UnavailableError(f"transform Sql: the process of DuckDB does not start: {error}") from error
         try:
-            limits = {"sql_ms": self._limits.sql_ms, "sql_bytes": self._limits.sql_bytes}
-            send(_pipe(process.stdin), limits, None)
-            self._answer(process, time.monotonic() + _START_SECONDS)
-        except (TimeoutError, EOFError, BrokenPipeError):
-            process.kill()
-            process.wait()
+            with _watched(process, _START_SECONDS):
+                send(_pipe(process.stdin), {"sql_ms": self._limits.sql_ms, "sql_bytes": self._limits.sql_bytes})
+                receive(_pipe(process.stdout))
+        except (EOFError, BrokenPipeError):
             raise UnavailableError("transform Sql: the process of DuckDB does not start") from None
         return process
 
-    def _answer(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[dict[str, Any], pa.Table | None]:
-        pipe = _pipe(process.stdout)
-        with selectors.DefaultSelector() as ready:
-            ready.register(pipe, selectors.EVENT_READ)
-            if not ready.select(max(deadline - time.monotonic(), 0)):
-                raise TimeoutError
-        return receive(pipe)
-
-    def _ended(self, process: subprocess.Popen[bytes]) -> Exception:
-        code = process.wait()
+    def _ended(self, code: int, seconds: float) -> Exception:
+        if code == -signal.SIGPROF:
+            return QueryEndedError(f"the query takes more than iceberg.limits.sql-ms = {self._limits.sql_ms}")
         if -code in _CRASHES:
             return QueryEndedError(f"the query has ended DuckDB's process ({signal.Signals(-code).name})")
-        return UnavailableError(f"transform Sql: the process of DuckDB has ended with code {code}")
+        how = f"ended with code {code}"
+        if code == -signal.SIGKILL:
+            how = f"been killed: it has not answered for {seconds:g} s, or this machine has no memory left"
+        return UnavailableError(f"transform Sql: the process of DuckDB has {how}")
 
     def _failed(self, kind: str, text: str) -> Exception:
         import duckdb
 
-        if kind == "time":
-            return QueryEndedError(_too_long(self._limits))
         if kind == "memory":
             most = f"iceberg.limits.sql-bytes = {self._limits.sql_bytes}"
             return QueryEndedError(f"the query takes more memory than {most} allows: {text}")
@@ -122,8 +112,26 @@ class QueryProcess:
         return known(text) if issubclass(known, Exception) else ValueError(text)
 
 
-def _too_long(limits: Limits) -> str:
-    return f"the query takes more than iceberg.limits.sql-ms = {limits.sql_ms}"
+def clock_seconds(sql_ms: int) -> float:
+    """How long a query may take by the clock."""
+    return sql_ms / 1_000 * _CLOCK_FACTOR + _CLOCK_SECONDS
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
+    """Kill the process if this takes longer, or fails."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        timer.cancel()
+        timer.join()  # a late kill would hit the next query
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -132,17 +140,25 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def send(pipe: IO[bytes], message: dict[str, Any], table: pa.Table | None) -> None:
-    """:raises BrokenPipeError: nobody reads."""
-    head, body = json.dumps(message).encode(), b""
+def size_of(table: pa.Table) -> int:
+    """How many bytes ``send`` writes for the table. :raises pa.ArrowException: it cannot be sent."""
+    sink = pa.MockOutputStream()
+    _write(sink, table)
+    return sink.size()
+
+
+def send(pipe: IO[bytes], message: dict[str, Any], table: pa.Table | None = None, size: int = 0) -> None:
+    """``size``: what ``size_of`` says of the table, which is not copied. :raises BrokenPipeError: nobody reads."""
+    head = json.dumps(message).encode()
+    pipe.write(_HEAD.pack(len(head), size) + head)
     if table is not None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        body = sink.getvalue().to_pybytes()
-    for part in (_HEAD.pack(len(head), len(body)), head, body):
-        pipe.write(part)
+        _write(pa.PythonFile(pipe, mode="w"), table)
     pipe.flush()
+
+
+def _write(sink: pa.NativeFile, table: pa.Table) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
 
 
 def receive(pipe: IO[bytes]) -> tuple[dict[str, Any], pa.Table | None]:

@@ -54,6 +54,15 @@ class Query:
                 names |= {folded(name) for name in item["column_names"][:2]}
         return frozenset(name.lower() for name in names)
 
+    def reads(self) -> frozenset[str] | None:
+        """The columns that the query may name, folded; None if it may read any column."""
+        parts = [*_parts([*self.items, self.where])]
+        names = [part["column_names"] for part in parts if part.get("class") == "COLUMN_REF"]
+        reads_all = any(part.get("class") in ("STAR", "POSITIONAL_REFERENCE") for part in parts)
+        if reads_all or any(folded(each[-1]) in self._mine for each in names):
+            return None
+        return frozenset(folded(name) for each in names for name in each)
+
     def rows(self, renamed: Mapping[str, str]) -> str:
         """The query without its condition. ``renamed``: other names for columns."""
         items = [self._renamed(item, renamed, named=True) for item in self.items] if renamed else self.items
@@ -91,10 +100,15 @@ class Query:
         """The condition as an error names it."""
         return "" if self.where is None else f"WHERE {self._expression(self.where)}"
 
+    def tries_condition(self, columns: set[str]) -> bool:
+        """Whether TRY takes the condition."""
+        return self.where is not None and _can_try(self._plain(self.where, {}, columns))
+
     def expressions(self, renamed: Mapping[str, str], columns: set[str]) -> list[str]:
-        """The items that are computed."""
+        """The items that are computed, without those that TRY does not take."""
         computed = [item for item in self.items if item["class"] not in ("STAR", "COLUMN_REF", "CONSTANT")]
-        return [self._expression(self._plain(item, renamed, columns)) for item in computed]
+        plain = [self._plain(item, renamed, columns) for item in computed]
+        return [self._expression(item) for item in plain if _can_try(item)]
 
     def select(self, *expressions: str) -> str:
         """A query for these expressions alone."""
@@ -247,6 +261,11 @@ def _is_short(node: Node) -> bool:
         most = node["children"][1]
         return most["class"] == "CONSTANT" and most["value"]["value"] in range(_SHORT + 1)
     return bool(node["class"] == "CONSTANT")
+
+
+def _can_try(node: Node) -> bool:
+    """Whether TRY takes an expression: it takes no volatile function."""
+    return all(str(part.get("function_name", "")).lower() not in _CHANCE for part in _parts(node))
 
 
 def _reads_json(part: Node) -> bool:
