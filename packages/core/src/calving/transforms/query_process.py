@@ -61,7 +61,10 @@ class QueryProcess:
                 report, rows = receive(_pipe(process.stdout))
             except (EOFError, BrokenPipeError):
                 raise self._ended(process.wait(), seconds) from None
-        self._process = process
+        if report["last"]:
+            _kill(process)
+        else:
+            self._process = process
         if "error" in report:
             raise self._failed(report["error"], report["text"])
         if rows is None:
@@ -70,8 +73,7 @@ class QueryProcess:
 
     def close(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+            _kill(self._process)
             self._process = None
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -126,12 +128,16 @@ def _watched(process: subprocess.Popen[bytes], seconds: float) -> Iterator[None]
     try:
         yield
     except BaseException:
-        process.kill()
-        process.wait()
+        _kill(process)
         raise
     finally:
         timer.cancel()
         timer.join()  # a late kill would hit the next query
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -142,9 +148,9 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def size_of(table: pa.Table) -> int:
     """How many bytes ``send`` writes for the table. :raises pa.ArrowException: it cannot be sent."""
-    sink = pa.MockOutputStream()
+    sink = pa.MockOutputStream()  # type: ignore[attr-defined]
     _write(sink, table)
-    return sink.size()
+    return int(sink.size())
 
 
 def send(pipe: IO[bytes], message: dict[str, Any], table: pa.Table | None = None, size: int = 0) -> None:
@@ -152,7 +158,7 @@ def send(pipe: IO[bytes], message: dict[str, Any], table: pa.Table | None = None
     head = json.dumps(message).encode()
     pipe.write(_HEAD.pack(len(head), size) + head)
     if table is not None:
-        _write(pa.PythonFile(pipe, mode="w"), table)
+        _write(pa.PythonFile(pipe, mode="w"), table)  # type: ignore[attr-defined]
     pipe.flush()
 
 

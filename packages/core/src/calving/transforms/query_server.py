@@ -13,11 +13,15 @@ import duckdb
 import pyarrow as pa
 
 from calving.errors import first_line
-from calving.host import memory_limit
+from calving.host import memory_limit, resident_bytes
 from calving.transforms.query_process import clock_seconds, receive, send, size_of
 
 _BATCHES = 64
 """More than Arrow has threads for a scan."""
+_KEPT_BYTES = 128 * 2**20
+"""A process that keeps more memory than this after a query, and than half of its limit, is replaced. DuckDB gives none
+back.
+"""
 _LATE_SECONDS = 5.0
 """If a query still runs so long after its time by the clock, its process ends itself: nobody may be there to end it."""
 
@@ -43,8 +47,11 @@ def serve() -> None:
 
 def _serve_one(server: _Server, asked: IO[bytes], answers: IO[bytes]) -> None:
     message, table = receive(asked)
+    if table is None:
+        raise TypeError("a query without records")
     report, rows, size = server.answer(table, message["query"])
-    del message, table  # an answer may wait for its reader
+    report["last"] = server.is_full(table.nbytes + size)
+    del table  # an answer may wait for its reader
     send(answers, report, rows, size)
 
 
@@ -67,6 +74,14 @@ class _Server:
         self._connection.register("records", pa.table({"a": pa.chunked_array([[0]] * _BATCHES)}))
         self._connection.execute("SELECT * FROM records").fetchall()
         self._connection.unregister("records")
+        self._taken = resident_bytes()
+
+    def is_full(self, used: int) -> bool:
+        """Whether this process keeps too much memory. ``used``: what it still uses for a query."""
+        resident = resident_bytes()
+        if resident is None or self._taken is None:
+            return False
+        return resident - self._taken - used > max(self._bytes // 2, _KEPT_BYTES)
 
     def answer(self, table: pa.Table, query: str) -> tuple[dict[str, Any], pa.Table | None, int]:
         """A report, and unless it is of an error the rows and the bytes that they take in a message."""

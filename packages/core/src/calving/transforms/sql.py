@@ -24,7 +24,7 @@ from calving.transforms.columns import check_options, required
 from calving.transforms.database import Database
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
 from calving.transforms.query_process import QueryEndedError
-from calving.transforms.sql_columns import NESTING, check, distinct, given, is_deep, meanings, named, once
+from calving.transforms.sql_columns import check, distinct, given, meanings, named, once
 from calving.transforms.sql_query import ALLOWED, Query, folded
 from calving.transforms.sql_texts import MOST_LEVELS, deep_rows
 from calving.transforms.text import kind_text
@@ -156,13 +156,13 @@ class Sql(Transform):
         """:raises UnfitTypeError: DuckDB does not compute the query for records of this type, or not by single ones."""
         try:
             foreign = self._foreign(bound, table)
-            columns = self._database.columns(table, bound.rows)
-        except (self._database.error, pa.ArrowException) as error:
+            self._database.run_empty(table, bound.rows)
+        except self._database.error as error:
             raise UnfitTypeError(first_line(error)) from error
+        except pa.ArrowException as error:
+            raise UnfitTypeError(f"Arrow has no type for what the query makes of such a record: {error}") from error
         if foreign is not None:
             raise UnfitTypeError(f"the query has {foreign} for such a record; {ALLOWED}")
-        if (deep := next((column.name for column in columns if is_deep(column.type)), None)) is not None:
-            raise UnfitTypeError(f"column '{deep}' has more than {NESTING} levels of objects, lists and maps")
 
     def _made(self, kind: pa.StructType, typed: bool) -> _Bound:
         check(kind)
@@ -174,8 +174,7 @@ class Sql(Transform):
             raise UnfitTypeError(f"'{unclear}' does not tell the fields apart that differ by case only")
         there = {folded(field) for field in fields}
         missing = [] if typed else [name for name in once(self._query.names) if folded(name) not in there]
-        if not names and not missing:
-            missing = [_NOTHING]
+        missing = missing if names or missing else [_NOTHING]
         columns = there | {folded(name) for name in missing}
         condition = self._query.condition(renamed, columns)
         return _Bound(
@@ -184,10 +183,15 @@ class Sql(Transform):
             fields={name: field for field, name in renamed.items()},
             rows=self._query.rows(renamed),
             condition=condition,
-            tried={text: text for text in self._query.expressions(renamed, columns)},
-            tried_condition={self._query.condition_text(): condition} if self._query.tries_condition(columns) else {},
+            tried=self._query.tried(renamed, columns),
+            tried_condition=self._tried(condition, columns),
             meanings=meanings(kind, names),
         )
+
+    def _tried(self, condition: str | None, columns: set[str]) -> dict[str, str]:
+        if condition is None or not self._query.tries_condition(columns):
+            return {}
+        return {self._query.condition_text(): condition}
 
     def _check(self) -> None:
         """:raises ConfigError: the query does not make one row of each record, if its columns are of some type."""

@@ -12,8 +12,8 @@ from calving.records.semantics import SemanticType, moment_type
 from calving.transforms.interface import UnfitTypeError
 from calving.transforms.sql_query import folded
 
-NESTING = 64
-"""The most levels of a column that Arrow sends to another process. A map has two: it is a list of objects."""
+_NESTING = 63
+"""The most levels of a column that Arrow hands to DuckDB. A map has two: it is a list of objects."""
 
 
 def named(value: pa.StructArray, names: frozenset[str]) -> pa.StructArray:
@@ -62,8 +62,8 @@ def _is_part(column: pa.Array) -> bool:
 def check(kind: pa.StructType) -> None:
     """:raises UnfitTypeError: DuckDB has no such values, or they cannot be sent to it."""
     for field in kind:
-        if is_deep(field.type):
-            most = f"{NESTING} levels of objects, lists and maps, and a map has two"
+        if _levels(field.type) > _NESTING:
+            most = f"{_NESTING} levels of objects, lists and maps, and a map has two"
             raise UnfitTypeError(f"field '{field.name}': SQL takes at most {most}")
         if holds(field.type, _is_empty):
             raise UnfitTypeError(f"field '{field.name}': SQL knows no objects without fields")
@@ -95,11 +95,6 @@ def distinct(fields: Sequence[str]) -> list[str]:
             name += "_"
         names.append(name)
     return names
-
-
-def is_deep(kind: pa.DataType) -> bool:
-    """Whether no process can send a column of this type to another one."""
-    return _levels(kind) > NESTING
 
 
 def _levels(kind: pa.DataType) -> int:

@@ -104,11 +104,12 @@ class Query:
         """Whether TRY takes the condition."""
         return self.where is not None and _can_try(self._plain(self.where, {}, columns))
 
-    def expressions(self, renamed: Mapping[str, str], columns: set[str]) -> list[str]:
-        """The items that are computed, without those that TRY does not take."""
+    def tried(self, renamed: Mapping[str, str], columns: set[str]) -> dict[str, str]:
+        """The items that are computed and that TRY takes, by what an error calls them."""
         computed = [item for item in self.items if item["class"] not in ("STAR", "COLUMN_REF", "CONSTANT")]
         plain = [self._plain(item, renamed, columns) for item in computed]
-        return [self._expression(item) for item in plain if _can_try(item)]
+        texts = [self._expression(item) for item in plain if _can_try(item)]
+        return dict(zip(texts, texts, strict=True))
 
     def select(self, *expressions: str) -> str:
         """A query for these expressions alone."""
