@@ -174,7 +174,7 @@ def test_fields_that_the_query_does_not_name_cost_no_plan_and_make_no_record_bad
         plans.append(query)
         return steps(database, table, query)
 
-    sql = chain("SELECT r.id AS i, upper(B) AS b FROM records r WHERE i > 0", Limits())
+    sql = chain("SELECT records.id AS i, upper(B) AS b FROM records WHERE i > 0", Limits())
     monkeypatch.setattr(Database, "steps", counted)
     given = [{"id": 1, "b": "x", f"new{place}": {}} for place in range(5)]
     done = sql.apply(records(*given))
@@ -190,6 +190,7 @@ def test_fields_that_the_query_does_not_name_cost_no_plan_and_make_no_record_bad
         ("SELECT r AS x FROM records AS r", {"x": {"a": 1, "b": {"c": 2}}}),
         ("SELECT b.* FROM records", {"c": 2}),
         ("SELECT b.c + 1 AS x FROM records", {"x": 3}),
+        ("SELECT a.abs() AS x FROM records", {"x": 1}),
         ("SELECT COLUMNS('^a$') FROM records", {"a": 1}),
     ],
 )

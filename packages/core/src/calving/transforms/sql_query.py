@@ -57,11 +57,13 @@ class Query:
     def reads(self) -> frozenset[str] | None:
         """The columns that the query may name, folded; None if it may read any column."""
         parts = [*_parts([*self.items, self.where])]
-        names = [part["column_names"] for part in parts if part.get("class") == "COLUMN_REF"]
+        columns = [part["column_names"] for part in parts if part.get("class") == "COLUMN_REF"]
         reads_all = any(part.get("class") in ("STAR", "POSITIONAL_REFERENCE") for part in parts)
-        if reads_all or any(folded(each[-1]) in self._mine for each in names):
+        if reads_all or any(folded(names[-1]) in self._mine for names in columns):
             return None
-        return frozenset(folded(name) for each in names for name in each)
+        # To the parser, the column of column.function() is a schema.
+        columns += [[part["catalog"], part["schema"]] for part in parts if part.get("class") == "FUNCTION"]
+        return frozenset(folded(name) for names in columns for name in names)
 
     def rows(self, renamed: Mapping[str, str]) -> str:
         """The query without its condition. ``renamed``: other names for columns."""
