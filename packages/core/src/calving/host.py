@@ -84,9 +84,18 @@ def memory_limit(extra: int) -> Iterator[None]:
         _LIMITED.release()
 
 
+def resident_bytes() -> int | None:
+    """The memory of the machine that this process has; None if the system does not tell it."""
+    return _memory(1)
+
+
 def _data_bytes() -> int | None:
     """The private memory of this process that can be written; None if the system does not tell it."""
+    return _memory(5)
+
+
+def _memory(place: int) -> int | None:
     try:
-        return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text().split()[place]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return None

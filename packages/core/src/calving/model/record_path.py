@@ -127,9 +127,11 @@ class Limits:
     cells: int = 5_000_000
     """The most cells of a record; ``records.cells`` defines them."""
     sql_ms: int = 10_000
-    """The time of one query of the transform Sql."""
+    """The time of a processor that one query of the transform Sql may take."""
     sql_bytes: int = 512 * 1024 * 1024
-    """The memory that DuckDB takes for one query. What it does not count may take as much again."""
+    """The memory that DuckDB takes for one query, and the bytes of its rows. What it does not count may take as much
+    again.
+    """
 
 
 @dataclass(frozen=True, slots=True)

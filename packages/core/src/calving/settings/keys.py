@@ -677,17 +677,19 @@ class SinkKeys(BaseModel):
         ge=100,
         le=_WEEK_MS,
         alias="iceberg.limits.sql-ms",
-        description="The most time that one query of a transform `Sql` may take, in milliseconds. If a block of records"
-        " takes more, it is divided. A record that takes more by itself is a bad record.",
+        description="The most time of a processor that one query of a transform `Sql` may take, in milliseconds. If a"
+        " block of records takes more, it is divided. A record that takes more by itself is a bad record. A query that"
+        " is not answered within ten times this time and a minute, by the clock, makes no record bad: the batch is"
+        " tried again.",
     )
     sql_bytes: int = Field(
         _LIMITS.sql_bytes,
         ge=16 * 1024 * 1024,
         le=_MOST_BYTES,
         alias="iceberg.limits.sql-bytes",
-        description="The most memory that DuckDB may count for one query of a transform `Sql`, in bytes; on Linux, what"
-        " it does not count may take as much again. If a block of records takes more, it is divided. A record that"
-        " takes more by itself is a bad record.",
+        description="The most memory that DuckDB may count for one query of a transform `Sql`, in bytes, and the most"
+        " bytes of its rows; on Linux, what it does not count may take as much again. If a block of records takes more,"
+        " it is divided. A record that takes more by itself is a bad record.",
     )
 
     # Keys of a Kafka Connect file that is used as it is. Each is checked; none is silently ignored.

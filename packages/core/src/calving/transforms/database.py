@@ -58,6 +58,14 @@ class Database:
         with self._planned(table, query) as planned:
             return [(name, kind) for name, kind, *_ in planned.description]
 
+    def run_empty(self, table: pa.Table, query: str) -> None:
+        """Run the query for such a table without rows.
+
+        :raises duckdb.Error: DuckDB has no such columns. :raises pa.ArrowException: Arrow has none for the result.
+        """
+        with self._planned(table, query) as planned:
+            planned.to_arrow_table(batch_size=1)
+
     @contextmanager
     def _planned(self, table: pa.Table, query: str) -> Iterator[Any]:
         connection = self._connection

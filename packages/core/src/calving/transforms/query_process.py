@@ -7,13 +7,11 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import selectors
 import signal
 import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
@@ -25,10 +23,11 @@ from calving.host import python_environment
 from calving.model.record_path import Limits
 
 _SERVE = "from calving.transforms.query_server import serve; serve()"
-_GRACE_SECONDS = 1.0
-"""How much longer than a query's time the process may take. DuckDB ends most queries itself."""
 _START_SECONDS = 60.0
 """The time that a busy machine may need to start the process."""
+_CLOCK_SECONDS = 60.0
+_CLOCK_FACTOR = 10
+"""By the clock, a query may take so many times its processor time, and these seconds: the machine may be busy."""
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _HEAD = struct.Struct(">QQ")
 """The lengths of the two parts of a message: JSON, and a table as an IPC stream of Arrow."""
@@ -53,24 +52,24 @@ class QueryProcess:
         """The rows, and the places of the columns that are JSON.
 
         :raises QueryEndedError: as the class says. :raises duckdb.Error: DuckDB refuses a row.
-        :raises UnavailableError: the process does not start: no row is the cause. :raises UnexpectedError: it has
-            ended, and nothing tells who is the cause.
+        :raises UnavailableError: the process does not start or answer, or somebody has killed it: no row is the cause.
+            :raises UnexpectedError: it has ended, and nothing tells who is the cause. :raises pa.ArrowException: the
+            table cannot be sent.
         """
+        size = size_of(table)
         process = self._process or self._started()
         self._process = None  # until it has answered
-        limit = self._limits.sql_ms / 1_000
-        try:
-            send(_pipe(process.stdin), {"query": query}, table)
-            report, rows = self._answer(process, time.monotonic() + limit + _GRACE_SECONDS)
-        except TimeoutError:
-            _end(process)
-            raise QueryEndedError(_too_long(self._limits)) from None
-        except (EOFError, BrokenPipeError):
-            raise self._ended(process) from None
-        if report.get("error") == "fatal":
-            _end(process)
-            raise QueryEndedError(f"the query has ended DuckDB: {report['text']}")
-        self._process = process
+        seconds = clock_seconds(self._limits.sql_ms)
+        with _watched(process, seconds):
+            try:
+                send(_pipe(process.stdin), {"query": query}, table, size)
+                report, rows = receive(_pipe(process.stdout))
+            except (EOFError, BrokenPipeError):
+                raise self._ended(process.wait(), seconds) from None
+        if report["last"] or report.get("error") == "fatal":
+            _kill(process)
+        else:
+            self._process = process
         if "error" in report:
             raise self._failed(report["error"], report["text"])
         if rows is None:
@@ -79,8 +78,7 @@ class QueryProcess:
 
     def close(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+            _kill(self._process)
             self._process = None
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -94,51 +92,62 @@ class QueryProcess:
         except OSError as error:  # this machine has no room for it
             raise UnavailableError(f"transform Sql: the process of DuckDB does not start: {error}") from error
         try:
-            limits = {"sql_ms": self._limits.sql_ms, "sql_bytes": self._limits.sql_bytes}
-            send(_pipe(process.stdin), limits, None)
-            self._answer(process, time.monotonic() + _START_SECONDS)
-        except TimeoutError:
-            _end(process)
-            raise UnavailableError("transform Sql: the process of DuckDB does not start") from None
+            with _watched(process, _START_SECONDS):
+                send(_pipe(process.stdin), {"sql_ms": self._limits.sql_ms, "sql_bytes": self._limits.sql_bytes})
+                receive(_pipe(process.stdout))
         except (EOFError, BrokenPipeError):
-            raise UnexpectedError(
-                f"transform Sql: the process of DuckDB does not start: it has ended with code {process.wait()}"
-            ) from None
+            code = process.wait()
+            does = f"the process of DuckDB does not start: it has ended with code {code}"
+            kind = UnavailableError if code == -signal.SIGKILL else UnexpectedError
+            raise kind(f"transform Sql: {does}") from None
         return process
 
-    def _answer(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[dict[str, Any], pa.Table | None]:
-        pipe = _pipe(process.stdout)
-        with selectors.DefaultSelector() as ready:
-            ready.register(pipe, selectors.EVENT_READ)
-            if not ready.select(max(deadline - time.monotonic(), 0)):
-                raise TimeoutError
-        return receive(pipe)
-
-    def _ended(self, process: subprocess.Popen[bytes]) -> Exception:
-        code = process.wait()
+    def _ended(self, code: int, seconds: float) -> Exception:
+        if code == -signal.SIGPROF:
+            return QueryEndedError(f"the query takes more than iceberg.limits.sql-ms = {self._limits.sql_ms}")
         if -code in _CRASHES:
             return QueryEndedError(f"the query has ended DuckDB's process ({signal.Signals(-code).name})")
+        if code == -signal.SIGKILL:
+            how = f"been killed: it has not answered for {seconds:g} s, or this machine has no memory left"
+            return UnavailableError(f"transform Sql: the process of DuckDB has {how}")
         return UnexpectedError(f"transform Sql: the process of DuckDB has ended with code {code}")
 
     def _failed(self, kind: str, text: str) -> Exception:
         import duckdb
 
-        if kind == "time":
-            return QueryEndedError(_too_long(self._limits))
         if kind == "memory":
             most = f"iceberg.limits.sql-bytes = {self._limits.sql_bytes}"
             return QueryEndedError(f"the query takes more memory than {most} allows: {text}")
+        if kind == "fatal":
+            return QueryEndedError(f"the query has ended DuckDB: {text}")
         known = getattr(duckdb, kind, ValueError)
         return known(text) if issubclass(known, Exception) else ValueError(text)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def clock_seconds(sql_ms: int) -> float:
+    """How long a query may take by the clock."""
+    return sql_ms / 1_000 * _CLOCK_FACTOR + _CLOCK_SECONDS
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
+    """Kill the process if this takes longer, or fails."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except BaseException:
+        _kill(process)
+        raise
+    finally:
+        timer.cancel()
+        timer.join()  # a late kill would hit the next query
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-
-
-def _too_long(limits: Limits) -> str:
-    return f"the query takes more than iceberg.limits.sql-ms = {limits.sql_ms}"
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -147,17 +156,25 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def send(pipe: IO[bytes], message: dict[str, Any], table: pa.Table | None) -> None:
-    """:raises BrokenPipeError: nobody reads."""
-    head, body = json.dumps(message).encode(), b""
+def size_of(table: pa.Table) -> int:
+    """How many bytes ``send`` writes for the table. :raises pa.ArrowException: it cannot be sent."""
+    sink = pa.MockOutputStream()  # type: ignore[attr-defined]
+    _write(sink, table)
+    return int(sink.size())
+
+
+def send(pipe: IO[bytes], message: dict[str, Any], table: pa.Table | None = None, size: int = 0) -> None:
+    """``size``: what ``size_of`` says of the table, which is not copied. :raises BrokenPipeError: nobody reads."""
+    head = json.dumps(message).encode()
+    pipe.write(_HEAD.pack(len(head), size) + head)
     if table is not None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        body = sink.getvalue().to_pybytes()
-    for part in (_HEAD.pack(len(head), len(body)), head, body):
-        pipe.write(part)
+        _write(pa.PythonFile(pipe, mode="w"), table)  # type: ignore[attr-defined]
     pipe.flush()
+
+
+def _write(sink: pa.NativeFile, table: pa.Table) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
 
 
 def receive(pipe: IO[bytes]) -> tuple[dict[str, Any], pa.Table | None]:

@@ -59,6 +59,15 @@ class Query:
                 names |= {folded(name) for name in item["column_names"][:2]}
         return frozenset(name.lower() for name in names)
 
+    def reads(self) -> frozenset[str] | None:
+        """The columns that the query may name, folded; None if it may read any column."""
+        parts = [*_parts([*self.items, self.where])]
+        columns = [part["column_names"] for part in parts if part.get("class") == "COLUMN_REF"]
+        reads_all = any(part.get("class") in ("STAR", "POSITIONAL_REFERENCE") for part in parts)
+        if reads_all or any(folded(names[-1]) in self._mine for names in columns):
+            return None
+        return frozenset(folded(name) for names in columns for name in names)
+
     def rows(self, renamed: Mapping[str, str]) -> str:
         """The query without its condition. ``renamed``: other names for columns."""
         items = [self._renamed(item, renamed, named=True) for item in self.items] if renamed else self.items
@@ -96,10 +105,16 @@ class Query:
         """The condition as an error names it."""
         return "" if self.where is None else f"WHERE {self._expression(self.where)}"
 
-    def expressions(self, renamed: Mapping[str, str], columns: set[str]) -> list[str]:
-        """The items that are computed."""
+    def tries_condition(self, columns: set[str]) -> bool:
+        """Whether TRY takes the condition."""
+        return self.where is not None and _can_try(self._plain(self.where, {}, columns))
+
+    def tried(self, renamed: Mapping[str, str], columns: set[str]) -> dict[str, str]:
+        """The items that are computed and that TRY takes, by what an error calls them."""
         computed = [item for item in self.items if item["class"] not in ("STAR", "COLUMN_REF", "CONSTANT")]
-        return [self._expression(self._plain(item, renamed, columns)) for item in computed]
+        plain = [self._plain(item, renamed, columns) for item in computed]
+        texts = [self._expression(item) for item in plain if _can_try(item)]
+        return dict(zip(texts, texts, strict=True))
 
     def select(self, *expressions: str) -> str:
         """A query for these expressions alone."""
@@ -291,6 +306,11 @@ def _captured(node: Node) -> set[str]:
         return {name for part in _parts(node) if part.get("class") == "COLUMN_REF" for name in part["column_names"][:1]}
     parameters = {folded(name) for part in _parts(node["lhs"]) for name in part.get("column_names", ())}
     return {name for name in _captured(node["expr"]) if folded(name) not in parameters}
+
+
+def _can_try(node: Node) -> bool:
+    """Whether TRY takes an expression: it takes no volatile function."""
+    return all(str(part.get("function_name", "")).lower() not in _CHANCE for part in _parts(node))
 
 
 def _reads_json(part: Node) -> bool:
