@@ -72,7 +72,7 @@ DistinctNames = Annotated[Names, AfterValidator(_once)]
 
 
 def _url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^/@\s]+(/\S*)?", value):
+    if not re.fullmatch(r"https?://([^/@\s]*@)?[^/?@\s]+([/?]\S*)?", value):
         raise ValueError("must be a URL that begins with http:// or https://")
     return value
 
