@@ -126,7 +126,10 @@ def test_a_failure_of_the_server_is_an_error_in_connects_form_without_its_cause(
 
     with serving(Broken(status())) as client:
         answer = client.get("/connectors/orders/status")
-    assert (answer.code, answer.json) == (500, {"error_code": 500, "message": "the answer fails; the log has the reason"})
+    assert (answer.code, answer.json) == (
+        500,
+        {"error_code": 500, "message": "the answer fails; the log has the reason"},
+    )
 
 
 def test_an_existing_client_of_kafka_connect_reads_and_changes_a_sink() -> None:
