@@ -99,7 +99,7 @@ class PartitionState:
 
     @property
     def lag(self) -> int:
-        """Records whose files are not published yet."""
+        """Records from the stored position to the end, hidden ones included, as Kafka's own tools count."""
         return self.end - (self.begin if self.stored is None else self.stored)
 
     @property

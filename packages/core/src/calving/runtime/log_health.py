@@ -69,7 +69,7 @@ class OtherTopics:
 
 
 class OpenTransactions:
-    """Records behind open transactions of their producers: no consumer can read them, and lag does not include them."""
+    """Records behind open transactions of their producers: no consumer can read them. They are lag, counted apart."""
 
     def __init__(self) -> None:
         self.records = 0

@@ -218,7 +218,7 @@ function drawTables(s, tables, shown, h) {
 }
 function drawPartitions(s, all, shown, h) {
   put($("partitionsnote"), shown.length < all.length ? `${number(shown.length)} of ${number(all.length)}, those furthest behind first` : number(all.length));
-  fill("partitions", "Partitions of this worker: those furthest behind first", ["partition", "~position", "~end", "to read", "lag, last hour", "not visible", "for"],
+  fill("partitions", "Partitions of this worker: those furthest behind first", ["partition", "~position", "~end", "to read", "to read, last hour", "not visible", "for"],
     shown.map(p => [p.topic + "-" + p.partition, {text: p.topic + "-" + p.partition, link: partitionLink(p)}, number(p.position), number(p.end),
       {text: number(p.source_lag), kind: p.source_lag ? "warn" : ""}, chart(h.lag[p.topic + "-" + p.partition], recordsTitle),
       number(p.not_visible), p.waiting_since == null ? "–" : seconds(s.now - p.waiting_since)]));

@@ -54,7 +54,7 @@ class PartitionStatus:
 
     @property
     def source_lag(self) -> int:
-        """Records that are not read yet."""
+        """Records that are to be read; hidden ones are counted apart."""
         return max(0, self.end - self.position)
 
     @property
