@@ -63,3 +63,15 @@ def test_most_workers_tell_what_is_usual() -> None:
     members = heard(answer(OTHER, "b"), answer(OWN, "a"), answer(OWN.short, "c"))
     assert members.usual == OWN
     assert Members().usual is None
+
+
+def test_workers_that_somebody_has_made_up_take_little_memory() -> None:
+    members = Members(OWN)
+    for number in range(5_000):
+        members.hear(answer(Member("0.2.0", str(number), NEWEST, f"h{number}", "f", {"topics": "9"}), str(number)))
+    assert len(members.disagreements) <= 2_000
+
+
+def test_workers_of_one_host_and_file_are_named_once() -> None:
+    other = Member("0.2.0", "cc", NEWEST, OTHER.host, OTHER.file, {"topics": "7"})
+    assert len(heard(answer(OTHER, "b"), answer(other, "c")).disagreements) == 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from calving.model.members import Member
+from calving.model.members import MOST_KEYS, Member
 from calving.settings.digest import COMMITTED, described, digests
 from calving.settings.load import parse
 
@@ -37,7 +38,6 @@ def member(**changed: str) -> Member:
         ("topics", "orders,returns"),
         ("value.converter", "avro"),
         ("value.converter.schema.registry.url", "http://other"),
-        ("transforms.flat.delimiter", "_"),
         ("iceberg.catalog.uri", "http://other:8181"),
         ("iceberg.tables.on-unrouted", "skip"),
     ],
@@ -70,15 +70,55 @@ def test_secrets_have_no_digest_of_their_own() -> None:
     assert first == second
 
 
-def test_the_keys_of_many_tables_have_one_digest_for_each_table() -> None:
-    names = [f"db.t{i}" for i in range(200)]
-    many = BASE | {"iceberg.tables": ",".join(names)}
+def many(count: int, **changed: str) -> Member:
+    names = [f"db.t{i}" for i in range(count)]
+    keys = {key: text for key, text in BASE.items() if key != "iceberg.tables"}
+    keys |= {"iceberg.tables.dynamic-enabled": "true", "iceberg.tables.route-field": "table"}
     for name in names:
-        many |= {f"iceberg.table.{name}.id-columns": "id", f"iceberg.table.{name}.commit-branch": "b"}
-    first = described(parse(many), "0.2.0", "h", "f")
-    second = described(parse(many | {"iceberg.table.db.t7.id-columns": "key"}), "0.2.0", "h", "f")
+        keys |= {f"iceberg.table.{name}.id-columns": "id", f"iceberg.table.{name}.commit-branch": "b"}
+    return described(parse(keys | {key.replace("__", "."): value for key, value in changed.items()}), "0.2.0", "h", "f")
+
+
+def test_many_keys_are_put_together_and_the_table_that_differs_is_named() -> None:
+    first, second = many(40), many(40, **{"iceberg__table__db__t7__id-columns": "key"})
     assert first.differing(second) == ("iceberg.table.db.t7",)
-    assert len(first.keys) < 250
+    assert len(first.keys) <= MOST_KEYS
+
+
+def test_workers_with_different_numbers_of_keys_compare_what_both_can_tell() -> None:
+    few, some = many(20), many(40)
+    assert few.level < some.level
+    assert few.differing(some) == tuple(f"iceberg.table.db.t{i}" for i in sorted(range(20, 40), key=str))
+    assert few.differing(many(2000)) == ("iceberg.table",)
+
+
+def test_a_description_is_small_whatever_the_settings_are() -> None:
+    topics = {f"iceberg.topic.t{i}.value.converter": "string" for i in range(2000)}
+    every = {key: text for key, text in BASE.items() if key != "topics"} | {"topics.regex": "t.*"} | topics
+    assert len(json.dumps(described(parse(every), "0.2.0", "h", "f").as_json())) < 8_000
+
+
+def test_a_value_from_the_environment_counts_by_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "iceberg.catalog.uri"
+    monkeypatch.setenv("CATALOG", BASE[key])
+    assert digests(parse(BASE | {key: "${env:CATALOG}"})) == digests(parse(BASE))
+    monkeypatch.setenv("CATALOG", "http://other:8181")
+    assert digests(parse(BASE | {key: "${env:CATALOG}"}))[key] != digests(parse(BASE))[key]
+
+
+def test_a_login_in_a_url_has_no_digest() -> None:
+    first, second = (digests(parse(BASE | {"iceberg.catalog.uri": f"http://{u}@c:8181"})) for u in ("a:aaaa", "b:bbbb"))
+    assert first == second
+
+
+def test_options_of_transforms_count_though_an_error_would_not_show_them() -> None:
+    step = {"transforms": "t", "transforms.t.type": "org.apache.kafka.connect.transforms.InsertField$Value"}
+    step |= {"transforms.t.static.field": "tenant"}
+    first, second = (
+        described(parse(BASE | step | {"transforms.t.static.value": tenant}), "", "h", "")
+        for tenant in ("acme", "globex")
+    )
+    assert first.differing(second) == ("transforms.t",)
 
 
 def test_the_reference_lists_the_keys_that_have_a_digest() -> None:

@@ -228,6 +228,13 @@ def test_a_worker_with_other_settings_is_named_with_its_host_its_file_and_the_ke
     )
 
 
+def test_of_many_workers_with_other_settings_five_are_named() -> None:
+    member = DIFFERS.member
+    many = tuple(replace(DIFFERS, member=replace(member, host=f"host-{number}")) for number in range(8))
+    shown = reasons(replace(WELL, worker=replace(WELL.worker, disagreements=many)), 1_001.0)
+    assert len(shown) == 6 and "3 more workers have" in shown[-1].text
+
+
 def test_an_entry_that_is_not_signed_is_a_reason_for_an_hour() -> None:
     status = replace(WELL, worker=replace(WELL.worker, unsigned=("why", -2_600.0)))
     assert not reasons(status, 1_001.0)

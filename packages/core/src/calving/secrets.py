@@ -89,6 +89,13 @@ def shown_text(key: str, text: str) -> str:
     return _by_form(_whole(text)) if is_harmless(key) else _MASK
 
 
+def public_text(key: str, text: str) -> str:
+    """A setting's text without what looks like a secret, to compare it. It may have secrets that nothing tells to be
+    some, so it is not to be shown.
+    """
+    return _MASK if looks_secret(key) else _by_form(_whole(text))
+
+
 def without_secrets(text: str, settings: Mapping[str, str]) -> str:
     """A text from another service, with ``***`` in place of the secrets in these settings, whose keys have no prefix:
     the service may repeat the secrets that it was sent.

@@ -25,7 +25,7 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.forms import OLDEST, StoredForm
-from calving.model.members import Member
+from calving.model.members import MOST_KEYS, Member
 from calving.model.offsets import decode_coverage, decode_covered, decode_places, decode_settled
 from calving.model.timestamps import is_moment
 from calving.wire.codec import UndecodableError
@@ -33,8 +33,7 @@ from calving.wire.codec import UndecodableError
 _LONGEST = 500
 """The longest accepted name or address of another process."""
 _LARGEST = 2**63 - 1
-_MOST_KEYS = 10_000
-"""The most settings of which a worker may send a digest."""
+_MOST_LEVELS = 10
 _SIGNATURE, _EVENTS = "signature", "events"
 
 
@@ -216,16 +215,18 @@ def _end(said: object) -> WorkerEnd | None:
 
 
 def _member(said: object) -> Member | None:
-    """A worker as it describes itself; None unless it is safe to show: few short texts."""
+    """A worker as it describes itself; None unless it does. What is not safe to show is left out."""
     if not isinstance(said, dict):
         return None
-    version, settings, host, file = (said.get(name, "") for name in ("version", "settings", "host", "file"))
-    keys = said.get("keys", {})
-    if not isinstance(keys, dict) or len(keys) > _MOST_KEYS:
+    version, settings, form = said.get("version"), said.get("settings"), said.get("form", OLDEST)
+    if not _is_short(version) or not _is_short(settings) or not _is_form(form):
         return None
-    is_safe = all(map(_is_short, (version, settings, host, file, *keys, *keys.values())))
-    form = said.get("form", OLDEST)
-    return Member(version, settings, _form(form), host, file, keys) if is_safe and _is_form(form) else None
+    host, file, keys, level = said.get("host", ""), said.get("file", ""), said.get("keys", {}), said.get("level", 0)
+    is_safe = isinstance(keys, dict) and len(keys) <= MOST_KEYS and type(level) is int and 0 <= level < _MOST_LEVELS
+    member = Member(_text(version), _text(settings), _form(form))
+    if not is_safe or not all(map(_is_short, (host, file, *keys, *keys.values()))):
+        return member
+    return replace(member, host=host, file=file, keys=keys, level=level)
 
 
 def _form(said: object) -> StoredForm:

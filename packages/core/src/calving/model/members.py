@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 
 from calving.model.forms import OLDEST, StoredForm
+
+MOST_KEYS = 60
+"""How many digests a worker sends at most. They stand beside every event of its publications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +19,8 @@ class Member:
     knows.
 
     The other fields are empty while all workers have the same settings: ``host``, ``file`` is its configuration file
-    as it was given, and ``keys`` has a digest of each of these settings, by its key.
+    as it was given, and ``keys`` has a digest of each of these settings, by its key. With many keys, ``level`` times
+    over, keys that begin alike have one digest together.
     """
 
     version: str
@@ -23,6 +29,7 @@ class Member:
     host: str = ""
     file: str = ""
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
+    level: int = 0
 
     def as_json(self) -> dict[str, object]:
         """The fields that have a value."""
@@ -33,8 +40,45 @@ class Member:
         """The same without the fields for a disagreement."""
         return Member(self.version, self.settings, self.form)
 
+    def within(self, most: int) -> Member:
+        """The same with at most so many digests, if that is possible."""
+        member = self
+        while len(member.keys) > most and member.level < len(_GROUPS):
+            member = member._coarser()
+        return member
+
     def differing(self, other: Member) -> tuple[str, ...]:
-        """The keys that have another value in ``other``, sorted; none if one of the two does not tell its keys."""
+        """The keys, or the beginnings of keys, that have another value in ``other``, sorted; none if one of the two
+        does not tell its keys.
+        """
         if not self.keys or not other.keys:
             return ()
-        return tuple(sorted(key for key in self.keys.keys() | other.keys if self.keys.get(key) != other.keys.get(key)))
+        one, two = self, other
+        while one.level < two.level:
+            one = one._coarser()
+        while two.level < one.level:
+            two = two._coarser()
+        return tuple(sorted(key for key in one.keys.keys() | two.keys if one.keys.get(key) != two.keys.get(key)))
+
+    def _coarser(self) -> Member:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for key, own in sorted(self.keys.items()):
+            groups.setdefault(_GROUPS[self.level](key), []).append((key, own))
+        return replace(self, keys={name: digest(items, 8) for name, items in groups.items()}, level=self.level + 1)
+
+
+def digest(value: object, letters: int) -> str:
+    """A digest of what can be JSON, in hexadecimal letters."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:letters]
+
+
+def _of_table_or_topic(key: str) -> str:
+    return key.rpartition(".")[0] if key.startswith(("iceberg.table.", "iceberg.topic.")) else key
+
+
+def _first_parts(count: int) -> Callable[[str], str]:
+    return lambda key: ".".join(key.split(".")[:count])
+
+
+_GROUPS: tuple[Callable[[str], str], ...] = (_of_table_or_topic, _first_parts(2), _first_parts(1))
+"""By level, the name of the group to which a key goes."""

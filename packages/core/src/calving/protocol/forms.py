@@ -34,7 +34,8 @@ class FormInUse:
         self.form = OLDEST
         self._own = own
         self._cycle = NO_COMMIT
-        self._answers: list[StoredForm] = []
+        self._lowest: StoredForm | None = None
+        """The lowest form that an answer of the open cycle has named."""
 
     def hear(self, envelope: Envelope) -> None:
         """Take in an entry of the control log.
@@ -46,15 +47,16 @@ class FormInUse:
             case StartCommit(commit_id) if commit_id != self._cycle:
                 self._begin(commit_id)
             case DataComplete(commit_id) if commit_id == self._cycle:
-                self._answers.append(OLDEST if envelope.member is None else envelope.member.form)
+                form = OLDEST if envelope.member is None else envelope.member.form
+                self._lowest = form if self._lowest is None else min(self._lowest, form)
             case CommitComplete():
                 self.form = max(self.form, envelope.attached.form)
 
     def complete(self) -> None:
         """All partitions have answered in the last cycle, so all workers that write are known."""
-        if self._answers:
-            self.form = max(self.form, min([self._own, *self._answers]))
+        if self._lowest is not None:
+            self.form = max(self.form, min(self._own, self._lowest))
 
     def _begin(self, cycle: UUID) -> None:
         self._cycle = cycle
-        self._answers.clear()
+        self._lowest = None

@@ -10,6 +10,8 @@ from calving.model.members import Member
 
 REMEMBERED = 3
 """Commit cycles after which a worker that has not answered is forgotten."""
+_MOST = 2_000
+"""Of how many workers the descriptions are kept: anybody who may write into the log can make up more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Members:
         """Take in an entry of the control log."""
         match envelope.event:
             case DataComplete(commit_id) if commit_id != NO_COMMIT and envelope.member is not None:
-                self._members[envelope.sender] = envelope.member, self._cycles
+                if envelope.sender in self._members or len(self._members) < _MOST:
+                    self._members[envelope.sender] = envelope.member, self._cycles
             case CommitComplete():
                 self._cycles += 1
                 self._members = {
@@ -56,12 +59,18 @@ class Members:
 
     @property
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """The workers whose settings differ from this worker's, or from the usual ones for an observer."""
+        """The workers whose settings differ from this worker's, or from the usual ones for an observer; of each host
+        and file one.
+        """
         own = self._own or self.usual
         if own is None:
             return ()
-        others = {member for member, _ in self._members.values() if member.settings != own.settings}
-        return tuple(Disagreement(member, own.differing(member)) for member in sorted(others, key=_order))
+        others = {
+            (member.host, member.file): member
+            for member, _ in self._members.values()
+            if member.settings != own.settings
+        }
+        return tuple(Disagreement(member, own.differing(member)) for member in sorted(others.values(), key=_order))
 
     @property
     def described(self) -> Member | None:

@@ -20,6 +20,8 @@ DEAD_LETTER_SHARE = 0.01
 """The share of dead letters among the records of the last batches above which the sink is DEGRADED."""
 UNSIGNED_SECONDS = 3600.0
 """How long an entry of the group that is not signed makes the sink DEGRADED."""
+_MOST_WORKERS = 5
+"""How many workers with other settings are named."""
 REFUSED = 3
 """Refused publications in a row that make the sink DEGRADED; a rebalance causes fewer."""
 
@@ -131,10 +133,13 @@ def _unsigned(status: Status, now: float) -> Iterator[Reason]:
 
 
 def _disagreements(status: Status) -> Iterator[Reason]:
-    for each in status.worker.disagreements:
-        if each.keys:  # they come with the worker's next answer
-            subject = f"{each.member.host} {each.member.file}".rstrip()
-            yield Reason(Cause.SETTINGS_DIFFER, subject, disagreement_text(each, "this one"))
+    known = [each for each in status.worker.disagreements if each.keys]  # they come with a worker's next answer
+    for each in known[:_MOST_WORKERS]:
+        subject = f"{each.member.host} {each.member.file}".rstrip()
+        yield Reason(Cause.SETTINGS_DIFFER, subject, disagreement_text(each, "this one"))
+    if len(known) > _MOST_WORKERS:
+        workers = counted(len(known) - _MOST_WORKERS, "more worker has", "more workers have")
+        yield Reason(Cause.SETTINGS_DIFFER, "", f"{workers} other settings than this one")
 
 
 def disagreement_text(disagreement: Disagreement, others: str) -> str:
