@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import itertools
 import socket
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -15,9 +17,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from rich.console import Console
 
+from calving.backend.interface import Session
 from calving.cli import main, preview
 from calving.cli.health import TableHealth, health
-from calving.cli.inspect import PartitionState
+from calving.cli.inspect import PartitionState, positions_of
 from calving.cli.leader import commit_seconds_of, reasons_of
 from calving.cli.status import SinkStatus, as_json
 from calving.cli.status_text import as_text
@@ -35,8 +38,10 @@ from calving.model.events import (
 )
 from calving.model.offsets import TopicPartition
 from calving.model.sink import strangers
+from calving.runtime import components
 from calving.runtime.log_view import ControlLogView
 from calving.runtime.preflight import ledger_key
+from calving.source.interface import Bounds
 from tests.serving.sinks import Worker, serving, sink, status
 
 TABLES = tuple(TableHealth(f"db.t{n:02}", "ok", "1000", 90.0) for n in range(20))
@@ -374,3 +379,45 @@ def test_a_reason_of_a_later_version_has_the_page_of_the_manual_and_no_command()
     found = seen(told=(("something-new", "", "something is new"),))
     assert "see docs/how-to/on-call.md" in "\n".join(shown(found))
     assert as_json(found, 100.0)["remedies"][0]["command"] is None
+
+
+def partition(number: int, stored: int, begin: int, end: int) -> PartitionState:
+    return PartitionState(TopicPartition("orders", number), stored, begin, end, stored, answered=True)
+
+
+def test_a_position_beyond_its_end_hides_no_records_of_other_partitions() -> None:
+    found = replace(seen(), positions=(partition(0, 5_000, 0, 1_000), partition(1, 0, 0, 4_000)))
+    assert (found.not_visible, found.to_read, found.share) == (4_000, 4_000, 0.0)
+    first = as_json(found, 100.0)["partitions"][0]
+    assert (first["source_lag"], first["commit_lag"], first["not_visible"]) == (0, 0, 0)
+
+
+def test_a_position_beyond_its_end_is_not_well_and_has_a_sentence_and_a_next_command() -> None:
+    found = replace(seen(), positions=(partition(0, 5_000, 0, 1_000),))
+    sentence = (
+        "topic 'orders', partition 0: the stored position 5000 is beyond the end 1000: the topic was recreated or"
+        " truncated, and how many of its records wait is not known"
+    )
+    assert (found.health, found.causes) == ("DEGRADED", {sentence: "position-beyond-end"})
+    assert as_json(found, 100.0)["remedies"][0]["command"] == "calving run FILE"
+    assert "all records are visible, but for orders-0 it is not known" in shown(found)
+
+
+def test_the_share_counts_no_records_that_retention_has_removed() -> None:
+    assert replace(seen(), positions=(partition(0, 100, 900, 1_000),)).share == 0.0
+
+
+def test_positions_are_read_before_the_ends_that_a_running_sink_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    tp, ends = TopicPartition("orders", 0), itertools.count(10)
+
+    class Growing:
+        """A topic that has another record at each look, which the sink has read at once."""
+
+        partitions = staticmethod(lambda: frozenset({tp}))
+        bounds = staticmethod(lambda _: Bounds({tp: 0}, {tp: next(ends)}))
+        highs = staticmethod(lambda _: {})
+        committed = staticmethod(lambda _: {tp: next(ends)})
+
+    monkeypatch.setattr(components, "source", lambda _: Growing())
+    (state,) = positions_of(sink(), cast(Session, Growing()))
+    assert (state.is_beyond_end, state.lag) == (False, 1)

@@ -99,14 +99,26 @@ class PartitionState:
 
     @property
     def lag(self) -> int:
-        """Records from the stored position to the end, hidden ones included, as Kafka's own tools count."""
-        return self.end - (self.begin if self.stored is None else self.stored)
+        """Records from the stored position to the end, hidden ones included, as Kafka's own tools count; 0 if the
+        position is beyond the end.
+        """
+        return max(0, self.end - (self.begin if self.stored is None else self.stored))
 
     @property
     def visible(self) -> int:
         """Below this offset every record is in its tables, as far as the control log tells."""
         read = self.begin if self.stored is None else self.stored
         return read if self.committed is None else min(read, self.committed)
+
+    @property
+    def not_visible(self) -> int:
+        """Records that no reader of the tables sees yet."""
+        return max(0, self.end - self.visible)
+
+    @property
+    def is_beyond_end(self) -> bool:
+        """Whether the stored position is beyond the end, so that it tells nothing of the records that are there."""
+        return self.stored is not None and self.stored > self.end
 
     @property
     def to_commit(self) -> int | None:
@@ -127,8 +139,8 @@ def positions_of(sink: Sink, session: Session) -> list[PartitionState]:
     """Like ``positions``, with an open session."""
     topics = components.source(sink)
     every = topics.partitions()
+    stored = session.committed(every)  # before the ends, which a running sink's positions follow
     bounds, highs = topics.bounds(every), topics.highs(every)
-    stored = session.committed(every)
     ends = {tp: max(end, highs.get(tp, end)) for tp, end in bounds.ends.items()}
     return [
         PartitionState(tp, stored.get(tp), bounds.begins[tp], ends[tp], hidden=ends[tp] - bounds.ends[tp])
@@ -146,7 +158,7 @@ def positions_table(sink: Sink, found: Iterable[PartitionState], *, heard: bool 
         said = {True: "answered", False: "NO ANSWER", None: "-"}[p.answered]
         row = [p.partition.topic, str(p.partition.partition), _number(p.stored), str(p.end), str(p.lag)]
         row += [str(p.hidden)] if hides else []
-        shown.add_row(*row, *([str(p.end - p.visible), said] if heard else []))
+        shown.add_row(*row, *([str(p.not_visible), said] if heard else []))
     return shown
 
 

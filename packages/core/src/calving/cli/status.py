@@ -84,7 +84,12 @@ class SinkStatus:
     @property
     def not_visible(self) -> int:
         """Records that no reader of the tables sees yet."""
-        return sum(p.end - p.visible for p in self.positions)
+        return sum(p.not_visible for p in self.positions)
+
+    @property
+    def beyond_end(self) -> list[PartitionState]:
+        """The partitions whose stored position is beyond their end. Their records are not counted."""
+        return [p for p in self.positions if p.is_beyond_end]
 
     @property
     def to_read(self) -> int:
@@ -93,9 +98,12 @@ class SinkStatus:
 
     @property
     def share(self) -> float | None:
-        """Which part of the records that the topics hold now is read; None if they hold none."""
-        held = sum(p.end - p.begin for p in self.positions)
-        return 1 - self.to_read / held if held else None
+        """Which part of the records that the topics hold now is read, from 0 to 1; None if they hold none."""
+        known = [p for p in self.positions if not p.is_beyond_end]
+        held = sum(p.end - p.begin for p in known)
+        # Retention may have removed records that are still to be read: they are not held.
+        left = sum(min(p.lag, p.end - p.begin) for p in known)
+        return (held - left) / held if held else None
 
     @property
     def seconds_left(self) -> float | None:
@@ -127,6 +135,7 @@ class SinkStatus:
             Trouble.UNREADABLE_ENTRY: self.unreadable,
             Cause.UNSIGNED_ENTRY: [self.unsigned] if self.unsigned else [],
             Cause.POSITION_MOVED: self.moved,
+            Trouble.POSITION_BEYOND_END: map(_beyond_end, self.beyond_end),
         }
         yield from ((text, cause) for cause, texts in by_cause.items() for text in texts)
 
@@ -150,7 +159,7 @@ class SinkStatus:
     def _waits_for_paused(self) -> Iterator[str]:
         waiting = Counter[float]()
         for p in (p for p in self.positions if self.workers and p.partition in self.paused):
-            waiting[self.paused[p.partition]] += p.end - p.visible
+            waiting[self.paused[p.partition]] += p.not_visible
         yield from (paused_text(since, records) for since, records in sorted(waiting.items()) if records)
 
     def _nobody(self) -> list[str]:
@@ -187,12 +196,19 @@ def status(sink: Sink) -> SinkStatus:
     token = read_token(leader, sink.keys)
     told = None if (reasons := reasons_of(leader, sink.keys.name, token)) is None else tuple(reasons)
     seconds = commit_seconds_of(leader, token) if told is not None and any(t.mutations for t in tables) else None
-    times = source.first_times({p.partition: p.visible for p in positions if p.end > p.visible})
+    times = source.first_times({p.partition: p.visible for p in positions if p.not_visible})
     at = min((ms / 1000 for ms in times.values()), default=None)
     silent = 0.0 if heard.cycle_at is None else time.time() - heard.cycle_at
     facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others
     log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused
     return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, heard.published.rate(time.time()))
+
+
+def _beyond_end(p: PartitionState) -> str:
+    return (
+        f"topic '{p.partition.topic}', partition {p.partition.partition}: the stored position {p.stored} is beyond the"
+        f" end {p.end}: the topic was recreated or truncated, and how many of its records wait is not known"
+    )
 
 
 def _moved(
@@ -243,7 +259,7 @@ def _position_json(p: PartitionState) -> dict[str, Any]:
         "committed": p.committed,
         "source_lag": p.lag,
         "commit_lag": p.to_commit,
-        "not_visible": p.end - p.visible,
+        "not_visible": p.not_visible,
         "hidden": p.hidden,
         "answered": p.answered,
     }

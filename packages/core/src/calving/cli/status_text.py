@@ -58,13 +58,14 @@ def _progress(status: SinkStatus) -> RichTable:
 
 def _freshness(status: SinkStatus, now: float) -> str:
     if not status.not_visible:
-        return "all records are visible"
+        beyond = [p.partition for p in status.beyond_end]
+        return "all records are visible" + (f", but for {listed(beyond)} it is not known" if beyond else "")
     oldest = "" if status.oldest_at is None else f"; the oldest was produced {ago(status.oldest_at, now)}"
     return f"{counted(status.not_visible, 'record is', 'records are')} not visible yet{oldest}"
 
 
-def _behind(position: PartitionState) -> tuple[bool, int, TopicPartition]:
-    return position.answered is not False, position.visible - position.end, position.partition
+def _behind(position: PartitionState) -> tuple[bool, bool, int, TopicPartition]:
+    return not position.is_beyond_end, position.answered is not False, -position.not_visible, position.partition
 
 
 def _in_trouble(table: TableHealth) -> tuple[bool, bool, str]:

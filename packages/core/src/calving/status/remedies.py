@@ -33,6 +33,7 @@ class Trouble(enum.StrEnum):
     NO_WORKER = "no-worker"
     WORKERS_HANG = "workers-hang"
     UNREADABLE_ENTRY = "unreadable-entry"
+    POSITION_BEYOND_END = "position-beyond-end"
     STARTING = "starting"
     STARTS_OVER = "starts-over"
     NOT_READY = "not-ready"
@@ -113,6 +114,11 @@ REMEDIES: Mapping[str, Remedy] = {
     Trouble.UNREADABLE_ENTRY: Remedy(
         "The control log has an entry that stops every commit; records wait in Kafka.",
         "calving recover FILE --dry-run",
+    ),
+    Trouble.POSITION_BEYOND_END: Remedy(
+        "The stored position is beyond the topic's end: the topic was created again, or has lost records; no new one is"
+        " read.",
+        "calving run FILE",
     ),
     Trouble.STARTING: Remedy(
         "The sink has just started: no commit has ended yet, so nothing shows whether it is well.",
