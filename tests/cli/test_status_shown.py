@@ -415,7 +415,7 @@ def test_positions_are_read_before_the_ends_that_a_running_sink_follows(monkeypa
 
         partitions = staticmethod(lambda: frozenset({tp}))
         bounds = staticmethod(lambda _: Bounds({tp: 0}, {tp: next(ends)}))
-        highs = staticmethod(lambda _: {})
+        highs = staticmethod(lambda _: {tp: 0})
         committed = staticmethod(lambda _: {tp: next(ends)})
 
     monkeypatch.setattr(components, "source", lambda _: Growing())

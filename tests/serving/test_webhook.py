@@ -7,11 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
+from calving.model.offsets import Span, TopicPartition
 from calving.serving.webhook import Changes, Webhook, told_by
 from calving.status.health import Reason
 from calving.status.remedies import Cause
@@ -100,7 +102,9 @@ def test_a_hook_that_always_fails_is_given_up(hook: Hook, caplog: pytest.LogCapt
 
 def test_a_moment_is_not_told() -> None:
     changes = Changes()
-    assert [changes.look(found) for found in ([], BAD, [], [], BAD, BAD, BAD, [], BAD, [], [])] == [
+    assert [
+        changes.look(found, well=not found, leads=True) for found in ([], BAD, [], [], BAD, BAD, BAD, [], BAD, [], [])
+    ] == [
         *[None] * 5,
         True,
         *[None] * 4,
@@ -112,3 +116,24 @@ def test_what_the_leader_tells_no_other_worker_tells() -> None:
     found = status(time.time(), broken=1)
     assert told_by(found, time.time())
     assert told_by(not_leading(found), time.time()) == []
+
+
+def test_a_worker_that_starts_over_has_not_recovered() -> None:
+    changes = Changes()
+    seen = [changes.look(found, well=False, leads=True) for found in (BAD, BAD, [], [])]
+    assert seen == [None, True, None, None]
+    assert changes.look([], well=True, leads=True) is False
+
+
+def test_a_change_of_leader_is_no_recovery() -> None:
+    changes = Changes()
+    assert [changes.look(BAD, well=False, leads=True) for _ in range(2)] == [None, True]
+    assert [changes.look([], well=True, leads=False) for _ in range(3)] == [None] * 3
+    assert [changes.look(BAD, well=False, leads=False) for _ in range(2)] == [None, True]
+
+
+def test_a_worker_tells_that_it_is_paused_and_of_positions_that_somebody_has_moved_before_it() -> None:
+    found = not_leading(status(time.time()))
+    unread = {TopicPartition("orders", 0): (Span(5, 9),)}
+    paused = replace(found, worker=replace(found.worker, paused_at=60.0, unread=unread))
+    assert {r.cause for r in told_by(paused, time.time())} == {Cause.PAUSED, Cause.POSITION_MOVED}

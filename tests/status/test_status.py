@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from calving.backend.entries import Entries
+from calving.errors import UnavailableError
 from calving.model.events import (
     Attachment,
     CommitComplete,
@@ -30,8 +31,10 @@ from calving.model.mutations import MutationCounts
 from calving.model.offsets import Coverage, Range, Span, TopicPartition
 from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
+from calving.runtime.reporting import Reporter
 from calving.runtime.tally import Tally
 from calving.runtime.worker import Publications
+from calving.status.board import Board
 from calving.status.folding import after_cycle
 from calving.status.health import HealthLog, Reason, disagreement_text, not_ready, reasons
 from calving.status.histogram import Histogram
@@ -349,13 +352,42 @@ def test_what_a_former_leader_knew_of_failing_tables_degrades_nothing() -> None:
 def test_the_log_has_a_reason_once_when_it_comes_and_when_it_goes() -> None:
     told, page = HealthLog(), "docs/how-to/on-call.md"
     table, refused = Reason(Cause.TABLE_FAILING, "db.t", "table db.t: why"), Reason(Cause.PUBLICATION_REFUSED, "", "3")
-    assert told.lines([table]) == [
+    assert told.lines([table], WELL.worker) == [
         f"DEGRADED: table-failing: table db.t: why; next: calving validate FILE (see {page}#table-failing)"
     ]
-    (line,) = told.lines([replace(table, text="table db.t: why, and for longer"), refused])
+    (line,) = told.lines([replace(table, text="table db.t: why, and for longer"), refused], WELL.worker)
     assert line.startswith("DEGRADED: publication-refused: 3; next: kafka-consumer-groups.sh ")
-    assert told.lines([refused]) == ["no longer DEGRADED: table-failing db.t"]
-    assert told.lines([]) == ["no longer DEGRADED: publication-refused"]
+    assert told.lines([refused], WELL.worker) == ["no longer DEGRADED: table-failing db.t"]
+    assert told.lines([], WELL.worker) == ["no longer DEGRADED: publication-refused"]
+
+
+def test_a_worker_that_starts_over_says_of_no_reason_that_it_is_gone() -> None:
+    told, table = HealthLog(), Reason(Cause.TABLE_FAILING, "db.t", "table db.t: why")
+    told.lines([table], LEADS.worker)
+    assert told.lines([], replace(LEADS.worker, joined=False)) == []
+    assert told.lines([], LEADS.worker) == ["no longer DEGRADED: table-failing db.t"]
+
+
+def test_a_worker_that_no_longer_leads_leaves_the_reasons_of_leaders_to_the_next_one() -> None:
+    told, paused = HealthLog(), Reason(Cause.PAUSED, "", "it is paused")
+    told.lines([Reason(Cause.TABLE_FAILING, "db.t", "table db.t: why"), paused], LEADS.worker)
+    assert told.lines([], WELL.worker) == [
+        "no longer DEGRADED: paused",
+        "left to the next leader: table-failing db.t",
+    ]
+
+
+def test_an_error_after_which_a_worker_starts_over_ends_neither_its_pause_nor_its_reasons() -> None:
+    board = Board(WELL.sink)
+    reporter, tp = Reporter(board, Member("0.2.0", "d")), TopicPartition("t", 0)
+    unread, held = {tp: (Span(5, 9),)}, {tp: PartitionStatus(0, 10, 0)}
+    before = WorkerStatus(True, True, True, 60.0, True, held, 10, unread=unread)
+    board.worker(before, LogStatus(cycle_at=999.0))
+    reporter.failed(UnavailableError("no broker answers"), Batches(count=3))
+    after = board.status.worker
+    assert (after.paused_at, after.leads, after.partitions, after.unread) == (60.0, True, held, unread)
+    assert (after.joined, after.restarts, after.batches.count) == (False, 1, 3)
+    assert {r.cause for r in reasons(board.status, 1_000.0)} == {Cause.PAUSED, Cause.POSITION_MOVED}
 
 
 def test_a_worker_that_starts_over_says_why_no_cycle_ends() -> None:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Hashable
+from dataclasses import replace
 
 from calving.model.members import Member
 from calving.model.offsets import TopicPartition
@@ -101,13 +102,12 @@ class Reporter:
         """Report an error after which the worker starts over."""
         self.restarts += 1
         self._error = f"{type(error).__name__}: {error}"
-        self._backlog = Backlog()
+        self._backlog, self._seen = Backlog(), None
         status = self._board.status
-        worker = WorkerStatus(
-            prepared=status.worker.prepared,
-            caught_up=status.worker.caught_up,
-            behind=status.worker.behind,
-            hidden=status.worker.hidden,
+        # What is not known meanwhile stays as it was last: nothing of it has recovered.
+        worker = replace(
+            status.worker,
+            joined=False,
             batches=batches,
             lost=dict(self._lost),
             passed_over=dict(self._passed_over),
@@ -119,12 +119,14 @@ class Reporter:
             restarts=self.restarts,
             error=self._error,
             cluster=self.cluster,
+            backlog=self._backlog,
         )
         self._board.worker(worker, status.log)
 
     def _tell_degraded(self, now: float) -> None:
         self._looked = now
-        for line in self._told.lines(reasons(self._board.status, now)):
+        status = self._board.status
+        for line in self._told.lines(reasons(status, now), status.worker):
             log.warning(line)
 
 

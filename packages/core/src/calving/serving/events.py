@@ -49,7 +49,7 @@ class Events:
             for at, level, text in _between(self._before, status, now):
                 self._add(at, level, text)
         self._before = status
-        for line in self._health.lines(reasons(status, now)):
+        for line in self._health.lines(reasons(status, now), status.worker):
             self._add(now, "warning" if line.startswith("DEGRADED") else "info", line)
 
     @property

@@ -14,8 +14,8 @@ from urllib.request import Request, urlopen
 
 from calving.backoff import Backoff
 from calving.serving.connect import explained
-from calving.status.health import Reason, reasons
-from calving.status.remedies import Cause, advice
+from calving.status.health import OWN, Reason, health, reasons
+from calving.status.remedies import advice
 from calving.status.values import Status
 
 log = logging.getLogger(__name__)
@@ -23,22 +23,27 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS, _POST_SECONDS = 5.0, 10.0
 _PAUSES = tuple(Backoff(1.0, 8.0).pause(failures) for failures in range(1, 5))
 """The seconds before each further try. After the last one, the post is given up."""
-_OWN = frozenset((Cause.CONTROL_LOG_BEHIND, Cause.PUBLICATION_REFUSED, Cause.DEAD_LETTER_SHARE))
-"""Causes that each worker reports for itself; the leader reports the others, once for all workers."""
 
 
 class Changes:
-    """Decides what to post: a state that two samples in a row show, if it differs from the last posted state."""
+    """Decides what to post: a state that two samples in a row show, if it differs from the last posted state. A worker
+    that no longer leads leaves what it has posted as the leader to the next one: that is no recovery.
+    """
 
     def __init__(self) -> None:
-        self._told = self._before = False
+        self._told = self._before = self._led = False
 
-    def look(self, found: Sequence[Reason]) -> bool | None:
-        """True if the sink has become DEGRADED, False if it has recovered, None if there is nothing to post."""
+    def look(self, found: Sequence[Reason], *, well: bool, leads: bool) -> bool | None:
+        """True if the sink has become DEGRADED, False if it has recovered, None if there is nothing to post. ``well``:
+        whether the sink is OK, as this worker sees it.
+        """
         now = bool(found)
         settled = now == self._before
-        self._before = now
-        if not settled or now == self._told:
+        has_lost_lead = self._led and not leads
+        self._before, self._led = now, leads
+        if has_lost_lead and not now:
+            self._told = False
+        if not settled or now == self._told or not (now or well):
             return None
         self._told = now
         return now
@@ -46,7 +51,7 @@ class Changes:
 
 def told_by(status: Status, now: float) -> list[Reason]:
     """The reasons that this worker reports."""
-    return [r for r in reasons(status, now) if status.worker.leads or r.cause in _OWN]
+    return [r for r in reasons(status, now) if status.worker.leads or r.cause in OWN]
 
 
 def message(status: Status, found: Sequence[Reason], now: float) -> dict[str, Any]:
@@ -88,7 +93,8 @@ class Webhook:
         while not self._ended.wait(self._look_seconds):
             status, now = self._status(), time.time()
             reasons_now = told_by(status, now)
-            if changes.look(reasons_now) is not None:
+            well, leads = health(status, now) == "OK", status.worker.leads
+            if changes.look(reasons_now, well=well, leads=leads) is not None:
                 self._tell(message(status, reasons_now, now))
 
     def _tell(self, body: dict[str, Any]) -> None:

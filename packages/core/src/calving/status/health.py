@@ -14,8 +14,18 @@ from calving.protocol.held_back import DEGRADED
 from calving.protocol.members import Disagreement
 from calving.protocol.moved import text_of as moved_text
 from calving.status.remedies import Cause, advice
-from calving.status.values import Status
+from calving.status.values import Status, WorkerStatus
 
+OWN = frozenset(
+    (
+        Cause.CONTROL_LOG_BEHIND,
+        Cause.PUBLICATION_REFUSED,
+        Cause.DEAD_LETTER_SHARE,
+        Cause.PAUSED,
+        Cause.POSITION_MOVED,
+    )
+)
+"""Causes that each worker reports for itself; the leader reports the others, once for all workers."""
 DEAD_LETTER_SHARE = 0.01
 """The share of dead letters among the records of the last batches above which the sink is DEGRADED."""
 UNSIGNED_SECONDS = 3600.0
@@ -61,17 +71,28 @@ def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
 
 
 class HealthLog:
-    """The reasons that have been logged. Each reason is logged when it appears, and again when it is gone."""
+    """The reasons that have been logged. Each reason is logged when it appears, and again when it is gone. While a
+    worker starts over it does not know whether a reason is gone.
+    """
 
     def __init__(self) -> None:
         self._known: frozenset[tuple[Cause, str]] = frozenset()
+        self._led = False
 
-    def lines(self, found: Collection[Reason]) -> list[str]:
-        """The log lines for reasons that have appeared or are gone since the last call."""
-        before, self._known = self._known, frozenset((each.cause, each.subject) for each in found)
+    def lines(self, found: Collection[Reason], worker: WorkerStatus) -> list[str]:
+        """The log lines for reasons of this worker that have appeared or are gone since the last call."""
+        before, now = self._known, frozenset((each.cause, each.subject) for each in found)
+        self._known = now if worker.joined else before | now
         new = [f"DEGRADED: {r.cause}: {r.text}; {advice(r.cause)}" for r in found if (r.cause, r.subject) not in before]
-        gone = sorted(before - self._known)
-        return [*new, *(f"no longer DEGRADED: {cause} {subject}".rstrip() for cause, subject in gone)]
+        led, self._led = self._led, worker.leads
+        gone = [self._gone(cause, subject, led and not worker.leads) for cause, subject in sorted(before - self._known)]
+        return [*new, *gone]
+
+    def _gone(self, cause: Cause, subject: str, has_lost_lead: bool) -> str:
+        """``has_lost_lead``: whether the worker no longer leads, so that it no longer sees what only leaders see."""
+        if has_lost_lead and cause not in OWN:
+            return f"left to the next leader: {cause} {subject}".rstrip()
+        return f"no longer DEGRADED: {cause} {subject}".rstrip()
 
 
 def not_ready(status: Status) -> tuple[str, ...]:
