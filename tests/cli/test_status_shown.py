@@ -353,7 +353,7 @@ def test_an_error_is_shown_as_it_is_also_if_it_looks_like_markup(capsys: pytest.
 
 
 def test_a_sink_that_is_behind_shows_how_fast_it_reads_and_how_long_that_takes() -> None:
-    found = replace(seen(), rate=5.0)
+    found = replace(seen(), measured_rate=5.0)
     assert "80%  15 records to read, 5.0 records/s, about 3.0 s left if no more come" in "\n".join(
         shown(found, width=120)
     )
@@ -364,7 +364,15 @@ def test_a_speed_that_the_control_log_does_not_tell_is_unknown_and_no_zero() -> 
     assert "15 records to read, at an unknown speed" in "\n".join(shown(seen()))
     progress = as_json(seen(), 100.0)["progress"]
     assert (progress["rate"], progress["seconds_left"]) == (None, None)
-    assert "nobody reads" in "\n".join(shown(replace(seen(), workers=0, rate=5.0)))
+    assert "nobody reads" in "\n".join(shown(replace(seen(), workers=0, measured_rate=5.0)))
+
+
+def test_while_all_that_waits_is_paused_there_is_no_speed_and_no_time_left() -> None:
+    paused = {TopicPartition("orders", p): 60.0 for p in range(1, 6)}
+    found = replace(seen(), measured_rate=5.0, paused=paused)
+    assert (found.rate, found.seconds_left) == (None, None)
+    assert "15 records to read, paused" in "\n".join(shown(found))
+    assert replace(found, paused={TopicPartition("orders", 1): 60.0}).rate == 5.0
 
 
 def test_each_reason_comes_with_the_next_command_and_the_section_of_the_manual() -> None:

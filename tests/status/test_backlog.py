@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -77,26 +77,57 @@ def test_speeds_are_measured_anew_when_partitions_come_or_go() -> None:
     assert (backlog.rate(11.0), backlog.pace, backlog.share) == (None, "unknown", 0.0)
 
 
-def publication(at: float, end: int, start: int = 0, partition: int = 0) -> Envelope:
+def publication(at: float, end: int, start: int = 0, partition: int = 0, cycle: int | None = None) -> Envelope:
+    """One of the cycle that has this number; of a cycle of its own if it is None, and of no cycle if it is 0."""
     spans = {TopicPartition("t", partition): (Span(start, end),)}
-    return Envelope(0, int(at), DataComplete(uuid4()), spans, at_us=int(at * 1e6))
+    commit_id = uuid4() if cycle is None else UUID(int=cycle)
+    return Envelope(0, int(at), DataComplete(commit_id), spans, at_us=int(at * 1e6))
+
+
+def rate(entries: list[Envelope], now: float, interval: float = 10.0) -> float | None:
+    published = Published()
+    for entry in entries:
+        published.hear(entry)
+    return published.rate(now, interval)
+
+
+TEN_WORKERS = [
+    publication(100 + 299 * c + 0.01 * w, 1_000 * c, 1_000 * (c - 1), w, c) for c in (1, 2) for w in range(10)
+]
 
 
 @pytest.mark.parametrize(
-    ("entries", "rate"),
+    ("entries", "expected"),
     [
         ([], None),
         ([publication(100, 500)], None),
         ([publication(100, 500), publication(110, 900), publication(120, 1_300)], 40.0),
         ([publication(100, 500), publication(110, 500), publication(120, 900)], 20.0),
-        ([publication(100, 500), publication(110, 300, partition=1)], 30.0),
+        ([publication(100, 500, cycle=1), publication(110, 300, partition=1, cycle=2)], 30.0),
         ([publication(100, 500), publication(100, 900, 500)], None),
+        ([publication(100, 500, cycle=1), publication(100.05, 500, partition=1, cycle=1)], None),
+        ([publication(100, 500), publication(105, 700, cycle=0), publication(110, 900)], 40.0),
     ],
-    ids=["none", "one", "three", "one that adds nothing", "two workers", "at once"],
+    ids=["none", "one", "three", "one that adds nothing", "two", "at once", "one cycle of two workers", "a handover"],
 )
-def test_the_speed_of_all_workers_is_that_of_their_publications(entries: list[Envelope], rate: float | None) -> None:
-    published = Published()
-    for entry in entries:
-        published.hear(entry)
-    assert published.rate(130.0) == rate
-    assert published.rate(10_000.0) is None  # they are too old to tell anything
+def test_the_speed_of_all_workers_is_that_of_their_cycles(entries: list[Envelope], expected: float | None) -> None:
+    assert rate(entries, 120.0) == expected
+    assert rate(entries, 10_000.0) is None  # they are too old to tell anything
+
+
+def test_all_workers_of_a_cycle_count_for_the_time_since_the_cycle_before() -> None:
+    assert rate(TEN_WORKERS, 710.0, 300.0) == pytest.approx(10_000 / 299)
+
+
+def test_a_sink_that_publishes_nothing_for_longer_than_usual_is_slower() -> None:
+    hangs = [publication(100 + n, 1_000 * (n + 1)) for n in range(5)]
+    assert rate(hangs, 105.0) == 1_000.0
+    assert rate(hangs, 695.0) == pytest.approx(4_000 / 594)
+
+
+def test_a_publication_from_a_clock_in_the_future_counts_for_nothing() -> None:
+    assert rate([publication(5_000, 500, cycle=1), publication(100, 900), publication(110, 1_300)], 120.0) == 40.0
+
+
+def test_cycles_that_are_far_apart_by_their_interval_have_a_speed() -> None:
+    assert rate([publication(1_000, 500), publication(4_600, 36_500)], 5_000.0, 3_600.0) == 10.0

@@ -70,8 +70,8 @@ class SinkStatus:
     """Sentences on workers with other settings than most."""
     paused: Mapping[TopicPartition, float] = field(default_factory=dict)
     """The partitions whose workers are paused, and since when, in seconds since the epoch."""
-    rate: float | None = None
-    """Records that all workers together read a second, by the control log; None if it does not tell."""
+    measured_rate: float | None = None
+    """Records that all workers together have read a second, by the control log; None if it does not tell."""
 
     @property
     def health(self) -> str:
@@ -104,6 +104,16 @@ class SinkStatus:
         # Retention may have removed records that are still to be read: they are not held.
         left = sum(min(p.lag, p.end - p.begin) for p in known)
         return (held - left) / held if held else None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read, because the workers of all partitions with records to read are paused."""
+        return self.to_read > 0 and all(p.partition in self.paused for p in self.positions if p.lag)
+
+    @property
+    def rate(self) -> float | None:
+        """Records that all workers together read a second; None if it is not known, or while they are paused."""
+        return None if self.is_paused else self.measured_rate
 
     @property
     def seconds_left(self) -> float | None:
@@ -201,7 +211,8 @@ def status(sink: Sink) -> SinkStatus:
     silent = 0.0 if heard.cycle_at is None else time.time() - heard.cycle_at
     facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others
     log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused
-    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, heard.published.rate(time.time()))
+    rate = heard.published.rate(time.time(), sink.keys.commit_interval_ms / 1000)
+    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, rate)
 
 
 def _beyond_end(p: PartitionState) -> str:

@@ -49,7 +49,8 @@ def as_text(status: SinkStatus, now: float, lines: int | None = None) -> Iterato
 
 def _progress(status: SinkStatus) -> RichTable:
     shown = RichTable.grid(padding=(0, 2, 0, 0))
-    pace = "at an unknown speed" if status.rate is None else f"{speed(status.rate)} records/s"
+    unknown = "paused" if status.is_paused else "at an unknown speed"
+    pace = unknown if status.rate is None else f"{speed(status.rate)} records/s"
     left = f", about {duration(status.seconds_left)} left if no more come" if status.seconds_left is not None else ""
     text = f"{records(status.to_read)} to read, {pace}{left}" if status.workers else "nobody reads"
     shown.add_row(ProgressBar(total=1.0, completed=status.share or 0.0, width=20), percent(status.share), text)
