@@ -59,7 +59,7 @@ def _running() -> Status:
 def _backlog(age: float, records: int, behind: int) -> Backlog:
     """Half of what was left ten seconds ago is read; nothing was left when the sink started."""
     before = Mark(_NOW - min(age, 10.0), records - behind - records // 2000, 2 * behind)
-    return Backlog(records, behind, base=records - records // 300, held=1, marks=(before, Mark(_NOW, records, behind)))
+    return Backlog(records, behind, base=records - records // 300, marks=(before, Mark(_NOW, records, behind)))
 
 
 def _status(name: str, age: float, rows: dict[str, int], *, position: int, end: int, unread: int) -> Status:

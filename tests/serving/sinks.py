@@ -108,7 +108,7 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
             1_000_000,
             sum(each.source_lag for each in held.values()),
             0,
-            len(held),
+            frozenset(held),
             (Mark(now - 41, 840_000, 205_000), Mark(now - 21, 920_000, 125_000), Mark(now - 1, 1_000_000, 45_000)),
         ),
     )

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
+from types import SimpleNamespace
+from typing import cast
 from uuid import UUID, uuid4
 
 import pytest
 
 from calving.model.events import DataComplete, Envelope
+from calving.model.members import Member
 from calving.model.offsets import Span, TopicPartition
+from calving.runtime.batch import BatchRunner
+from calving.runtime.reporting import Reporter
+from calving.runtime.worker import WorkerLoop
 from calving.status.backlog import Backlog
+from calving.status.board import Board
 from calving.status.published import Published
+from calving.status.values import Batches, RecordCounts, SinkFacts
+
+HELD = frozenset({TopicPartition("t", 0)})
+CATCHING_UP = ((0.0, 0, 1_000), (10.0, 300, 700), (20.0, 600, 400))
 
 
-def after(*looks: tuple[float, int, int | None], held: int = 1) -> Backlog:
+def after(*looks: tuple[float, int, int | None], held: frozenset[TopicPartition] = HELD) -> Backlog:
     """A backlog after looks at a worker: when, records read, records to read."""
     backlog = Backlog()
     for now, read, behind in looks:
@@ -68,13 +81,49 @@ def test_many_short_batches_keep_few_marks() -> None:
 def test_time_without_records_is_no_slow_reading() -> None:
     idle = after((0.0, 0, 100), (1.0, 100, 0))
     assert idle.rate(400.0) == 0.0
-    late = idle.then(500.0, 100, 1_000, 1).then(510.0, 600, 500, 1)
+    late = idle.then(500.0, 100, 1_000, HELD).then(510.0, 600, 500, HELD)
     assert (late.rate(510.0), late.share) == (50.0, 0.5)
 
 
 def test_speeds_are_measured_anew_when_partitions_come_or_go() -> None:
-    backlog = after((0.0, 0, 1_000), (10.0, 500, 500)).then(11.0, 500, 90_000, 2)
+    backlog = after((0.0, 0, 1_000), (10.0, 500, 500)).then(11.0, 500, 90_000, HELD | {TopicPartition("t", 1)})
     assert (backlog.rate(11.0), backlog.pace, backlog.share) == (None, "unknown", 0.0)
+
+
+def test_speeds_are_measured_anew_when_as_many_other_partitions_come() -> None:
+    backlog = after(*CATCHING_UP).then(21.0, 900, 9, frozenset({TopicPartition("t", 1)}))
+    assert (backlog.rate(21.0), backlog.pace, backlog.seconds_left(21.0)) == (None, "unknown", None)
+
+
+def test_a_worker_that_reads_nothing_while_more_comes_falls_behind_and_has_no_time() -> None:
+    waits = after(*CATCHING_UP, *((20.0 + n, 600, 400 + 10 * n) for n in range(1, 200)))
+    assert (waits.pace, waits.seconds_left(219.0), len(waits.marks)) == ("falling-behind", None, 4)
+    assert waits.rate(219.0) == pytest.approx(600 / 219)
+    reads = waits.then(220.0, 2_600, 0, HELD)
+    assert [mark.at for mark in reads.marks] == [10.0, 20.0, 220.0]
+
+
+def test_a_batch_that_takes_no_longer_than_those_before_is_no_wait() -> None:
+    backlog = after((0.0, 0, 9_000), (300.0, 3_000, 6_000), (590.0, 3_000, 8_999))
+    assert (backlog.rate(590.0), backlog.pace) == (10.0, "catching-up")
+
+
+def test_a_clock_that_is_set_back_changes_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Board(SinkFacts("s", "g", "m", "0", "kafka", "local", 0.0, 10.0, 5.0))
+    reporter, tp = Reporter(board, Member("0.2.0", "d")), TopicPartition("t", 0)
+    for n in range(6):
+        wall = 5_000.0 if n < 3 else 1_000.0
+        monkeypatch.setattr(time, "monotonic", lambda n=n: 10.0 * n)
+        monkeypatch.setattr(time, "time", lambda n=n, wall=wall: wall + 10.0 * n)
+        machine = SimpleNamespace(positions={tp: 300 * n}, held=frozenset({tp}))
+        loop = SimpleNamespace(version=n, machine=machine, ends={tp: 9_000}, latest_us={}, arrivals={})
+        loop.paused_ms, loop.unsigned, loop.undecodable, loop.hidden = None, "", 0, SimpleNamespace(records=0)
+        loop.skipped, loop.passed_over, loop.unread = {}, {}, {}
+        runner = SimpleNamespace(totals=Batches(n, records=RecordCounts({"t": 300 * n})))
+        step = partial(reporter.step, cast(WorkerLoop, loop), cast(BatchRunner, runner))
+        step(joined=True, leads=False, caught_up=True)
+    backlog = board.status.worker.backlog
+    assert (backlog.rate(1_050.0), backlog.seconds_left(1_050.0)) == (30.0, 250.0)
 
 
 def publication(at: float, end: int, start: int = 0, partition: int = 0, cycle: int | None = None) -> Envelope:

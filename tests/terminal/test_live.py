@@ -57,17 +57,19 @@ def test_what_is_not_known_yet_is_no_number() -> None:
     text = shown(with_backlog(Backlog()))
     assert "how much is to read is not known yet" in text
     assert all(f"{name} -" in text for name in ("not visible", "to read", "records/s")) and "0%" not in text
-    text = shown(with_backlog(Backlog().then(NOW, 0, 2_000_000, 4)))
+    text = shown(with_backlog(Backlog().then(NOW, 0, 2_000_000, frozenset())))
     assert "2,000,000 records to read, speed and time left not measured yet" in text
 
 
 def test_a_backlog_that_grows_is_said_to_grow() -> None:
-    growing = Backlog(200, 900, 0, 1, (Mark(NOW - 20, 100, 500), Mark(NOW - 10, 150, 700), Mark(NOW, 200, 900)))
+    growing = Backlog(
+        200, 900, 0, frozenset(), (Mark(NOW - 20, 100, 500), Mark(NOW - 10, 150, 700), Mark(NOW, 200, 900))
+    )
     assert "900 records to read, 5.0 records/s, more come than are read" in shown(with_backlog(growing))
 
 
 def test_records_that_are_read_wait_for_the_next_commit() -> None:
-    assert "all are read, 57,000 records wait for the next commit" in shown(with_backlog(Backlog(9, 0, 0, 1)))
+    assert "all are read, 57,000 records wait for the next commit" in shown(with_backlog(Backlog(9, 0)))
 
 
 def test_a_worker_that_starts_over_says_why() -> None:

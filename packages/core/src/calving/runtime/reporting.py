@@ -65,7 +65,8 @@ class Reporter:
         wall = now - time.monotonic()
         read = dict(loop.latest_us)
         partitions = HeldPartitions(loop.machine.positions, loop.ends, table_states.settled, read, loop.arrivals, wall)
-        self._backlog = self._backlog.then(now, runner.totals.read, partitions.known_behind, len(partitions))
+        read_now, behind, held = runner.totals.read, partitions.known_behind, frozenset(partitions)
+        self._backlog = self._backlog.then(now - wall, read_now, behind, held)
         worker = WorkerStatus(
             joined,
             prepared=True,
@@ -87,7 +88,7 @@ class Reporter:
             restarts=self.restarts,
             error=self._error,
             cluster=self.cluster,
-            backlog=self._backlog,
+            backlog=self._backlog.shifted(wall),
         )
         self._board.worker(worker, table_states.status(wall))
         self._tell_degraded(now)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from calving.model.offsets import TopicPartition
+
 _WINDOW_SECONDS = 60.0
 """Speeds are measured over at least this time, and over at least two batches."""
 _APART_SECONDS = 1.0
@@ -18,7 +20,9 @@ Pace = Literal["unknown", "catching-up", "falling-behind", "keeping-up", "done"]
 
 
 class Mark(NamedTuple):
-    """The end of a batch: when, how many records the worker had read, and how many were left."""
+    """The end of a batch: when, how many records the worker had read, and how many were left. The last mark may tell
+    instead that nothing was read for long, and more records came.
+    """
 
     at: float
     read: int
@@ -34,17 +38,21 @@ class Backlog:
     read: int = 0
     behind: int | None = None
     base: int = 0
-    held: int = 0
-    """Number of partitions; when it changes, speeds are measured anew."""
+    held: frozenset[TopicPartition] = frozenset()
+    """The partitions; when they change, speeds are measured anew."""
     marks: tuple[Mark, ...] = ()
 
-    def then(self, now: float, read: int, behind: int | None, held: int) -> Backlog:
-        """The backlog after a look at the worker."""
+    def then(self, now: float, read: int, behind: int | None, held: frozenset[TopicPartition]) -> Backlog:
+        """The backlog after a look at the worker. ``now``: seconds of a clock that nobody sets."""
         if behind is None or held != self.held or self.behind is None:
             marks = () if behind is None else (Mark(now, read, behind),)
             return Backlog(read, behind, read, held, marks)
         base = read if behind == 0 else self.base
         return replace(self, read=read, behind=behind, base=base, marks=self._marks(now, read, behind))
+
+    def shifted(self, seconds: float) -> Backlog:
+        """The same, by a clock that is so many seconds ahead."""
+        return replace(self, marks=tuple(mark._replace(at=mark.at + seconds) for mark in self.marks))
 
     def rate(self, now: float) -> float | None:
         """Records read a second; None if it is not measured yet."""
@@ -90,18 +98,29 @@ class Backlog:
         mark, last = Mark(now, read, behind), self.marks[-1]
         if self.behind == 0 and behind and now - last.at > _WINDOW_SECONDS:
             return (mark,)  # the worker had nothing to do, which is no speed
+        batches = self.marks[:-1] if self._has_waited else self.marks
         if read == self.read:
-            return self.marks
-        is_close = len(self.marks) > 1 and now - self.marks[-2].at < _APART_SECONDS
-        marks = (*(self.marks[:-1] if is_close else self.marks), mark)
+            waits = len(batches) > 1 and now - batches[-1].at > max(_WINDOW_SECONDS, _longest(batches))
+            return (*batches, mark) if waits and behind > last.behind else self.marks
+        is_close = len(batches) > 1 and now - batches[-2].at < _APART_SECONDS
+        marks = (*(batches[:-1] if is_close else batches), mark)
         while len(marks) > _FEWEST and marks[1].at <= now - _WINDOW_SECONDS:
             marks = marks[1:]
         return marks
+
+    @property
+    def _has_waited(self) -> bool:
+        """Whether the last mark is not the end of a batch."""
+        return len(self.marks) > 1 and self.marks[-1].read == self.marks[-2].read
 
     def _seconds(self, now: float) -> float | None:
         """The time that the marks stand for. A wait for the next one counts once it is longer than all before."""
         if len(self.marks) < 2:
             return None
-        longest = max(later.at - earlier.at for earlier, later in pairwise(self.marks))
-        span = self.marks[-1].at - self.marks[0].at + max(0.0, now - self.marks[-1].at - longest)
+        wait = now - self.marks[-1].at - _longest(self.marks)
+        span = self.marks[-1].at - self.marks[0].at + max(0.0, wait)
         return span if span > 0 else None
+
+
+def _longest(marks: tuple[Mark, ...]) -> float:
+    return max(later.at - earlier.at for earlier, later in pairwise(marks))
