@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +11,7 @@ from calving.model.offsets import TopicPartition
 from calving.serving import connect
 from calving.serving.events import Events
 from calving.status.backlog import Backlog
+from calving.status.health import of_tables
 from calving.status.remedies import Trouble
 from calving.status.values import CommitCycle, PartitionStatus, Status, TableCommit, TableStatus
 
@@ -81,26 +83,46 @@ def _progress(backlog: Backlog, now: float) -> Json:
     }
 
 
-def tables(status: Status, now: float) -> list[Json]:
+def tables(status: Status) -> list[Json]:
     """The tables: those in trouble first, then by name."""
-    wrong = {r["subject"]: r["text"] for r in connect.health(status, now)["reasons"] if r["subject"]}
-    names = status.log.tables.keys() | status.led.failing.keys() | wrong.keys()
-    return [_table(status, name, wrong.get(name)) for name in sorted(names, key=lambda n: (n not in wrong, n))]
+    wrong, last = _wrong(status), _last_commits(status)
+    names = sorted(_names(status, wrong), key=lambda name: (name not in wrong, name))
+    return [_table(status, name, wrong.get(name), last.get(name)) for name in names]
 
 
-def table(status: Status, name: str, now: float) -> Json | None:
+def table(status: Status, name: str) -> Json | None:
     """A table, and its commits in the last cycles of this worker, the newest first; None if it is not known."""
-    row = next((each for each in tables(status, now) if each["table"] == name), None)
-    cycles = ((c, t) for c in status.coordinator.recent for t in c.tables if t.table == name)
+    wrong = _wrong(status)
+    if name not in _names(status, wrong):
+        return None
+    cycles = [(c, t) for c in status.coordinator.recent for t in c.tables if t.table == name]
     commits = [{**_commit(t), "commit_id": c.commit_id, "ended_at": c.ended_at} for c, t in cycles]
-    return None if row is None else {"table": row, "commits": commits}
+    row = _table(status, name, wrong.get(name), cycles[0][1] if cycles else None)
+    return {"table": row, "commits": commits}
 
 
-def _table(status: Status, name: str, wrong: str | None) -> Json:
+def _wrong(status: Status) -> dict[str, str]:
+    """For each table in trouble, what is wrong."""
+    return {reason.subject: reason.text for reason in of_tables(status)}
+
+
+def _names(status: Status, wrong: Mapping[str, str]) -> Set[str]:
+    return status.log.tables.keys() | status.led.failing.keys() | wrong.keys()
+
+
+def _last_commits(status: Status) -> dict[str, TableCommit]:
+    """By table, its commit in the last cycle that has one."""
+    last: dict[str, TableCommit] = {}
+    for cycle in status.coordinator.recent:
+        for table in cycle.tables:
+            last.setdefault(table.table, table)
+    return last
+
+
+def _table(status: Status, name: str, wrong: str | None, last: TableCommit | None) -> Json:
     table, coordinator = status.log.tables.get(name, TableStatus()), status.coordinator
     totals, failure = coordinator.totals.get(name), status.led.failing.get(name)
     change, gone = coordinator.changes.get(name), status.led.rolled_back.get(name)
-    last = next((t for c in coordinator.recent for t in c.tables if t.table == name), None)
     return {
         "table": name,
         "trouble": wrong,

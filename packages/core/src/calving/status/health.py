@@ -47,9 +47,8 @@ class Reason:
 
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
-    of_tables = (*_tables(status), *_order(status), *_rolled_back(status))
     return (
-        *of_tables,
+        *of_tables(status),
         *_moved(status),
         *_ended(status),
         *_unsigned(status, now),
@@ -59,6 +58,11 @@ def reasons(status: Status, now: float) -> tuple[Reason, ...]:
         *_paused(status),
         *_records(status),
     )
+
+
+def of_tables(status: Status) -> tuple[Reason, ...]:
+    """The reasons that are about a table, which is their subject."""
+    return (*_tables(status), *_order(status), *_rolled_back(status))
 
 
 def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:

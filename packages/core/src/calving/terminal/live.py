@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calving.model.text import counted, printable
-from calving.status.health import health, reasons
+from calving.status.health import health, of_tables, reasons
 from calving.status.remedies import Trouble, advice
 from calving.status.values import Status, WorkerStatus
 from calving.terminal.texts import ago, count, duration, pace, percent, speed
@@ -83,7 +83,7 @@ def _progress(worker: WorkerStatus, now: float) -> Table:
 
 
 def _tables(status: Status, now: float) -> Table:
-    wrong = {reason.subject for reason in reasons(status, now) if reason.subject}
+    wrong = {reason.subject for reason in of_tables(status)}
     tables = sorted(status.log.tables.items(), key=lambda item: (item[0] not in wrong, item[0]))
     shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     shown.add_column("table", overflow="ellipsis", no_wrap=True)

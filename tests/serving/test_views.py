@@ -1,0 +1,55 @@
+"""A status as JSON for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from calving.model.members import Member
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.members import Disagreement
+from calving.serving import views
+from calving.status.values import Status, TableCommit
+from tests.serving.sinks import not_leading, status
+
+
+class Walked(tuple[TableCommit, ...]):
+    """The tables of a cycle, which count how often somebody goes through them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[TableCommit]:
+        Walked.walks += 1
+        return super().__iter__()
+
+
+def test_the_tables_of_a_cycle_are_gone_through_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Walked, "walks", 0)
+    found = status(tables=50)
+    cycles = tuple(replace(cycle, tables=Walked(cycle.tables)) for cycle in found.coordinator.recent)
+    found = replace(found, coordinator=replace(found.coordinator, recent=cycles))
+    rows = views.tables(found)
+    assert (len(rows), Walked.walks) == (50, len(cycles))
+    monkeypatch.setattr(Walked, "walks", 0)
+    detail = views.table(found, "db.t007")
+    assert detail is not None and Walked.walks == len(cycles)
+    assert detail["table"] == next(row for row in rows if row["table"] == "db.t007")
+
+
+def with_other_reasons() -> Status:
+    """Of a worker with reasons whose subjects are a worker and a partition."""
+    found, tp = not_leading(status(broken=1)), TopicPartition("orders", 0)
+    differs = (Disagreement(Member("0.2.0", "x", host="h-2", file="sink.json", keys={"topics": "x"}), ("topics",)),)
+    return replace(found, worker=replace(found.worker, unread={tp: (Span(5, 9),)}, disagreements=differs))
+
+
+def test_what_is_wrong_with_a_worker_or_a_partition_is_no_table() -> None:
+    assert [row["table"] for row in views.tables(with_other_reasons())] == ["db.t000", "db.t001", "db.t002"]
+    assert views.table(with_other_reasons(), "h-2 sink.json") is None
+
+
+def test_a_table_in_trouble_has_its_reason_and_comes_first() -> None:
+    rows = views.tables(status(broken=1))
+    assert [row["trouble"] is None for row in rows] == [False, True, True]
