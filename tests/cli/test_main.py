@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
+from calving.cli import inspect, recover
 from calving.cli.main import app
 from calving.version import __version__
 
@@ -27,3 +30,13 @@ def test_help_has_a_short_name(command: list[str]) -> None:
 
 def test_shells_complete_the_command() -> None:
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
+
+
+@pytest.mark.parametrize(("command", "module"), [("validate", inspect), ("recover", recover)])
+def test_lines_of_a_command_do_not_command_the_terminal(
+    command: str, module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sink.toml"
+    file.write_text('name = "s"\n"kafka.bootstrap.servers" = "k:9092"\ntopics = "a"\n"iceberg.tables" = "db.a"\n')
+    monkeypatch.setattr(module, command, lambda *_, **__: iter(["table db.\x1b]0;title\x07[b]: skipped"]))
+    assert "table db.?]0;title?[b]: skipped\n" in CliRunner().invoke(app, [command, str(file)]).output

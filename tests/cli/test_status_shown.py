@@ -429,3 +429,14 @@ def test_positions_are_read_before_the_ends_that_a_running_sink_follows(monkeypa
     monkeypatch.setattr(components, "source", lambda _: Growing())
     (state,) = positions_of(sink(), cast(Session, Growing()))
     assert (state.is_beyond_end, state.lag) == (False, 1)
+
+
+def test_texts_of_others_do_not_command_the_terminal() -> None:
+    hostile = "x\x1b]0;title\x07\x1b[2J\u202e"
+    table = TableHealth(f"db.{hostile}", "ok", hostile, mutations={"keys": 1}, changed_by="c")
+    found = replace(seen((table,)), leader=Leader(hostile, hostile, f"http://{hostile}"))
+    screen = io.StringIO()
+    Console(width=250, file=screen, force_terminal=True).print(*as_text(found, 100.0))
+    text = screen.getvalue()
+    assert text.count("db.x?]0;title") >= 2 and "x?]0;title??[2J? on x?]0;title??[2J?" in text
+    assert not [code for code in ("\x1b]", "\x1b[2J", "\u202e") if code in text]

@@ -103,3 +103,18 @@ def test_warnings_stand_above_the_view_and_the_handlers_come_back(monkeypatch: p
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "WARNING [bold]a table[/bold] is late" in text and "commit\n" not in text
     assert logging.getLogger().handlers == before
+
+
+HOSTILE = "orders\x1b]0;title\x07\x1b[2J\u202e"
+
+
+def test_names_and_errors_of_others_do_not_command_the_terminal() -> None:
+    found = status(tables=1)
+    (table,) = found.log.tables.values()
+    worker = WorkerStatus(error=f"KafkaError: {HOSTILE}")
+    hostile = replace(found, worker=worker, log=replace(found.log, tables={f"db.{HOSTILE}": table}))
+    screen = io.StringIO()
+    Console(width=150, file=screen, force_terminal=True).print(view(hostile, NOW, None))
+    text = screen.getvalue()
+    assert "db.orders?]0;title" in text and "KafkaError: orders?]0;title" in text
+    assert not [code for code in ("\x1b]", "\x1b[2J", "\u202e") if code in text]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from calving.backend.interface import Session
 from calving.engine.reach import check_reach
@@ -14,7 +15,7 @@ from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.abilities import abilities
 from calving.iceberg.catalog import find_table, table_id
 from calving.model.offsets import TopicPartition
-from calving.model.text import counted
+from calving.model.text import counted, printable
 from calving.runtime import components
 from calving.runtime.checks import check_settings
 from calving.runtime.table_checks import refuse_missing_tables
@@ -153,10 +154,11 @@ def positions_table(sink: Sink, found: Iterable[PartitionState], *, heard: bool 
     found = list(found)
     hides = any(p.hidden for p in found)
     more = (*(["hidden"] if hides else []), *(["not visible", "last cycle"] if heard else []))
-    shown = RichTable("topic", "partition", "stored", "end", "lag", *more, title=f"Source positions of {sink.group}")
+    title = Text(f"Source positions of {printable(sink.group)}")
+    shown = RichTable("topic", "partition", "stored", "end", "lag", *more, title=title)
     for p in found:
         said = {True: "answered", False: "NO ANSWER", None: "-"}[p.answered]
-        row = [p.partition.topic, str(p.partition.partition), _number(p.stored), str(p.end), str(p.lag)]
+        row = [printable(p.partition.topic), str(p.partition.partition), _number(p.stored), str(p.end), str(p.lag)]
         row += [str(p.hidden)] if hides else []
         shown.add_row(*row, *([str(p.not_visible), said] if heard else []))
     return shown

@@ -10,6 +10,7 @@ import traceback
 from types import TracebackType
 
 from calving.errors import ConfigError
+from calving.model.text import printable_lines
 from calving.secrets import MaskingFormatter, masked
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -36,7 +37,7 @@ def set_up_logs() -> None:
 
 
 def _print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))
+    sys.stderr.write(printable_lines(masked("".join(traceback.format_exception(kind, error, trace)))) + "\n")
 
 
 def _print_of_thread(arguments: threading.ExceptHookArgs) -> None:

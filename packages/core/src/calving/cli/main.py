@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +22,7 @@ from rich.text import Text
 
 from calving.cli.logs import set_up_logs
 from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
-from calving.model.text import printable
+from calving.model.text import printable, printable_lines
 from calving.optional import reason
 from calving.settings.load import load
 from calving.version import __version__
@@ -160,7 +161,7 @@ def validate(file: File, worker: Worker = None) -> None:
     from calving.cli.inspect import validate as check
 
     for line in check(load(file, worker)):
-        out.print(Text.assemble(("ok", "green"), " ", line))
+        out.print(Text.assemble(("ok", "green"), " ", printable(line)))
 
 
 @app.command()
@@ -189,10 +190,9 @@ def takeover(
     from calving.cli.takeover import takeover as look
 
     outcome = look(load(file, worker))
-    for line in outcome.happens:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    _print_lines(outcome.happens)
     for line in outcome.refusals:
-        out.print("[red]refused:[/red]", escape(line), highlight=False, soft_wrap=True)
+        out.print("[red]refused:[/red]", escape(printable(line)), highlight=False, soft_wrap=True)
     if outcome.refusals:
         raise typer.Exit(1)
     out.print("[green]safe:[/green] calving can start here: each record is in its tables once")
@@ -204,8 +204,7 @@ def _convert(folder: Path, target: Path, worker: Path | None) -> None:
 
     move = convert(folder, target, None if worker is None else read(worker))
     out.print(as_table(move), soft_wrap=False)
-    for line in summary(move):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    _print_lines(summary(move))
     if move.exit_code:
         raise typer.Exit(move.exit_code)
 
@@ -222,8 +221,7 @@ def preview(
 
     sink = load(file, worker)
     rows = look(sink, records)
-    lines = as_text(rows, tolerates=sink.keys.errors_tolerance == "all")  # names and values of records are in it
-    out.print(*map(printable, lines), sep="\n", markup=False, highlight=False)
+    _print_lines(as_text(rows, tolerates=sink.keys.errors_tolerance == "all"))
 
 
 @app.command()
@@ -280,8 +278,7 @@ def offsets(
     if accept:
         from calving.cli.accept import accept as go_on
 
-        for line in go_on(sink):
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        _print_lines(go_on(sink))
     out.print(positions_table(sink, positions(sink)))
 
 
@@ -302,8 +299,7 @@ def recover(
     """Rebuild lost positions, or a lost control log, from the ledgers of the tables. No record is lost or doubled."""
     from calving.cli.recover import recover as go_back
 
-    for line in go_back(load(file, worker), table or [], former, dry_run=dry_run):
-        out.print(line, markup=False)
+    _print_lines(go_back(load(file, worker), table or [], former, dry_run=dry_run))
 
 
 @app.command()
@@ -325,8 +321,7 @@ def maintain(
     """Maintain the sink's tables. The sink may run meanwhile. No row changes."""
     from calving.cli.maintain import maintain as run_tasks
 
-    for line in run_tasks(load(file, worker), table or [], task or [MaintenanceTask.DELETES], dry_run=dry_run):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    _print_lines(run_tasks(load(file, worker), table or [], task or [MaintenanceTask.DELETES], dry_run=dry_run))
 
 
 @app.command()
@@ -339,8 +334,7 @@ def release(
     """Discard files that wait for a table that was dropped or recreated, or that are outside its location."""
     from calving.cli.release import release as discard
 
-    for line in discard(load(file, worker), table, record):
-        out.print(line, markup=False)
+    _print_lines(discard(load(file, worker), table, record))
 
 
 @app.command()
@@ -364,6 +358,12 @@ def version() -> None:
     out.print(__version__)
     out.print("native decoders: " + (native.absence() or "in use"))
     out.print("native reader: " + (opening.no_native_reader() or "in use"))
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    """Print each line as soon as it comes, as plain text: names, records and texts of services may be in it."""
+    for line in lines:
+        out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def main() -> None:
@@ -401,5 +401,4 @@ def _fail(error: Exception, code: int, text: str | None = None) -> None:
 
 def _tell_error(text: str) -> None:
     """Print an error as plain text, because names and paths in it may look like markup, or hold control characters."""
-    text = "\n".join(map(printable, text.splitlines()))
-    Console(stderr=True).print(Text.assemble(("error:", "red"), " ", text), soft_wrap=True)
+    Console(stderr=True).print(Text.assemble(("error:", "red"), " ", printable_lines(text)), soft_wrap=True)

@@ -44,7 +44,7 @@ def as_text(status: SinkStatus, now: float, lines: int | None = None) -> Iterato
     if status.to_read:
         yield _progress(status)
     yield Text(_freshness(status, now))
-    yield Text(_workers(status))
+    yield Text(printable(_workers(status)))
 
 
 def _progress(status: SinkStatus) -> RichTable:
@@ -89,9 +89,10 @@ def _tables(tables: Sequence[TableHealth], now: float) -> RichTable:
     shown = RichTable(*names, *(["missing"] if lacking else []), title="Tables")
     for t in tables:
         times = ago(t.committed_at, now), ago(valid_through(t), now)
-        missing = [text_of(t.missing) if t.missing else "-"] if lacking else []
+        missing = [printable(text_of(t.missing)) if t.missing else "-"] if lacking else []
         state = Text(t.state, "red" if t.state == "DEGRADED" else "")
-        shown.add_row(Text(t.name), state, t.records, *times, waits_of(t) or "-", *missing)
+        name, records_there = Text(printable(t.name)), Text(printable(t.records))
+        shown.add_row(name, state, records_there, *times, waits_of(t) or "-", *map(Text, missing))
     return shown
 
 
@@ -116,10 +117,10 @@ def _mutations(status: SinkStatus) -> Iterator[RichTable | Text]:
             if changes := changes_of(status, t):
                 counts = [(key, changes.get(key)) for key in names.values()]
                 values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in counts)
-                shown.add_row(Text(t.name), *values)
+                shown.add_row(Text(printable(t.name)), *values)
         yield shown
     if untimed := _untimed(status):
-        yield Text(untimed, "dim")
+        yield Text(printable(untimed), "dim")
 
 
 def _untimed(status: SinkStatus) -> str:

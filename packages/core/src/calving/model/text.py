@@ -26,6 +26,11 @@ def printable(text: str, most: int | None = None) -> str:
     return shown + "..." if most is not None and len(text) > most else shown
 
 
+def printable_lines(text: str) -> str:
+    """Like ``printable``, and the text keeps its lines."""
+    return "\n".join(map(printable, text.splitlines()))
+
+
 def offsets_text(offsets: Mapping[int, int]) -> str:
     """``0: 17, 1: 4``, of a control log."""
     return listed([f"{partition}: {offset}" for partition, offset in sorted(offsets.items())]) or "nothing"

@@ -36,12 +36,12 @@ def view(status: Status, now: float, url: str | None) -> RenderableType:
 def _head(status: Status, now: float, url: str | None) -> Text:
     worker = status.worker
     does = "paused" if worker.paused else "running" if worker.joined else "starting"
-    text = Text.assemble((status.sink.name, "bold"), f"  {does}{', leads' if worker.leads else ''}  ")
+    text = Text.assemble((printable(status.sink.name), "bold"), f"  {does}{', leads' if worker.leads else ''}  ")
     state = health(status, now)
     text.append(state, _STYLES[state])
     text.append(f"  {counted(len(worker.partitions), 'partition')}, up {duration(now - status.sink.started_at)}", "dim")
     if worker.error is not None and not worker.joined:
-        text.append(f"\nstarts over: {worker.error}; {advice(Trouble.STARTS_OVER)}", "yellow")
+        text.append(f"\nstarts over: {printable(worker.error)}; {advice(Trouble.STARTS_OVER)}", "yellow")
     if url is not None:
         text.append(f"  {url}", "cyan")
     return text
@@ -93,7 +93,7 @@ def _tables(status: Status, now: float) -> Table:
         totals, failure = status.coordinator.totals.get(name), status.led.failing.get(name)
         through = table.valid_through_us
         shown.add_row(
-            Text(name, "red" if name in wrong else ""),
+            Text(printable(name), "red" if name in wrong else ""),
             ago(table.committed_at, now),
             "-" if through is None else ago(through / 1e6, now),
             "-" if totals is None or totals.total_files is None else count(totals.total_files),
