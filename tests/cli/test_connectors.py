@@ -161,9 +161,64 @@ def test_two_connectors_of_one_name_are_refused_unless_they_are_the_same(folder:
     assert only(convert(folder, folder.parent / "sinks")).refusals == ()
     save(folder, "same.json", {"name": "orders", "config": {**CONFIG, "topics": "others"}})
     move = convert(folder, folder.parent / "sinks")
-    assert [each.refusals for each in move.drafts if each.refusals] == [
-        ["connector orders is another one in orders.json"]
+    assert only(move).refusals == [
+        "connector orders has different configurations in orders.json and same.json: keep the one that runs"
     ]
+
+
+def expanded(*names: str, **others: object) -> dict[str, object]:
+    return {**{name: {"info": {"name": name, "config": CONFIG}} for name in names}, **others}
+
+
+def test_an_old_copy_of_one_connector_costs_no_other(folder: Path, tmp_path: Path) -> None:
+    save(folder, "all.json", expanded("a", "b", "c"))
+    save(folder, "a-old.json", {"name": "a", "config": {**CONFIG, "topics": "old"}})
+    move = convert(folder, tmp_path / "sinks")
+    assert [(each.name, each.file is not None) for each in move.drafts] == [("a", False), ("b", True), ("c", True)]
+    assert move.drafts[0].refusals == [
+        "connector a has different configurations in a-old.json and all.json: keep the one that runs"
+    ]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"info": {"config": CONFIG}}, {"info": {"config": []}}, {"status": {}}, 3],
+    ids=["no name", "no keys", "no info", "no object"],
+)
+def test_an_entry_that_is_no_connector_costs_no_other(folder: Path, tmp_path: Path, entry: object) -> None:
+    save(folder, "all.json", expanded("a", "b", bad=entry))
+    move = convert(folder, tmp_path / "sinks")
+    assert [(each.name, each.file is not None, len(each.refusals)) for each in move.drafts] == [
+        ("a", True, 0),
+        ("all.json, bad", False, 1),
+        ("b", True, 0),
+    ]
+
+
+def test_a_long_name_has_a_file_of_its_own(folder: Path, tmp_path: Path) -> None:
+    save(folder, "all.json", expanded("я" * 90 + "1", "я" * 90 + "2", "z"))
+    move = convert(folder, tmp_path / "sinks")
+    assert move.exit_code == 0
+    assert len({each.file for each in move.drafts if each.file is not None and each.file.exists()}) == 3
+
+
+@pytest.mark.parametrize("wrong", [{"name": "x\ud800"}, {"name": "x", "iceberg.catalog.prefix": "\udfff"}])
+def test_half_a_character_is_refused_and_costs_no_other(folder: Path, tmp_path: Path, wrong: dict[str, str]) -> None:
+    save(folder, "a.json", {**CONFIG, **wrong})
+    save(folder, "z.json", {"name": "z", "config": CONFIG})
+    move = convert(folder, tmp_path / "sinks")
+    assert [(each.name, each.file is not None) for each in move.drafts] == [("a.json", False), ("z", True)]
+    assert "holds half a character" in move.drafts[0].refusals[0]
+
+
+@pytest.mark.parametrize("key", ["iceberg.connect.group-id", "consumer.override.group.id"])
+def test_two_connectors_of_one_group_are_refused_and_name_each_other(folder: Path, tmp_path: Path, key: str) -> None:
+    save(folder, "a.json", {"name": "a", "config": {**CONFIG, key: "connect-b"}})
+    save(folder, "others.json", expanded("b", "c"))
+    move = convert(folder, tmp_path / "sinks")
+    assert [each.file is not None for each in move.drafts] == [False, False, True]
+    for draft, other in zip(move.drafts, "ba", strict=False):
+        assert draft.refusals[0].startswith(f"group connect-b is also that of {other}: ")
 
 
 def test_a_file_that_somebody_has_changed_is_kept(folder: Path) -> None:

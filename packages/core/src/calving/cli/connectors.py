@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from rich.text import Text
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import translate
-from calving.model.text import printable
+from calving.model.text import printable, printable_lines
 from calving.runtime.checks import check_record_path
 from calving.settings import providers
 from calving.settings.connect_worker import with_worker
@@ -29,6 +30,8 @@ _SERVERS, _CONVERTER = "kafka.bootstrap.servers", "value.converter"
 _MASKED = re.compile(r"\*{3,}|\[hidden\]", re.IGNORECASE)
 _FOREIGN = re.compile(r"\$\{(?!env:|file:)[\w.-]+:[^}]*\}")
 _OF_RECORDS = ("value.converter", "key.converter", "transforms.", "predicates.", "iceberg.topic.")
+_LONGEST_STEM, _DIGITS = 200, 16
+"""Of the names of files: most file systems take 255 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +87,13 @@ def convert(folder: Path, out: Path, worker: Mapping[str, str] | None = None) ->
     places = sorted(folder.glob("*.json"))
     if not places:
         raise ConfigError(f"{folder} has no file *.json: save there what Kafka Connect's REST returns")
-    connectors: dict[str, Connector] = {}
-    drafts: list[SinkDraft] = []
-    for place in places:
-        try:
-            for connector in _connectors(place):
-                known = connectors.setdefault(connector.name, connector)
-                if known.config != connector.config:
-                    raise ConfigError(f"connector {connector.name} is another one in {known.place.name}")
-        except ConfigError as error:
-            drafts.append(SinkDraft(place.name, refusals=[str(error)]))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        drafts += [_draft(each, out, worker) for each in connectors.values() if each.writes_to_iceberg]
-    except OSError as error:
-        raise ConfigError(f"{error.filename or out}: {error.strerror or error}") from error
-    others = [each.name for each in connectors.values() if not each.writes_to_iceberg]
-    return Move(sorted(drafts, key=lambda each: each.name), others)
+    entries = [each for place in places for each in _connectors(place)]
+    drafts = [each for each in entries if isinstance(each, SinkDraft)]
+    copies = _by_name(each for each in entries if isinstance(each, Connector))
+    sinks = {name: those for name, those in copies.items() if any(each.writes_to_iceberg for each in those)}
+    plans = [_plan(those, worker) for those in sinks.values()]
+    drafts += _written(_with_groups_of_their_own(plans), out)
+    return Move(sorted(drafts, key=lambda each: each.name), [name for name in copies if name not in sinks])
 
 
 def as_table(move: Move) -> RichTable:
@@ -123,49 +116,131 @@ def summary(move: Move) -> Iterator[str]:
 
 def _cell(texts: Iterable[str]) -> Text:
     """Names and values of connectors are in the texts, so they are no markup."""
-    return Text("\n".join(printable(line) for text in texts for line in text.splitlines()))
+    return Text("\n".join(map(printable_lines, texts)))
 
 
-def _connectors(place: Path) -> Iterator[Connector]:
-    """Those of a file: what ``GET /connectors?expand=info``, ``.../NAME`` or ``.../NAME/config`` answers.
+def _by_name(connectors: Iterable[Connector]) -> dict[str, list[Connector]]:
+    copies: dict[str, list[Connector]] = {}
+    for each in connectors:
+        copies.setdefault(each.name, []).append(each)
+    return copies
 
-    :raises ConfigError: the file cannot be read, or is none of them.
+
+def _connectors(place: Path) -> Iterator[Connector | SinkDraft]:
+    """Those of a file: what ``GET /connectors?expand=info``, ``.../NAME`` or ``.../NAME/config`` answers. What is none
+    of them is a refusal, and the others of the file count.
     """
-    for named in _expanded(read_json(place)):
-        config = named.get("config", named) if isinstance(named, dict) else None
-        if not isinstance(config, dict):
-            raise ConfigError(f"{place.name} holds no connector: an object of keys, or {{name, config}}")
-        keys = flat(config)
-        name = str((named.get("name") if config is not named else None) or keys.get("name") or "")
-        if not name:
-            raise ConfigError(f"{place.name} holds a configuration without a name")
-        yield Connector(name, {"name": name, **{k: v for k, v in keys.items() if k != "name"}}, place)
+    try:
+        answers = _expanded(read_json(place), place)
+    except ConfigError as error:
+        yield SinkDraft(place.name, refusals=[str(error)])
+        return
+    for where, named in answers.items():
+        try:
+            yield _connector(named, where, place)
+        except ConfigError as error:
+            yield SinkDraft(where, refusals=[str(error)])
 
 
-def _expanded(answer: Any) -> list[Any]:
-    """The connectors of an answer, each as Connect shows one."""
-    infos = [each.get("info") for each in answer.values() if isinstance(each, dict)] if isinstance(answer, dict) else []
-    return infos if infos and None not in infos and len(infos) == len(answer) else [answer]
+def _connector(named: Any, where: str, place: Path) -> Connector:
+    """:raises ConfigError: it is no connector."""
+    config = named.get("config", named) if isinstance(named, dict) else None
+    if not isinstance(config, dict):
+        raise ConfigError(f"{where} holds no connector: an object of keys, or {{name, config}}")
+    keys = flat(config)
+    name = str((named.get("name") if config is not named else None) or keys.get("name") or "")
+    if not name:
+        raise ConfigError(f"{where} holds a configuration without a name")
+    keys = {"name": name, **{key: text for key, text in keys.items() if key != "name"}}
+    for key, text in keys.items():
+        try:
+            (key + text).encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"{where}: {key} holds half a character (\\ud800 to \\udfff): write it anew") from error
+    return Connector(name, keys, place)
 
 
-def _draft(connector: Connector, out: Path, worker: Mapping[str, str] | None) -> SinkDraft:
+def _expanded(answer: Any, place: Path) -> dict[str, Any]:
+    """The connectors of an answer, each as Connect shows one, by where it is."""
+    entries = answer if isinstance(answer, dict) else {}
+    if not any(isinstance(each, dict) and "info" in each for each in entries.values()):
+        return {place.name: answer}
+    infos = {name: each.get("info") if isinstance(each, dict) else None for name, each in entries.items()}
+    return {f"{place.name}, {name}": info for name, info in infos.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A connector as a sink, before anything is written. ``group``: the sink's; None if it is not known."""
+
+    name: str
+    keys: Mapping[str, str] = field(default_factory=dict)
+    left: Sequence[str] = ()
+    refusals: Sequence[str] = ()
+    group: str | None = None
+
+
+def _plan(copies: Sequence[Connector], worker: Mapping[str, str] | None) -> _Plan:
+    """``copies``: the connectors of one name."""
+    connector = copies[0]
+    if any(each.config != connector.config for each in copies):
+        places = " and ".join(sorted({each.place.name for each in copies}))
+        refusal = f"connector {connector.name} has different configurations in {places}: keep the one that runs"
+        return _Plan(connector.name, refusals=[refusal])
     try:
         keys = dict(connector.config) if worker is None else with_worker(connector.config, worker)
     except ConfigError as error:
-        return SinkDraft(connector.name, refusals=[str(error)])
+        return _Plan(connector.name, refusals=[str(error)])
     keys = {key: text for key, text in keys.items() if key not in TAKEN_OVER}
     left = list(_left(keys))
     try:
-        _check(keys)
+        return _Plan(connector.name, keys, left, group=_checked_group(keys))
     except ConfigError as error:
-        return SinkDraft(connector.name, None, left, [str(error)])
-    file = out / f"{quote(connector.name, safe=' ')}.json"
-    text = _text(keys)
+        return _Plan(connector.name, keys, left, [str(error)])
+
+
+def _with_groups_of_their_own(plans: Sequence[_Plan]) -> Iterator[_Plan]:
+    """The plans, with refusals of those that share a group: sinks of one group share their positions."""
+    for plan in plans:
+        others = [each.name for each in plans if each.group == plan.group and each is not plan]
+        if plan.group is None or not others:
+            yield plan
+            continue
+        refusal = (
+            f"group {plan.group} is also that of {', '.join(sorted(others))}: two sinks of one Kafka cannot share"
+            " positions; if these connectors read from different ones, convert each from a folder of its own"
+        )
+        yield replace(plan, refusals=[*plan.refusals, refusal])
+
+
+def _written(plans: Iterable[_Plan], out: Path) -> list[SinkDraft]:
+    """:raises ConfigError: the folder or a file cannot be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return [_draft(each, out) for each in plans]
+    except OSError as error:
+        raise ConfigError(f"{error.filename or out}: {error.strerror or error}") from error
+
+
+def _draft(plan: _Plan, out: Path) -> SinkDraft:
+    if plan.refusals:
+        return SinkDraft(plan.name, None, plan.left, plan.refusals)
+    left = list(plan.left)
+    file, text = out / _file_name(plan.name), _text(plan.keys)
     if file.exists() and file.read_bytes() != text.encode():
         left.append(f"{file.name} is there with other contents, and was kept: remove it to have it written again")
     elif not file.exists():
         _write(file, text)
-    return SinkDraft(connector.name, file, left)
+    return SinkDraft(plan.name, file, left)
+
+
+def _file_name(name: str) -> str:
+    """A name for every connector's file that every file system takes."""
+    stem = quote(name, safe=" ")
+    if len(stem) > _LONGEST_STEM:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]
+        stem = f"{stem[: _LONGEST_STEM - _DIGITS - 1]}-{digest}"
+    return f"{stem}.json"
 
 
 def _left(keys: Mapping[str, str]) -> Iterator[str]:
@@ -193,14 +268,15 @@ def _unresolved(key: str, text: str) -> str | None:
     return None
 
 
-def _check(keys: Mapping[str, str]) -> None:
-    """:raises ConfigError: a key is wrong, or has no counterpart."""
+def _checked_group(keys: Mapping[str, str]) -> str:
+    """The group of the sink. :raises ConfigError: a key is wrong, or has no counterpart."""
     unresolved = {key for key, text in keys.items() if _unresolved(key, text) is not None}
     sink = parse({_SERVERS: "unknown:9092", **keys}, resolved=not unresolved)
     if not any(key.startswith(_OF_RECORDS) for key in unresolved):  # a converter could take the reference for a value
         check_record_path(sink)
     if _names_catalog(keys):
         translate(sink.catalog)
+    return sink.group
 
 
 def _names_catalog(keys: Mapping[str, str]) -> bool:
