@@ -41,9 +41,9 @@ OPERATORS = {"PodMonitor", "PrometheusRule"}
 """The kinds of the Prometheus operator."""
 
 
-def rendered(**values: object) -> list[dict[str, Any]]:
+def rendered(release: str = "lake", /, **values: object) -> list[dict[str, Any]]:
     with helm.Chart.load(str(CHART)) as chart:
-        files = chart.render({"sinks": SINKS, **values}, name="lake", namespace="data")
+        files = chart.render({"sinks": SINKS, **values}, name=release, namespace="data")
     return [each for text in files.values() for each in yaml.safe_load_all(text) if each]
 
 
@@ -190,11 +190,42 @@ def test_pods_have_the_service_account_that_is_made_or_named() -> None:
         {"sinks": {"orders": {**SINKS["orders"], "replica": 2}}},
         {"sinks": {"orders": {**SINKS["orders"], "config": {**CONFIG, "iceberg.http.port": 80}}}},
         {"image": {"repositry": "x"}},
+        {"sinks": {"orders": {**SINKS["orders"], "secret": "a, optional: true"}}},
+        {"sinks": {"orders": {**SINKS["orders"], "secretFiles": "Certificates"}}},
+        {"sinks": {"orders": {**SINKS["orders"], "scratch": "2Gi, medium: Memory"}}},
+        {"monitoring": {"interval": "15s}, {port: x"}},
     ],
-    ids=["no secret", "name", "misspelt", "port", "image"],
+    ids=["no secret", "name", "misspelt", "port", "image", "secret", "secret files", "size", "interval"],
 )
 def test_wrong_values_are_refused(values: Mapping[str, object]) -> None:
     assert refused(values)
+
+
+@pytest.mark.parametrize("name", ["2024", "true", "on", "0x1f", "null", "1e3", "2024-01-01"])
+def test_names_that_yaml_reads_as_something_else_are_names(name: str) -> None:
+    own = {"config": CONFIG, "secret": name, "secretFiles": name, "scratch": "1", "home": "1"}
+    labels = {"labels": {"a": name, name: "b"}}
+    found = rendered(name, sinks={name: own}, monitoring={**EVERYTHING["monitoring"], **labels})
+    for each in found:
+        if each["kind"] not in OPERATORS:
+            kubernetes_validate.validate(each, "1.30", strict=True)
+    deployment = of("Deployment", found)[f"{name}-{name}"]
+    assert deployment["metadata"]["labels"]["app.kubernetes.io/component"] == name
+    assert deployment["metadata"]["labels"]["app.kubernetes.io/instance"] == name
+    spec = deployment["spec"]["template"]["spec"]
+    assert (spec["serviceAccountName"], spec["containers"][0]["envFrom"]) == (name, [{"secretRef": {"name": name}}])
+    assert of("PodMonitor", found)[name]["metadata"]["labels"].items() >= labels["labels"].items()
+
+
+@pytest.mark.parametrize("spark", [{"spark.master": "local[8]"}, {"spark": {"master": "local[8]"}}])
+def test_a_sinks_own_spark_master_counts(
+    spark: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("CALVING_TOKEN", "CATALOG_TOKEN", "POD_IP"):
+        monkeypatch.setenv(variable, "10.0.0.7-0123456789")
+    found = rendered(sinks={"orders": {"config": {**CONFIG, **spark}, "secret": "calving-orders"}})
+    (tmp_path / "sink.json").write_text(of("ConfigMap", found)["lake-orders"]["data"]["sink.json"])
+    assert load(tmp_path / "sink.json").spark["spark.master"] == "local[8]"
 
 
 def test_no_sink_is_no_error() -> None:
