@@ -82,6 +82,8 @@ def test_the_dashboard_tells_a_sink_that_is_well_from_one_that_is_not(tmp_path: 
         'calving_leader{job="c", sink="orders", instance="b"}': "0+0x30",
         'calving_leader{job="c", sink="payments", instance="a"}': "0+0x30",
         'calving_leader{job="c", sink="payments", instance="b"}': "0+0x30",
+        'calving_info{job="c", sink="orders", instance="a"}': "1+0x30",
+        'calving_info{job="c", sink="ended", instance="a"}': "1+0x10 stale",
         'calving_degraded{job="c", sink="orders", instance="a", cause="table-failing"}': "0+0x30",
         'calving_degraded{job="c", sink="payments", instance="a", cause="table-failing"}': "2+0x30",
         'calving_degraded{job="c", sink="payments", instance="b", cause="table-failing"}': "2+0x30",
@@ -93,7 +95,7 @@ def test_the_dashboard_tells_a_sink_that_is_well_from_one_that_is_not(tmp_path: 
     }
     shown = {
         "Sinks that are DEGRADED": {"{}": 1},
-        "Sinks without one leader": {"{}": 1},
+        "Sinks without one leader": {"{}": 2},
         "Most lag to commit": {'{job="c", sink="payments"}': 42},
         "Oldest commit": {'{job="c", sink="payments", table="db.t"}': 1200},
         "Time since the last commit by table": {
@@ -123,6 +125,7 @@ def test_there_is_an_alert_for_each_way_in_which_a_sink_can_stop_silently() -> N
         "calving_degraded",
         "calving_table_valid_through_timestamp_seconds",
         "calving_leader",
+        "calving_info",
         "calving_records_dead_lettered_total",
         "calving_publications_total",
     }
