@@ -122,6 +122,16 @@ def test_names_that_are_markup_are_shown_as_text(tmp_path: Path) -> None:
     assert "data-evil" not in drawn
 
 
+def test_a_table_may_be_called_like_what_every_object_has(tmp_path: Path) -> None:
+    found = status(time.time())
+    (table, *_) = found.log.tables.values()
+    tables = {**found.log.tables, **dict.fromkeys(("constructor", "toString", "__proto__"), table)}
+    with serving(Worker(replace(found, log=replace(found.log, tables=tables)))) as client:
+        drawn = browse(client.url, tmp_path, "--dump-dom")
+    assert 'data-drawn="yes"' in drawn
+    assert all(f">{name}</a>" in drawn for name in ("constructor", "toString", "__proto__"))
+
+
 def test_a_worker_that_does_not_lead_names_the_leader_without_a_link(tmp_path: Path) -> None:
     found = not_leading(status(time.time()))
     found = replace(found, log=replace(found.log, leader=Leader("m-2", "k2", "https://k2:8083/")))

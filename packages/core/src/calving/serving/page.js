@@ -14,6 +14,8 @@ const seconds = s => s == null ? "–" : s < 1 ? Math.round(s * 1000) + " ms" : 
 const ago = (at, now) => at == null ? "–" : seconds(Math.max(0, now - at)) + " ago";
 const speed = n => n != null && n > 0 && n < 10 ? n.toFixed(1) : number(n);
 const records = n => number(n) + (n === 1 ? " record" : " records");
+// A table may be called like what every object has, such as constructor.
+const own = (series, name) => Object.hasOwn(series, name) ? series[name] : null;
 const sum = counts => Object.values(counts).reduce((a, b) => a + b, 0);
 
 // Text only: what a topic or a table is called is never markup.
@@ -213,14 +215,14 @@ function drawTables(s, tables, shown, h) {
     "~files", "~size", "buffered", "failures"], shown.map(t => [t.table,
     {text: t.table, link: tableLink(t.table), note: t.trouble, kind: t.trouble ? "bad" : ""}, ago(t.committed_at, s.now),
     ago(t.valid_through, s.now) + (idle && !t.trouble && !t.buffered_files ? ", nothing waits" : ""),
-    chart(h.age[t.table], ageTitle), seconds(t.commit_seconds), chart(h.commit[t.table], commitTitle), number(t.files), bytes(t.bytes),
+    chart(own(h.age, t.table), ageTitle), seconds(t.commit_seconds), chart(own(h.commit, t.table), commitTitle), number(t.files), bytes(t.bytes),
     {text: number(t.buffered_files), kind: t.cycles > 2 ? "bad" : ""}, {text: number(t.failures), kind: t.failures ? "bad" : ""}]));
 }
 function drawPartitions(s, all, shown, h) {
   put($("partitionsnote"), shown.length < all.length ? `${number(shown.length)} of ${number(all.length)}, those furthest behind first` : number(all.length));
   fill("partitions", "Partitions of this worker: those furthest behind first", ["partition", "~position", "~end", "to read", "to read, last hour", "not visible", "for"],
     shown.map(p => [p.topic + "-" + p.partition, {text: p.topic + "-" + p.partition, link: partitionLink(p)}, number(p.position), number(p.end),
-      {text: number(p.source_lag), kind: p.source_lag ? "warn" : ""}, chart(h.lag[p.topic + "-" + p.partition], recordsTitle),
+      {text: number(p.source_lag), kind: p.source_lag ? "warn" : ""}, chart(own(h.lag, p.topic + "-" + p.partition), recordsTitle),
       number(p.not_visible), p.waiting_since == null ? "–" : seconds(s.now - p.waiting_since)]));
 }
 function drawCommits(s, commits) {
