@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from calving.cli.main import main
+from calving.settings.files import read
 from calving.settings.load import load
 
 GOOD = {
@@ -75,12 +76,28 @@ def test_a_mistake_is_answered_with_its_key_and_a_remedy(
     ("name", "content", "sentence"),
     [
         ("sink.yaml", b"name: s", "YAML is not read: write TOML, Kafka Connect's JSON (.json) or .properties"),
-        ("sink.toml", b'name = "s"\ntopics: t', "line 2: 'topics: t' is YAML: write key = value"),
+        ("sink.toml", b'name = "s"\ntopics: t', "line 2: 'topics:' is YAML or JSON: write key = value"),
         ("sink.toml", b'name = "\xff"', "it is not UTF-8 at byte 8: save it as UTF-8"),
         ("sink.toml", "name = 's'".encode("utf-16"), "it is not UTF-8 at byte 0: save it as UTF-8"),
-        ("sink.toml", b"name = orders", "line 1: 'name = orders': text stands in quotes, as in name = \"orders\""),
-        ("sink.toml", b'name = "s', "its end: 'name = \"s': a quote is not closed, or text has a line break"),
-        ("sink.toml", b"name", "its end: 'name' has no value: write key = value, and text in quotes"),
+        (
+            "sink.toml",
+            b"name = orders",
+            'line 1: the value of name is neither a number nor in quotes: text stands in quotes, as in name = "orders"',
+        ),
+        ("sink.toml", b'name = "s', "its end: the value of name: a quote is not closed, or text has a line break"),
+        ("sink.toml", b"name", "its end: a key has no value: write key = value, and text in quotes"),
+        (
+            "sink.toml",
+            b'"sasl.password" = "secret",',
+            "line 1: the value of \"sasl.password\" is followed by ',': remove it",
+        ),
+        (
+            "sink.toml",
+            b'a = "b"c"',
+            "line 1: the value of a goes on after its end: put all of it in quotes, '...' if it has double quotes",
+        ),
+        ("sink.toml", b"a = " + b"9" * 5000, "a number has thousands of digits: is it meant to be text, in quotes?"),
+        ("sink.json", b'{"a": ' + b"9" * 5000 + b"}", "a number has thousands of digits"),
         (
             "sink.toml",
             b'"topics.regex" = "a\\.b"',
@@ -116,6 +133,52 @@ def test_a_file_that_is_no_configuration_is_named_with_the_reason(
 ) -> None:
     file = _furnished(tmp_path) / name
     assert _answer(monkeypatch, capsys, file, content).startswith(f"{file}: {sentence}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '"sasl.password" = "topsecret77",',
+        '"sasl.password" = topsecret77',
+        '"sasl.password" : "topsecret77"',
+        "sasl.password: topsecret77",
+        '"sasl.password" = "topsecret77',
+        '"sasl.password" = "topsecret77";',
+        '"sasl.password" = "top"secret77"',
+        "\"sasl.password\" = 'topse'cret77'",
+        '"sasl.password" = """topsecret77',
+        '"sasl.password" = ["topsecret77"',
+        '"sasl.password = "topsecret77"',
+        '"sasl.password" "topsecret77"',
+        "topsecret77",
+        '"sasl.jaas.config" = "PlainLoginModule required username="u" password="topsecret77";"',
+        'jaas = { password = "topsecret77"',
+        "[kafka] # topsecret77",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "\n", '\nname = "t"\n'])
+def test_a_slip_beside_a_password_does_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, end: str
+) -> None:
+    file = _furnished(tmp_path) / "sink.toml"
+    answer = _answer(monkeypatch, capsys, file, f'name = "s"\n[kafka]\n{line}{end}'.encode())
+    assert "cret77" not in answer
+
+
+@pytest.mark.parametrize("name", ["SINK", "sink.toml", "sink.conf", "sink.properties"])
+def test_a_file_of_json_by_another_name_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    file = _furnished(tmp_path) / name
+    assert _answer(monkeypatch, capsys, file, b'\n{"name": "s"}') == f"{file} holds JSON: name it .json"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("SINK.JSON", '{"a": "b"}'), ("s.Properties", "a=b\n"), ("s.TOML", 'a = "b"')]
+)
+def test_the_case_of_a_suffix_does_not_matter(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert read(tmp_path / name) == {"a": "b"}
 
 
 def _answer(

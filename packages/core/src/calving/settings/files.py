@@ -13,27 +13,33 @@ from typing import Any
 from calving.errors import ConfigError
 from calving.settings.properties import read_properties
 
-_AT_LINE = re.compile(r" \(at line (\d+), column \d+\)")
-_KEY = re.compile(r"\s*([^=#\s][^=#]*?)\s*=")
+_AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)")
+_KEY = re.compile(r"""\s*([\w-][\w.-]*|"[^"=:]*"|'[^'=:]*')\s*([=:])(?!=)""", re.ASCII)
+"""A key, as it is written, and what stands after it."""
 _BACKSLASH = re.compile(r"Unescaped '\\'|Invalid hex|escape", re.IGNORECASE)
 _COMMENT = re.compile(r"^\s*(//|/\*|#)", re.MULTILINE)
 
 
 def read(path: Path) -> dict[str, str]:
     """The flat keys of a file, unchecked, all values as text. :raises ConfigError: the file cannot be read."""
-    if path.suffix.lower() in (".yaml", ".yml"):
+    kind = path.suffix.lower()
+    if kind in (".yaml", ".yml"):
         raise ConfigError(f"{path}: YAML is not read: write TOML, Kafka Connect's JSON (.json) or .properties")
-    if path.suffix == ".json":
+    if kind == ".json":
         return _of_json(path, read_json(path))
     text = _text(path)
+    if text.lstrip().startswith("{"):
+        raise ConfigError(f"{path} holds JSON: name it .json")
     try:
-        if path.suffix == ".properties":
+        if kind == ".properties":
             return read_properties(text)
         return flat(tomllib.loads(text))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {_not_toml(text, str(error))}") from error
+    except (RecursionError, ValueError) as error:
+        raise ConfigError(f"{path}: {_too_much(error)}") from error
 
 
 def read_json(path: Path) -> Any:
@@ -45,8 +51,14 @@ def read_json(path: Path) -> Any:
         raise ConfigError(f"{path}: {error}") from error
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: {_not_json(text, error)}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: its objects are nested too deep: a configuration is an object of keys") from error
+    except (RecursionError, ValueError) as error:
+        raise ConfigError(f"{path}: {_too_much(error)}") from error
+
+
+def _too_much(error: RecursionError | ValueError) -> str:
+    if isinstance(error, RecursionError):
+        return "its objects are nested too deep: a configuration is an object of keys"
+    return "a number has thousands of digits: is it meant to be text, in quotes?"
 
 
 def _text(path: Path) -> str:
@@ -67,22 +79,30 @@ def _text(path: Path) -> str:
 
 
 def _not_toml(text: str, why: str) -> str:
-    """Why a text is no TOML, and what to write."""
+    """Why a text is no TOML, and what to write. A value may be a secret, so it is not shown."""
     line, number = _line(text, why)
     where = f"line {number}" if number else "its end"
+    key = _name(line)
+    subject = f"the value of {key}" if key else "a value"
     if "overwrite" in why or "twice" in why or "mutate" in why:
         return _again(text, line, where)
     if _BACKSLASH.search(why):
         return f"{where}: a backslash in double quotes: write '...' in single quotes, or \\\\"
-    if "after a key" in why and re.match(r"\s*[\w.-]+\s*:", line):
-        return f"{where}: '{line.strip()}' is YAML: write key = value"
     if "Expected '=' after a key" in why:
-        return f"{where}: '{line.strip()}' has no value: write key = value, and text in quotes"
+        if (match := _KEY.match(line)) is not None and match[2] == ":":
+            return f"{where}: '{match[1]}:' is YAML or JSON: write key = value"
+        return f"{where}: a key has no value: write key = value, and text in quotes"
     if why.startswith("Invalid value"):
-        return f"{where}: '{line.strip()}': text stands in quotes, as in name = \"orders\""
+        return f'{where}: {subject} is neither a number nor in quotes: text stands in quotes, as in name = "orders"'
     if "nterminated" in why or "Illegal character" in why:
-        return f"{where}: '{line.strip()}': a quote is not closed, or text has a line break"
-    return f"{where}: '{line.strip()}' is no TOML ({_AT_LINE.sub('', why)}): write key = value, and text in quotes"
+        return f"{where}: {subject}: a quote is not closed, or text has a line break"
+    if "after a statement" in why:
+        at = _AT_LINE.search(why)
+        after = line[int(at[2]) - 1 : int(at[2])] if at else ""
+        if after in {",", ";"}:
+            return f"{where}: {subject} is followed by '{after}': remove it"
+        return f"{where}: {subject} goes on after its end: put all of it in quotes, '...' if it has double quotes"
+    return f"{where}: {subject} is no TOML ({_AT_LINE.sub('', why)}): write key = value, and text in quotes"
 
 
 def _line(text: str, why: str) -> tuple[str, int]:
@@ -98,17 +118,18 @@ def _again(text: str, line: str, where: str) -> str:
     """Why a key or a section cannot stand there: it is there before, or goes on below another key."""
     before = text.splitlines()
     if line.lstrip().startswith("["):
-        return f"{where}: the section {line.strip()} is there twice: join them"
+        return f"{where}: the section {line.partition('#')[0].strip()} is there twice: join them"
     key = _name(line)
     if key and Counter(map(_name, before))[key] > 1:
         return f"{where}: the key {key} is there twice: leave one out"
     return (
-        f"{where}: a key without quotes is a path, and {key or line.strip()} goes on below another key; quote such"
+        f"{where}: a key without quotes is a path, and {key or 'this one'} goes on below another key; quote such"
         ' keys, as in "iceberg.tables" = "db.t", or write them in a section'
     )
 
 
 def _name(line: str) -> str:
+    """The key of a line, as it is written; empty if there is none."""
     match = _KEY.match(line)
     return match[1] if match else ""
 
