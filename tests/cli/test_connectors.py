@@ -102,7 +102,7 @@ def test_keys_without_effect_are_left_out(folder: Path) -> None:
         ),
         (
             {"iceberg__catalog__token": "${vault:lake:token}"},
-            "${vault:lake:token} is from a provider that calving lacks",
+            "'${vault:...}' is from a provider that calving lacks",
         ),
     ],
     ids=["brokers", "converter", "catalog", "masked", "variable", "file", "provider"],

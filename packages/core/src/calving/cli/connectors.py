@@ -28,7 +28,6 @@ from calving.settings.load import parse
 
 _SERVERS, _CONVERTER = "kafka.bootstrap.servers", "value.converter"
 _MASKED = re.compile(r"\*{3,}|\[hidden\]", re.IGNORECASE)
-_FOREIGN = re.compile(r"\$\{(?!env:|file:)[\w.-]+:[^}]*\}")
 _OF_RECORDS = ("value.converter", "key.converter", "transforms.", "predicates.", "iceberg.topic.")
 _LONGEST_STEM, _DIGITS = 200, 16
 """Of the names of files: most file systems take 255 bytes."""
@@ -254,8 +253,6 @@ def _left(keys: Mapping[str, str]) -> Iterator[str]:
     for key, text in keys.items():
         if _MASKED.fullmatch(text):
             yield f"{key}: Kafka Connect masks it; put its value in"
-        elif (foreign := _FOREIGN.search(text)) is not None:
-            yield f"{key}: {foreign[0]} is from a provider that calving lacks; use ${{env:NAME}} or ${{file:PATH:KEY}}"
         elif (reason := _unresolved(key, text)) is not None:
             yield reason
 

@@ -12,8 +12,23 @@ from calving.settings.properties import read_properties
 from calving.wording import meant
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
-_OTHER = re.compile(r"\$\{(?P<provider>\w+):[^}]*\}|\A\$\{(?P<variable>[A-Z_][A-Z0-9_]*)\}\Z", re.ASCII)
-"""What looks like a reference, and is none."""
+_FOREIGN = re.compile(r"\$\{(?!(?:env|file):[^}]+\})(?P<name>[\w.-]+):[^}]*\}", re.ASCII)
+_VARIABLE = re.compile(r"\A\$\{(?P<name>[A-Z_][A-Z0-9_]*)\}\Z", re.ASCII)
+_SHELL = re.compile(r"\$\{\w+:[-?=+]", re.ASCII)
+
+
+def mistaken(text: str) -> str | None:
+    """What looks like a reference and is none, and what to write; None if there is none. A default is not shown."""
+    if (match := _VARIABLE.search(text)) is not None:
+        return f"nothing is known by the name {match[0]}: write ${{env:{match['name']}}}"
+    if (match := _FOREIGN.search(text)) is None:
+        return None
+    name = match["name"]
+    if _SHELL.match(match[0]):
+        return f"'${{{name}:...}}' is a shell's form: write ${{env:{name}}}"
+    if name.lower() in ("env", "file"):
+        return f"'${{{name}:...}}' is no reference: write ${{env:NAME}} or ${{file:PATH:KEY}}"
+    return f"'${{{name}:...}}' is from a provider that calving lacks: write ${{env:NAME}} or ${{file:PATH:KEY}}"
 
 
 def resolved(raw: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
@@ -29,9 +44,8 @@ def resolved(raw: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str
             provided.setdefault(key, []).append(text)
             return text
 
-        if wrong := _OTHER.search(_REFERENCE.sub("", value)):
-            form = "${env:NAME} or ${file:PATH:KEY}" if wrong["provider"] else f"${{env:{wrong['variable']}}}"
-            raise ConfigError(f"{key}: nothing is known by the name {wrong[0]}: write {form}")
+        if (why := mistaken(value)) is not None:
+            raise ConfigError(f"{key}: {why}")
         return _REFERENCE.sub(look_up, value)
 
     return {key: resolve(key, value) for key, value in raw.items()}, provided
