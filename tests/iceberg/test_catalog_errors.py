@@ -127,6 +127,37 @@ def test_a_catalog_that_is_not_there_is_tried_again() -> None:
         opened(uri)
 
 
+@pytest.mark.parametrize(
+    ("kind", "uri"),
+    [
+        ("sql", "postgresql+psycopg2://u:hunter2@127.0.0.1:1/lake"),
+        ("jdbc", "jdbc:postgresql://127.0.0.1:1/lake?user=u&password=hunter2"),
+    ],
+)
+def test_a_database_that_is_not_there_is_tried_again(kind: str, uri: str) -> None:
+    with pytest.raises(UnavailableError, match=r"the catalog 'c' does not answer: start it, .*refused\)$") as away:
+        open_catalog("c", {"type": kind, "uri": uri, "warehouse": "s3://b/w"})
+    assert "hunter2" not in str(away.value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'FATAL:  password authentication failed for user "u"',
+        'FATAL:  database "lake" does not exist',
+        "(1045, \"Access denied for user 'u'@'h' (using password: YES)\")",
+        "(1049, \"Unknown database 'lake'\")",
+    ],
+)
+def test_a_database_that_refuses_the_login_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    def refuse(*_: object, **__: object) -> Catalog:
+        raise OperationalError("select", {}, Exception(said))
+
+    monkeypatch.setattr("calving.iceberg.catalog.load_catalog", refuse)
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        open_catalog("c", {"type": "sql", "uri": "postgresql+psycopg2://h/lake"})
+
+
 def test_a_catalog_that_hangs_holds_up_a_start_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calving.iceberg.catalog.LOOK_SECONDS", 0.5)
     with answering(200, seconds=30.0) as uri, pytest.raises(UnavailableError, match="no answer within"):

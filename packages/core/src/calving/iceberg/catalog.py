@@ -25,7 +25,14 @@ from pyiceberg.table import Table
 from calving.catalogs import foreign
 from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties, with_driver
-from calving.errors import AccessDeniedError, CalvingError, ConfigError, UnavailableError, UnexpectedError
+from calving.errors import (
+    AccessDeniedError,
+    CalvingError,
+    ConfigError,
+    UnavailableError,
+    UnexpectedError,
+    first_line,
+)
 from calving.model.events import TableId
 from calving.optional import reason
 from calving.secrets import masked, without_secrets
@@ -70,7 +77,8 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     """The catalog of ``iceberg.catalog.*``; ``type = embedded`` is SQLite beside a local warehouse.
 
     :raises ConfigError: the catalog cannot be opened, or cannot serve exactly-once.
-    :raises UnavailableError: a REST catalog does not answer the first request, for its settings.
+    :raises UnavailableError: a REST catalog does not answer the first request, for its settings; or the database of a
+        SQL catalog is away.
     """
     translated = translate(properties)
     for tries in range(_OPEN_TRIES):
@@ -78,7 +86,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
             catalog = _loaded(name, translated)
             break
         except Exception as error:  # catalogs raise exceptions of their own
-            if _is_away(error):
+            if _passes(error) and not _is_mistaken(error):
                 raise UnavailableError(
                     f"iceberg.catalog.uri = {masked(translated.get('uri', ''))}: the catalog '{name}' does not answer:"
                     f" start it, or correct the address ({_brief(error)})"
@@ -129,6 +137,18 @@ def _is_away(error: Exception) -> bool:
     return requests is not None and isinstance(error, requests.ConnectionError | requests.Timeout)
 
 
+_MISTAKEN = re.compile(
+    r"unable to open database file|readonly database|already exists|password authentication failed|no password supplied"
+    r"|Access denied|(role|database) \"[^\"]*\" does not exist|Unknown database|no pg_hba\.conf entry"
+    r"|certificate verify failed|does not match host name|does not support SSL"
+)
+"""Words of databases that answer, and refuse. Their errors have the class of a database that is away."""
+
+
+def _is_mistaken(error: Exception) -> bool:
+    return _MISTAKEN.search(str(error)) is not None
+
+
 def _passes(error: Exception) -> bool:
     """Whether the error says that the catalog's server or database is away, or has too much to do."""
     if _is_away(error) or isinstance(error, ConnectionError | TimeoutError | TooManyRequestsError):
@@ -145,7 +165,7 @@ def is_final(error: Exception) -> bool:
 def _brief(error: Exception) -> str:
     """The error's innermost cause. Connection errors wrap other errors, and their texts repeat the address."""
     match = re.search(r"\[Errno [-\d]+\] [^\"')]+", str(error))
-    return match[0] if match is not None else masked(str(error))
+    return match[0] if match is not None else masked(_CLASS.sub("", first_line(error)))
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, str]:
