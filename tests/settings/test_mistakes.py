@@ -84,7 +84,11 @@ def test_a_mistake_is_answered_with_its_key_and_a_remedy(
             b"name = orders",
             'line 1: the value of name is neither a number nor in quotes: text stands in quotes, as in name = "orders"',
         ),
-        ("sink.toml", b'name = "s', "its end: the value of name: a quote is not closed, or text has a line break"),
+        (
+            "sink.toml",
+            b'name = "s',
+            "its end: the value of name has a quote that is not closed, or a line break in its text",
+        ),
         ("sink.toml", b"name", "its end: a key has no value: write key = value, and text in quotes"),
         (
             "sink.toml",

@@ -82,8 +82,6 @@ def _not_toml(text: str, why: str) -> str:
     """Why a text is no TOML, and what to write. A value may be a secret, so it is not shown."""
     line, number = _line(text, why)
     where = f"line {number}" if number else "its end"
-    key = _name(line)
-    subject = f"the value of {key}" if key else "a value"
     if "overwrite" in why or "twice" in why or "mutate" in why:
         return _again(text, line, where)
     if _BACKSLASH.search(why):
@@ -92,17 +90,23 @@ def _not_toml(text: str, why: str) -> str:
         if (match := _KEY.match(line)) is not None and match[2] == ":":
             return f"{where}: '{match[1]}:' is YAML or JSON: write key = value"
         return f"{where}: a key has no value: write key = value, and text in quotes"
+    key = _name(line)
+    return f"{where}: {f'the value of {key}' if key else 'a value'} {_not_a_value(line, why)}"
+
+
+def _not_a_value(line: str, why: str) -> str:
+    """The end of a sentence about the value in a line."""
     if why.startswith("Invalid value"):
-        return f'{where}: {subject} is neither a number nor in quotes: text stands in quotes, as in name = "orders"'
+        return 'is neither a number nor in quotes: text stands in quotes, as in name = "orders"'
     if "nterminated" in why or "Illegal character" in why:
-        return f"{where}: {subject}: a quote is not closed, or text has a line break"
+        return "has a quote that is not closed, or a line break in its text"
     if "after a statement" in why:
         at = _AT_LINE.search(why)
         after = line[int(at[2]) - 1 : int(at[2])] if at else ""
         if after in {",", ";"}:
-            return f"{where}: {subject} is followed by '{after}': remove it"
-        return f"{where}: {subject} goes on after its end: put all of it in quotes, '...' if it has double quotes"
-    return f"{where}: {subject} is no TOML ({_AT_LINE.sub('', why)}): write key = value, and text in quotes"
+            return f"is followed by '{after}': remove it"
+        return "goes on after its end: put all of it in quotes, '...' if it has double quotes"
+    return f"is no TOML ({_AT_LINE.sub('', why)}): write key = value, and text in quotes"
 
 
 def _line(text: str, why: str) -> tuple[str, int]:
