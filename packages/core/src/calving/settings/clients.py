@@ -11,6 +11,19 @@ from calving.wording import missing
 
 _CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceberg.source.auto-offset-reset"}
 """Properties of Kafka's consumers that are keys of a sink."""
+_OF_PROGRAMS = re.compile(r"\w+_cb|\w+\.\w+_cb|logger|opaque|on_commit|on_delivery|default\.topic\.config")
+"""Properties that only a program can give to its client."""
+_EXACTLY_ONCE = {
+    "acks": (r"all|-1", "all"),
+    "request.required.acks": (r"all|-1", "all"),
+    "enable.idempotence": (r"true", "true"),
+    "retries": (r"0*[1-9]\d*", "at least 1"),
+    "message.send.max.retries": (r"0*[1-9]\d*", "at least 1"),
+    "max.in.flight": (r"0*[1-5]", "from 1 to 5"),
+    "max.in.flight.requests.per.connection": (r"0*[1-5]", "from 1 to 5"),
+    "queuing.strategy": (r"fifo", "fifo"),
+}
+"""What a transactional producer needs: the values that a property may have, and their name."""
 _BROKER = re.compile(
     r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.IGNORECASE
 )
@@ -39,10 +52,20 @@ def client_properties(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[dict[
     for prefix, properties in (("kafka.", kafka), ("iceberg.kafka.", control)):
         _check_brokers(f"{prefix}bootstrap.servers", properties.get("bootstrap.servers"))
         for name, value in properties.items():
+            _check_property(prefix, name, value)
             if name.endswith((".ms", ".bytes")) and not re.fullmatch(r"-?\d+", value):
                 unit = "milliseconds" if name.endswith(".ms") else "bytes"
                 raise ConfigError(f"{prefix}{name}: must be a whole number of {unit} (given: '{value}')")
     return kafka, {**kafka, **control}
+
+
+def _check_property(prefix: str, name: str, value: str) -> None:
+    if _OF_PROGRAMS.fullmatch(name):
+        hint = f": write its properties under {prefix}" if name == "default.topic.config" else ": remove it"
+        raise ConfigError(f"{prefix}{name}: only a program can give it to its client, and no file{hint}")
+    allowed, called = _EXACTLY_ONCE.get(name, (".*", ""))
+    if not re.fullmatch(allowed, value.strip(), re.IGNORECASE | re.DOTALL):
+        raise ConfigError(f"{prefix}{name}: must be {called}, which exactly-once needs (given: '{value}')")
 
 
 def check_login(kafka: Mapping[str, str]) -> None:
