@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from typing import cast
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
@@ -26,7 +26,7 @@ from calving.backend import (
 )
 from calving.errors import DataLossError, ProtocolError, UnavailableError
 from calving.model.offsets import Span
-from calving.source.client import TIMEOUT, client_config, headers_of, patiently, reaching
+from calving.source.client import TIMEOUT, consumer_client, headers_of, patiently, reaching
 from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import BESIDE_HEADER, SPANS_HEADER, records_of
@@ -53,15 +53,13 @@ class KafkaCursor(EntryCursor):
         super().__init__(sink, options, f"control topic '{sink.control_topic}'", replay=replay, watch=watch)
         self._sink = sink
         group, from_saved = f"{sink.group}-coord", replay or watch
-        self._consumer = Consumer(
-            client_config(
-                sink.kafka,
-                group_id=group,
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                auto_offset_reset="error",
-                enable_partition_eof=from_saved,
-            )
+        self._consumer = consumer_client(
+            sink.kafka,
+            group_id=group,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="error",
+            enable_partition_eof=from_saved,
         )
         # All coordinators of the sink have the same transactional id: opening it fences the predecessor's producer.
         self._transactions = Transactions(sink, options, f"coordinator-{sink.group}") if replay else None
@@ -107,7 +105,7 @@ class KafkaCursor(EntryCursor):
     def rewind(self, positions: SourceOffsets) -> None:
         ends = {p: bound.end for p, bound in self._bounds(self._partitions()).items()}
         # Without a member in the metadata the broker accepts any position, also a lower one.
-        with closing(Consumer(client_config(self._sink.kafka, group_id=self._sink.group))) as sources:
+        with closing(consumer_client(self._sink.kafka, group_id=self._sink.group)) as sources:
             notes = dict.fromkeys(positions, str(Note(log_id=self.log.identity)))
             stored = GroupOffsets(positions, sources.consumer_group_metadata(), notes)
             self._writer().write((), self._saving(ends), stored)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend import TopicPartition
 from calving.errors import UnavailableError
-from calving.source.client import TIMEOUT, client_config, reaching
+from calving.source.client import TIMEOUT, consumer_client, reaching
 
 
 class StoredPositions:
@@ -22,10 +21,12 @@ class StoredPositions:
     def __init__(self, kafka: Mapping[str, str], group: str, *, stable: bool) -> None:
         """``stable``: the broker delays its answer while a transaction has positions pending. Otherwise it answers with
         the positions before the transaction.
+
+        :raises ConfigError: a property is wrong.
         """
         level = "read_committed" if stable else "read_uncommitted"
         self._group = group
-        self._consumer = Consumer(client_config(kafka, group_id=group, enable_auto_commit=False, isolation_level=level))
+        self._consumer = consumer_client(kafka, group_id=group, enable_auto_commit=False, isolation_level=level)
 
     def read(self, partitions: Collection[TopicPartition], seconds: float = TIMEOUT) -> list[KafkaPartition]:
         """The positions of those partitions that have one, with their notes.

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend import SinkIdentity, TopicPartition
 from calving.errors import CalvingError, ConfigError, FencedError, OutcomeUnknownError
-from calving.source.client import REFUSED, TIMEOUT, unavailable
+from calving.source.client import REFUSED, TIMEOUT, reaching, unavailable
 from calving.source.producing import Deliveries, OutRecord, producer_config
 from calving.threads import LateError, within
 from calving_kafka.options import KafkaOptions
@@ -71,16 +71,15 @@ class Transactions:
         """
         # The broker aborts the transaction after ``timeout_ms``; until then it hides all later entries from readers.
         self._patience = timeout_ms / 2000
+        config = producer_config(
+            sink.kafka,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            message_timeout_ms=timeout_ms,
+        )
+        with reaching("iceberg.kafka.*"):
+            self._producer = Producer(config | {"error_cb": self._on_error})
         try:
-            self._producer = Producer(
-                producer_config(
-                    sink.kafka,
-                    transactional_id=transactional_id,
-                    transaction_timeout_ms=timeout_ms,
-                    message_timeout_ms=timeout_ms,
-                )
-                | {"error_cb": self._on_error}
-            )
             # Connect first: a client without a connection fails to find its coordinator, and tries again after 0.5 s.
             self._call(lambda: self._producer.list_topics(topic, TIMEOUT), TIMEOUT)
             self._call(lambda: self._producer.init_transactions(TIMEOUT), TIMEOUT)

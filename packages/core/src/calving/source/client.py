@@ -10,7 +10,7 @@ from operator import methodcaller
 from typing import Any, cast
 from weakref import WeakSet
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -98,6 +98,15 @@ def admin_client(kafka: Mapping[str, str]) -> AdminClient:
         made = AdminClient(config)
     _asking.add(made)
     return made
+
+
+def consumer_client(kafka: Mapping[str, str], **ours: str | int | bool) -> Consumer:
+    """A consumer with the user's properties, overridden by ``ours``.
+
+    :raises ConfigError: a property is wrong, or does not go with another one.
+    """
+    with reaching("kafka.*"):
+        return Consumer(client_config(kafka, **ours))
 
 
 _asking: WeakSet[AdminClient] = WeakSet()

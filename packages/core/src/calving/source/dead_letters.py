@@ -79,7 +79,8 @@ class DeadLetterWriter:
         if not letters or topic is None:
             return
         if self._producer is None:
-            self._producer = Producer(producer_config(self._sink.kafka, enable_idempotence=True))
+            with reaching("kafka.*"):
+                self._producer = Producer(producer_config(self._sink.kafka, enable_idempotence=True))
         deliveries = Deliveries()
         for r in records(letters, topic, self._sink.name):
             self._producer.produce(

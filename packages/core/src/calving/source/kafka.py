@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from calving.errors import ConfigError, UnavailableError
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.model.sink import WORKER, Claim
-from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching, unavailable
+from calving.source.client import TIMEOUT, admin_client, consumer_client, patiently, reaching, unavailable
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times
 from calving.source.members import members
@@ -98,8 +98,8 @@ class Topics(Source):
         with self._making:
             if isolation not in self._made_consumers:
                 # The client requires a group, but never joins it.
-                settings = client_config(self._kafka, group_id="calving-bounds", isolation_level=isolation)
-                self._made_consumers[isolation] = Consumer(settings)
+                made = consumer_client(self._kafka, group_id="calving-bounds", isolation_level=isolation)
+                self._made_consumers[isolation] = made
             return self._made_consumers[isolation]
 
     @patiently
@@ -215,17 +215,15 @@ class KafkaGroup(Group):
         refresh = kafka.get("topic.metadata.refresh.interval.ms", "5000")
         self._listener: Listener | None = None
         with reaching("joining the consumer group"):
-            self._consumer = Consumer(
-                client_config(
-                    kafka,
-                    group_id=group,
-                    # A Java sink's file may give its own client id, by which its tasks are known.
-                    client_id="-".join([WORKER, *filter(None, [kafka.get("client.id")])]),
-                    enable_auto_commit=False,
-                    isolation_level="read_committed",
-                    topic_metadata_refresh_interval_ms=refresh,
-                    **strategy,
-                )
+            self._consumer = consumer_client(
+                kafka,
+                group_id=group,
+                # A Java sink's file may give its own client id, by which its tasks are known.
+                client_id="-".join([WORKER, *filter(None, [kafka.get("client.id")])]),
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                topic_metadata_refresh_interval_ms=refresh,
+                **strategy,
             )
             self._consumer.subscribe(
                 [subscription(topics.regex)] if topics.regex else list(topics.names),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.timestamps import is_moment
-from calving.source.client import client_config, reaching
+from calving.source.client import consumer_client, reaching
 
 _SECONDS = 3.0
 _FETCH_BYTES = 16 * 1024
@@ -26,18 +26,16 @@ def first_times(kafka: Mapping[str, str], positions: SourceOffsets) -> dict[Topi
         return first
     until = time.monotonic() + _SECONDS
     with reaching("reading the oldest records that are in no table yet"):
-        consumer = Consumer(
-            client_config(
-                kafka,
-                group_id="calving-bounds",  # the client requires a group, but never joins it
-                isolation_level="read_committed",
-                enable_auto_commit=False,
-                enable_auto_offset_store=False,
-                auto_offset_reset="error",
-                enable_partition_eof=True,
-                queued_min_messages=1,
-                max_partition_fetch_bytes=_FETCH_BYTES,
-            )
+        consumer = consumer_client(
+            kafka,
+            group_id="calving-bounds",  # the client requires a group, but never joins it
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            enable_auto_offset_store=False,
+            auto_offset_reset="error",
+            enable_partition_eof=True,
+            queued_min_messages=1,
+            max_partition_fetch_bytes=_FETCH_BYTES,
         )
         try:
             consumer.assign([KafkaPartition(tp.topic, tp.partition, at) for tp, at in positions.items()])

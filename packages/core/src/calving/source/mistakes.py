@@ -12,6 +12,8 @@ _RANGE = re.compile(
     r'Configuration property "(?P<name>[^"]+)" value (?P<value>\S+) is outside allowed range'
     r" (?P<least>\S+)\.\.(?P<most>\S+)"
 )
+_AT_LEAST = re.compile(r"`(?P<name>[\w.]+)` ?must be >= `(?P<other>[\w.]+)`(?P<more> \+ \d+)?")
+_BROKERS_OWN = re.compile(r"`(?P<name>[\w.]+)` is not supported for `group\.protocol=consumer`")
 _BOOLEAN = re.compile(r'Expected bool value for "(?P<name>[^"]+)"')
 _FILE = re.compile(r"(?P<name>ssl\.[\w.]+) failed: |from (?P<text>ssl\.[\w.]+): not in PEM format")
 _MECHANISM = re.compile(r"Unsupported SASL mechanism: (?P<value>\S+)|No provider for SASL mechanism (?P<absent>\w+)")
@@ -61,6 +63,15 @@ def of_property(text: str) -> str | None:
         )
     if _NO_LOGIN in text:
         return "kafka.sasl.username or kafka.sasl.password is missing: kafka.sasl.mechanism needs both"
+    return _of_two(text)
+
+
+def _of_two(text: str) -> str | None:
+    """As ``of_property``, of properties that do not go together."""
+    if match := _AT_LEAST.search(text):
+        return f"kafka.{match['name']}: must be at least kafka.{match['other']}{match['more'] or ''}: set both"
+    if match := _BROKERS_OWN.search(text):
+        return f"kafka.{match['name']}: the brokers set it with kafka.group.protocol = consumer: remove it"
     return None
 
 
