@@ -17,7 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from calving.errors import ConfigError, UnavailableError
-from calving.iceberg.catalog import open_catalog
+from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.model.tables import SchemaChange
@@ -125,6 +125,14 @@ def test_a_catalog_that_is_not_there_is_tried_again() -> None:
         opened("http://127.0.0.1:1")
     with answering(503) as uri, pytest.raises(UnavailableError, match=r"does not answer: .*not now"):
         opened(uri)
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}"])
+def test_each_form_of_a_local_warehouse_names_the_same_folder(tmp_path: Path, form: str) -> None:
+    folder = tmp_path / "lake"
+    translated = translate({"type": "embedded", "warehouse": form.format(folder)})
+    assert translated["warehouse"] == f"file://{folder}"
+    assert folder.is_dir()
 
 
 @pytest.mark.parametrize(

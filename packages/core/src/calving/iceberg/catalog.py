@@ -70,6 +70,7 @@ _JAVA_TYPES = {
     "org.apache.iceberg.jdbc.JdbcCatalog": "jdbc",
 }
 _WAREHOUSE = "iceberg.catalog.warehouse"
+_FILE_URI = re.compile(r"file:(//localhost(?=/)|//)?")
 _JAVA_ONLY = ("io-impl", "clients", "lock-impl", "metrics-reporter-impl", "client.factory")
 
 
@@ -195,7 +196,7 @@ def _check_kind(kind: str, impl: str | None) -> None:
 
 
 def _embedded(properties: Mapping[str, str]) -> dict[str, str]:
-    folder = Path(properties.get("warehouse", "warehouse").removeprefix("file://")).absolute()
+    folder = Path(_FILE_URI.sub("", properties.get("warehouse", "warehouse"))).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

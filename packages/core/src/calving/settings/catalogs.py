@@ -25,6 +25,9 @@ _URIS = {
     ),
 }
 """The form of each kind's URI, an example, and what it leads to."""
+_IN_MEMORY = re.compile(
+    r"sqlite(\+\w+)?:(//)?/?(:memory:.*|\?.*)?|sqlite.*[?&]mode=memory.*", re.IGNORECASE | re.DOTALL
+)
 _LOCAL = re.compile(r"(file:/.*|[^:]*|[A-Za-z]:[\\/].*)", re.DOTALL)
 _STORES = ("file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "hdfs", "viewfs", "oss", "hf")
 _S3 = ("endpoint", "region", "access-key-id", "secret-access-key", "session-token", "path-style-access")
@@ -93,6 +96,8 @@ def _check_uri(catalog: Mapping[str, str], form: re.Pattern[str], example: str, 
         raise ConfigError(
             f"iceberg.catalog.uri: must be such as {example} (given: {shown('iceberg.catalog.uri', uri)})"
         )
+    if _IN_MEMORY.fullmatch(uri):
+        raise ConfigError("iceberg.catalog.uri: a SQLite catalog in memory is gone with its process: name a file")
     host = uri.partition("://")[2].rpartition("@")[2]
     port = re.match(r"(?:\[[^\]]*\]|[^/:]*):([^/?#,]*)", host)
     if port is not None and not (port[1].isdecimal() and int(port[1]) < 65536):
@@ -105,6 +110,11 @@ def _misspelt_uri(catalog: Mapping[str, str]) -> str:
 
 
 def _check_warehouse(warehouse: str, kind: str) -> None:
+    if warehouse.startswith(("~", "$")):
+        raise ConfigError(
+            f"iceberg.catalog.warehouse: '{warehouse[0]}' is a shell's form: write the whole path, or ${{env:NAME}}"
+            f" (given: {shown('iceberg.catalog.warehouse', warehouse)})"
+        )
     if kind == "embedded" and not _LOCAL.fullmatch(warehouse):
         raise ConfigError(
             f"iceberg.catalog.warehouse: the embedded catalog is a folder of this machine: name a folder, or set"
