@@ -35,6 +35,20 @@ def test_an_option_that_a_converter_does_not_know_is_refused(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("name", [each for each in CONVERTERS.own if each != "json"])
+def test_schemas_enable_beside_another_converter_is_ignored_and_logged(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    options = URL if name in ("avro", "protobuf", "json-schema") else {}
+    converter(name, {**options, "schemas.enable": "true"}, is_key=True)
+    assert "key.converter.schemas.enable has no effect with this converter and is ignored" in caplog.text
+
+
+def test_the_urls_of_a_registry_may_have_blanks_between_them() -> None:
+    converter("avro", {"schema.registry.url": "http://a:8081, http://b:8081 "}, is_key=False)
+
+
 @pytest.mark.parametrize(
     ("name", "option", "meant"),
     [

@@ -173,3 +173,23 @@ def test_properties_of_java_clients_are_those_of_librdkafka(java: dict[str, str]
 def test_a_property_without_which_the_connection_would_be_another_is_refused(java: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         translate(java, "kafka.")
+
+
+def test_blanks_around_booleans_and_classes_do_not_count(tmp_path: Path) -> None:
+    given = {
+        "connector.class": " org.apache.iceberg.connect.IcebergSinkConnector",
+        "iceberg.tables.auto-create-enabled": "true ",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter ",
+        "value.converter.schemas.enable": " FALSE ",
+        "kafka.client.id": " orders ",
+        "kafka.bootstrap.servers": "kafka:9092",
+    }
+    sink = taken(tmp_path, {**CONFIG, **given}, None)
+    assert sink.keys.auto_create
+    assert sink.keys.value_converter == "org.apache.kafka.connect.storage.StringConverter"
+    assert sink.kafka["client.id"] == " orders "
+
+
+def test_librdkafkas_older_name_for_the_brokers_is_read(tmp_path: Path) -> None:
+    sink = taken(tmp_path, {**CONFIG, "kafka.metadata.broker.list": "kafka:9092"}, None)
+    assert sink.kafka["bootstrap.servers"] == "kafka:9092"

@@ -6,11 +6,14 @@ or it is refused by name.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calving.errors import ConfigError
 from calving.wording import meant
+
+log = logging.getLogger(__name__)
 
 REGISTRY = "schema.registry."
 CLIENT = (
@@ -59,12 +62,15 @@ class Options:
         """
         known = (*self.used, *self.harmless, *self.only, "converter.type")
         for name, text in options.items():
-            if name not in known:
+            if name == "schemas.enable" and name not in known:
+                # Connect's other converters ignore it, too, and many files have it beside each of them.
+                log.info("%s has no effect with this converter and is ignored", full(name, is_key))
+            elif name not in known:
                 java = [REGISTRY + ours for theirs, ours in _OF_JAVA.items() if theirs in name]
                 hint = meant(name, java or known, 0 if java else 0.6, full("", is_key))
                 hint = hint or f"; it takes {', '.join(self.used) or 'none'}"
                 raise ConfigError(f"unknown option '{full(name, is_key)}' of the converter{hint}")
-            if name in self.only and text.lower() != self.only[name]:
+            elif name in self.only and text.lower() != self.only[name]:
                 raise ConfigError(f"{full(name, is_key)} = {text} is not supported: {self.only[name]} is")
 
 

@@ -309,7 +309,7 @@ def _take_login(conf: dict[str, str], prefix: str) -> str:
 
     :raises ConfigError: there are two logins, or a login that is not encoded.
     """
-    conf["url"], login = without_logins(conf["url"])
+    conf["url"], login = without_logins(re.sub(r"\s*,\s*", ",", conf["url"].strip()))
     if "@" in conf["url"]:
         raise ConfigError(f"{prefix}{REGISTRY}url: write the login's special characters percent-encoded, as %2F for /")
     if login is not None and conf.setdefault("basic.auth.user.info", login) != login:

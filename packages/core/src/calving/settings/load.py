@@ -177,6 +177,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     """
     for key in TAKEN_OVER.keys() & raw.keys():
         log.warning("key %s has no effect here and is ignored: %s", key, TAKEN_OVER[key])
+    raw = {key: _trimmed(value) for key, value in raw.items()}
     given = {key: shown_text(key, value) for key, value in raw.items()}
     raw = {key: value for key, value in raw.items() if key not in TAKEN_OVER}
     if resolved:
@@ -219,6 +220,14 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     check_routed_tables(keys, sink.tables, sink.create_properties)
     check_dead_letter_table(keys, sink.tables)
     return sink
+
+
+_WORD = re.compile(r"\s*((?i:true|false)|[a-z]\w*(\.\w+)+\.[A-Z][\w$]*)\s*")
+
+
+def _trimmed(value: str) -> str:
+    """The value without the blanks around a boolean or a class, which Kafka Connect leaves out, too."""
+    return value.strip() if _WORD.fullmatch(value) else value
 
 
 def _backend(plain: Mapping[str, str]) -> type[Backend]:
