@@ -157,7 +157,7 @@ def test_a_table_that_cannot_be_loaded_hides_no_other(cli: Cli, routed: bool) ->
     cli.keys |= {
         "iceberg.tables": "" if routed else "db.broken,db.t",
         "iceberg.tables.dynamic-enabled": routed,
-        "iceberg.tables.route-field": "to",
+        **({"iceberg.tables.route-field": "to"} if routed else {}),
     }
     found = look(cli)
     (refusal,) = found.refusals

@@ -44,6 +44,7 @@ INLINE = (
 )
 PASSWORDS = ("iceberg.control.redis.url", "iceberg.control.zookeeper.password")
 PROVIDED = (
+    "iceberg.catalog.s3.access-key-id",
     "iceberg.catalog.s3.secret-access-key",
     "iceberg.catalog.credential",
     "iceberg.notify.webhook-url",
@@ -55,7 +56,7 @@ PROVIDED = (
 
 def canary(key: str) -> str:
     secret = f"{CANARY}-{re.sub('[^a-z0-9]', '-', key.lower())} /#?@"
-    return f"http://127.0.0.1:1/{secret}" if key.endswith("url") else secret
+    return f"http://127.0.0.1:1/{secret.replace(' ', '')}" if key.endswith("url") else secret
 
 
 def assert_silent(what: str, text: str) -> None:

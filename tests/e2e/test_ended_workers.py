@@ -75,6 +75,7 @@ def test_a_worker_that_hangs_leaves_its_sink_not_well_although_it_is_a_member(
 
 def test_secrets_and_values_are_masked_in_the_end_of_a_worker(sink: Cli) -> None:
     sink.keys |= {"kafka.ssl.key.password": "pa55word-1", "iceberg.catalog.s3.secret-access-key": "t0ken-of-mine"}
+    sink.keys |= {"iceberg.catalog.s3.access-key-id": "AKIA-of-mine"}
 
     def fail(_: object) -> None:
         raise RuntimeError("pa55word-1 and t0ken-of-mine\nat https://me:secret@host/")

@@ -136,10 +136,10 @@ def test_avro_fields_carry_their_field_ids(write: Write) -> None:
 @pytest.mark.parametrize(
     ("properties", "named"),
     [
-        ({"write.parquet.page-size-bytes": "big"}, "write.parquet.page-size-bytes = big"),
+        ({"write.parquet.page-size-bytes": "big"}, "write.parquet.page-size-bytes: must be"),
         ({"write.parquet.compression-level": "99"}, "write.parquet.compression-level = 99"),
         ({"write.avro.compression-level": "99"}, "write.avro.compression-level = 99"),
-        ({"write.metadata.metrics.column.s": "most"}, "write.metadata.metrics.column.s = most"),
+        ({"write.metadata.metrics.column.s": "most"}, "write.metadata.metrics.column.s: must be"),
     ],
 )
 def test_a_property_that_makes_no_sense_is_named_with_its_table(properties: Mapping[str, str], named: str) -> None:

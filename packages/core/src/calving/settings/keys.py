@@ -77,6 +77,12 @@ def _url(value: str) -> str:
     return value
 
 
+def _url_without_login(value: str) -> str:
+    if "@" in _url(value).split("/")[2]:
+        raise ValueError("must be a URL without a login: others see it")
+    return value
+
+
 def _location(value: str) -> str:
     if not re.match(r"/|[a-z][a-z0-9+.-]*:/", value):
         raise ValueError("must be a whole location, such as s3://bucket/folder or /folder")
@@ -85,6 +91,7 @@ def _location(value: str) -> str:
 
 Location = Annotated[str, AfterValidator(_location)]
 HttpUrl = Annotated[str, AfterValidator(_url)]
+PublicUrl = Annotated[str, AfterValidator(_url_without_login)]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _WEEK_MS = 7 * 24 * 3600 * 1000
@@ -572,7 +579,7 @@ class SinkKeys(BaseModel):
         description="The address on which the server listens. An address beyond this machine needs"
         " `iceberg.http.token`.",
     )
-    http_advertised: HttpUrl | None = Field(
+    http_advertised: PublicUrl | None = Field(
         None,
         alias="iceberg.http.advertised-url",
         description="The server's URL for the other workers and for users. Default: made of host and port, with the"
