@@ -189,13 +189,27 @@ def test_pods_have_the_service_account_that_is_made_or_named() -> None:
         {"sinks": {"Orders_EU": SINKS["orders"]}},
         {"sinks": {"orders": {**SINKS["orders"], "replica": 2}}},
         {"sinks": {"orders": {**SINKS["orders"], "config": {**CONFIG, "iceberg.http.port": 80}}}},
+        {"sinks": {"orders": {**SINKS["orders"], "config": {**CONFIG, "iceberg": {"http": {"port": 80}}}}}},
+        {"sinks": {"orders": {**SINKS["orders"], "config": {**CONFIG, "iceberg.http": {"token": "text"}}}}},
         {"image": {"repositry": "x"}},
         {"sinks": {"orders": {**SINKS["orders"], "secret": "a, optional: true"}}},
         {"sinks": {"orders": {**SINKS["orders"], "secretFiles": "Certificates"}}},
         {"sinks": {"orders": {**SINKS["orders"], "scratch": "2Gi, medium: Memory"}}},
         {"monitoring": {"interval": "15s}, {port: x"}},
     ],
-    ids=["no secret", "name", "misspelt", "port", "image", "secret", "secret files", "size", "interval"],
+    ids=[
+        "no secret",
+        "name",
+        "misspelt",
+        "port",
+        "nested port",
+        "nested token",
+        "image",
+        "secret",
+        "secret files",
+        "size",
+        "interval",
+    ],
 )
 def test_wrong_values_are_refused(values: Mapping[str, object]) -> None:
     assert refused(values)
