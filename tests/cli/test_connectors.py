@@ -138,6 +138,27 @@ def test_what_cannot_be_taken_over_is_said_and_no_file_is_written(
 
 
 @pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"iceberg__catalog__type": "rest", "iceberg__catalog__uri": "catalog:8181"}, "iceberg.catalog.uri: must be"),
+        ({"iceberg__catalog__type": "rest", "iceberg__catalog__uri": None}, "iceberg.catalog.uri is missing"),
+        ({"kafka__sasl__username": "u"}, "kafka.sasl.username has no effect"),
+        ({"iceberg__tables__auto-create-props__format-version": "4"}, "format-version"),
+    ],
+)
+def test_what_validate_refuses_without_a_service_is_refused(
+    folder: Path, keys: Mapping[str, str | None], said: str
+) -> None:
+    save_one(folder, **keys)
+    assert said in "\n".join(only(convert(folder, folder.parent / "sinks")).refusals)
+
+
+def test_a_file_that_only_the_connects_workers_have_is_no_refusal(folder: Path) -> None:
+    save_one(folder, kafka__security__protocol="SSL", kafka__ssl__ca__location="/no/such.pem")
+    assert only(convert(folder, folder.parent / "sinks")).refusals == ()
+
+
+@pytest.mark.parametrize(
     "text", ["{", "[]", "[1]", '"x"', '{"topics": "t"}', "{}", '{"name": "x", "config": 1}', "\xff"]
 )
 def test_a_file_that_holds_no_connector_is_named_and_the_others_are_converted(folder: Path, text: str) -> None:

@@ -19,7 +19,7 @@ from rich.text import Text
 from calving.errors import ConfigError
 from calving.iceberg.catalog import translate
 from calving.model.text import printable, printable_lines
-from calving.runtime.checks import check_record_path
+from calving.runtime.checks import check_record_path, check_settings
 from calving.settings import providers
 from calving.settings.connect_worker import with_worker
 from calving.settings.files import flat, read_json
@@ -269,7 +269,9 @@ def _checked_group(keys: Mapping[str, str]) -> str:
     """The group of the sink. :raises ConfigError: a key is wrong, or has no counterpart."""
     unresolved = {key for key, text in keys.items() if _unresolved(key, text) is not None}
     sink = parse({_SERVERS: "unknown:9092", **keys}, resolved=not unresolved)
-    if not any(key.startswith(_OF_RECORDS) for key in unresolved):  # a converter could take the reference for a value
+    if not unresolved:
+        check_settings(sink, files=False)
+    elif not any(key.startswith(_OF_RECORDS) for key in unresolved):  # a converter could take the reference for a value
         check_record_path(sink)
     if _names_catalog(keys):
         translate(sink.catalog)
