@@ -177,9 +177,8 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     """
     for key in TAKEN_OVER.keys() & raw.keys():
         log.warning("key %s has no effect here and is ignored: %s", key, TAKEN_OVER[key])
-    raw = {key: _trimmed(value) for key, value in raw.items()}
     given = {key: shown_text(key, value) for key, value in raw.items()}
-    raw = {key: value for key, value in raw.items() if key not in TAKEN_OVER}
+    raw = {key: _trimmed(value) for key, value in raw.items() if key not in TAKEN_OVER}
     if resolved:
         raw, provided = providers.resolved(raw)
         know(raw.get("name", ""), raw.items(), provided)
