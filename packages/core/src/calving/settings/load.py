@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TABLE = "iceberg.table."
+_OF_TABLES = frozenset(str(field.alias) for field in TableKeys.model_fields.values())
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -257,8 +258,8 @@ def _sorted(
         prefix = max((p for p in PREFIXES if key.startswith(p) and key not in own), key=len, default=None)
         if prefix is not None:
             handed_on[prefix][key if prefix == "spark." else key.removeprefix(prefix)] = value
-        elif key.startswith(_TABLE):
-            table, _, name = key.removeprefix(_TABLE).rpartition(".")
+        elif key.startswith(_TABLE) and ("." in (rest := key.removeprefix(_TABLE)) or rest in _OF_TABLES):
+            table, _, name = rest.rpartition(".")
             tables.setdefault(table, {})[name] = value
         else:
             plain[key] = value
