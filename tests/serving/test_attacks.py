@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import logging
@@ -252,6 +253,15 @@ def test_a_request_that_fails_takes_one_line_of_the_log(
     assert (answer.code, answer.json["error_code"]) == (500, 500)
     (line,) = (record for record in caplog.records if record.levelno >= logging.ERROR)
     assert line.getMessage() == r"the answer to GET '/api/tables' fails: KeyError('x\ny')" and line.exc_info is None
+
+
+def test_requests_that_are_cut_off_when_the_server_closes_leave_nothing_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = logging.getLogger("uvicorn.error")
+    server.error("Exception in ASGI application", exc_info=asyncio.CancelledError())
+    server.error("Exception in ASGI application", exc_info=ValueError("another"))
+    assert [str(record.exc_info and record.exc_info[1]) for record in caplog.records] == ["another"]
 
 
 def connected(client: Client, sent: bytes = b"") -> socket.socket:

@@ -55,6 +55,14 @@ class _Uvicorn(uvicorn.Server):
                 self._loop.call_soon_threadsafe(self._closed.set)
 
 
+def _is_error(record: logging.LogRecord) -> bool:
+    """Requests that the server cuts off when it closes are no errors: anybody can have many of them wait."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+
+
+logging.getLogger("uvicorn.error").addFilter(_is_error)
+
+
 class StatusServer:
     def __init__(self, sink: Sink, controls: Controls, history: History | None = None) -> None:
         """Start to listen. ``history``: earlier samples.
