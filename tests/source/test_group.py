@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.model.offsets import TopicPartition
-from calving.source import kafka
+from calving.source import client, kafka
 from calving.source.interface import Group, Listener
 from calving.source.kafka import Topics
 from harness.topic import Topic
@@ -42,7 +42,7 @@ def test_who_leaves_gives_all_partitions_back_before_the_client_closes(
         answer(group, consumer, partitions)
 
     answer = kafka.KafkaGroup._on_revoke
-    monkeypatch.setattr(kafka, "Consumer", Watched)
+    monkeypatch.setattr(client, "Consumer", Watched)
     monkeypatch.setattr(kafka.KafkaGroup, "_on_revoke", revoked)
     t = topic(partitions=4)
     settings = {"bootstrap.servers": servers, "group.protocol": protocol}
