@@ -74,18 +74,18 @@ class Trimming:
         read anything yet; or somebody has made up the group, which only an operator can tell.
         """
         unsaved = sorted(other for other in others if f"{other}{_COORDINATORS}" not in saved)
-        for other in unsaved[: max(0, _MOST_TOLD - len(self._told))]:
-            if other not in self._told:
-                self._told.add(other)
-                log.warning(
-                    "control topic '%s' is not trimmed, because group '%s' has entries there, and no coordinator of the"
-                    " group has saved a position; if no sink of this group is to run, save one for it:"
-                    " kafka-consumer-groups.sh --group %s --topic %s --reset-offsets --to-latest --execute",
-                    self._sink.control_topic,
-                    printable(other),
-                    shlex.quote(printable(f"{other}{_COORDINATORS}")),
-                    self._sink.control_topic,
-                )
+        new = [other for other in unsaved if other not in self._told]
+        for other in new[: _MOST_TOLD - len(self._told)]:
+            self._told.add(other)
+            log.warning(
+                "control topic '%s' is not trimmed, because group '%s' has entries there, and no coordinator of the"
+                " group has saved a position; if no sink of this group is to run, save one for it:"
+                " kafka-consumer-groups.sh --group %s --topic %s --reset-offsets --to-latest --execute",
+                self._sink.control_topic,
+                printable(other),
+                shlex.quote(printable(f"{other}{_COORDINATORS}")),
+                self._sink.control_topic,
+            )
         return not unsaved and len(others) < MOST_GROUPS
 
     def _saved(self, group: str, wanted: Collection[TopicPartition]) -> ControlOffsets:

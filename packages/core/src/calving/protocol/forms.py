@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from calving.errors import NewerVersionError
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, StartCommit
 from calving.model.forms import OLDEST, StoredForm
@@ -45,7 +43,7 @@ class FormInUse:
         check_form(envelope, self._own)
         match envelope.event:
             case StartCommit(commit_id) if commit_id != self._cycle:
-                self._begin(commit_id)
+                self._cycle, self._lowest = commit_id, None
             case DataComplete(commit_id) if commit_id == self._cycle:
                 form = OLDEST if envelope.member is None else envelope.member.form
                 self._lowest = form if self._lowest is None else min(self._lowest, form)
@@ -56,7 +54,3 @@ class FormInUse:
         """All partitions have answered in the last cycle, so all workers that write are known."""
         if self._lowest is not None:
             self.form = max(self.form, min(self._own, self._lowest))
-
-    def _begin(self, cycle: UUID) -> None:
-        self._cycle = cycle
-        self._lowest = None

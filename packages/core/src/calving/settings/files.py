@@ -6,7 +6,8 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +31,34 @@ def read(path: Path) -> dict[str, str]:
     text = _text(path)
     if text.lstrip().startswith("{"):
         raise ConfigError(f"{path} holds JSON: name it .json")
-    try:
-        if kind == ".properties":
-            return read_properties(text)
-        return flat(tomllib.loads(text))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {_not_toml(text, str(error))}") from error
-    except (RecursionError, ValueError) as error:
-        raise ConfigError(f"{path}: {_too_much(error)}") from error
+    with _naming(path):
+        return read_properties(text) if kind == ".properties" else flat(_toml(text))
 
 
 def read_json(path: Path) -> Any:
     """The JSON of a file. :raises ConfigError: the file cannot be read, or has a key twice."""
     text = _text(path)
+    with _naming(path):
+        try:
+            return json.loads(text, object_pairs_hook=_once)
+        except json.JSONDecodeError as error:
+            raise ConfigError(_not_json(text, error)) from error
+
+
+def _toml(text: str) -> dict[str, Any]:
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(_not_toml(text, str(error))) from error
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in errors of its content."""
+    try:
+        yield
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}: {_not_json(text, error)}") from error
     except (RecursionError, ValueError) as error:
         raise ConfigError(f"{path}: {_too_much(error)}") from error
 
