@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -24,13 +24,13 @@ TIMEOUT = 15.0
 """Seconds that one request to a broker may take."""
 
 _SETTINGS = (KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PROTOCOL, KafkaError._NOT_IMPLEMENTED)
+_UNAUTHENTICATED = (KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION)
 REFUSED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
+    *_UNAUTHENTICATED,
 )
 """Errors that only an operator can fix."""
 _PASSING = frozenset(
@@ -110,20 +110,25 @@ def consumer_client(kafka: Mapping[str, str], **ours: str | int | bool) -> Consu
 
 
 _asking: WeakSet[AdminClient] = WeakSet()
-_heard: tuple[float, KafkaError] | None = None
-"""The last connection error of any client. The request that fails because of this error reports only a timeout."""
+_heard: dict[int, tuple[float, KafkaError]] = {}
+"""The last connection error of each code, of any client, with its time. The request that fails because of this error
+reports only a timeout.
+"""
 
 
 def _note(error: KafkaError) -> None:
-    global _heard
     if error.code() != KafkaError._ALL_BROKERS_DOWN:
-        _heard = time.monotonic(), error
+        _heard[error.code()] = time.monotonic(), error
 
 
 def _said_since(start: float) -> KafkaError | None:
+    """The error that explains best why a request since ``start`` has failed: a refusal, else the last one. A broker
+    that refuses a client also closes its connection, and either error may be heard last.
+    """
     for client in list(_asking):
         client.poll(0)
-    return _heard[1] if _heard is not None and _heard[0] >= start else None
+    since = [(error.code() in REFUSED, at, error) for at, error in list(_heard.values()) if at >= start]
+    return max(since, key=itemgetter(0, 1))[2] if since else None
 
 
 @contextlib.contextmanager
@@ -141,6 +146,11 @@ def reaching(what: str) -> Iterator[None]:
         text = cause.str() if isinstance(cause, KafkaError) else str(cause)
         if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (said := _said_since(start)) is not None:
             code, text = said.code(), said.str()
+        if code in _UNAUTHENTICATED:
+            raise ConfigError(
+                f"{what}: the broker does not let the sink in: correct kafka.security.protocol, or"
+                f" kafka.sasl.mechanism and its credentials ({text})"
+            ) from error
         untrusted = code == KafkaError._SSL and _UNTRUSTED in text
         if code == KafkaError._INVALID_ARG and (mistake := of_property(text)) is not None:
             raise ConfigError(mistake) from error
