@@ -39,8 +39,10 @@ class Given(Block):
         envelopes: Sequence[RecordEnvelope] | None = None,
     ) -> None:
         self.source, self._start, self._values = source, start, values
-        given = [b"key"] * len(values) if keys is None else keys
-        self._envelopes = envelopes or [RecordEnvelope(key, headers=headers) for key in given]
+        if keys is None:
+            self._envelopes = envelopes or [RecordEnvelope(headers=headers)] * len(values)
+        else:
+            self._envelopes = [RecordEnvelope(key, headers=headers) for key in keys]
 
     def __len__(self) -> int:
         return len(self._values)
