@@ -82,3 +82,29 @@ def test_a_refused_schema_is_refused_again_without_another_try(registry: SchemaR
     for _ in range(20):
         assert decode(reader, [value]) == first
     assert time.process_time() - began < SECONDS / 4
+
+
+def test_a_long_list_of_values_is_read_once_for_all_properties_that_refer_to_it(registry: SchemaRegistry) -> None:
+    letter = {"enum": [f"letter {n}" for n in range(20_000)]}
+    rows = {f"row {n}": {"type": "object", "properties": {"a": {"$ref": "#/$defs/letter"}}} for n in range(2_000)}
+    number = registry.register(
+        "s", json.dumps({"type": "object", "properties": rows, "$defs": {"letter": letter}}), "JSON"
+    )
+    reader = converter("json-schema", {"schema.registry.url": registry.url}, is_key=False)
+    began = time.process_time()
+    assert not decode(reader, [framed(number, b"{}")]).bad
+    assert time.process_time() - began < SECONDS
+
+
+def test_ids_within_ids_take_little_memory(registry: SchemaRegistry) -> None:
+    schema: dict[str, Any] = {"$ref": "nowhere"}
+    for n in range(300):
+        schema = {"$id": f"{n}{'a' * 900}/", "properties": {"a": schema}}
+    number = registry.register("s", json.dumps({"properties": {"b": {"$ref": "nowhere"}}, "$defs": schema}), "JSON")
+    reader = converter("json-schema", {"schema.registry.url": registry.url}, is_key=False)
+    tracemalloc.start()
+    try:
+        assert decode(reader, [framed(number, b"{}")]).bad
+        assert tracemalloc.get_traced_memory()[1] < BYTES // 2
+    finally:
+        tracemalloc.stop()

@@ -14,6 +14,8 @@ _BESIDE = {"properties", "allOf", *UNIONS, *CONDITIONS, *DEPENDENCIES}
 """Words that count beside a ``$ref``."""
 _MOST_REFERENCES = 500
 """The most references that may lead to one schema."""
+_LONGEST_URI = 2_000
+"""Characters. Each ``$id`` within another one may make the URI longer."""
 
 Above = frozenset[tuple[int, str]]
 """The references that lead to a schema, each by its document and pointer."""
@@ -140,7 +142,11 @@ def _check_length(reference: object, *parts: Collection[object]) -> None:
 
 
 def _joined(base: str, uri: str) -> str:
-    """The URI that a relative one means. A base without a scheme, such as ``money.json``, is a path."""
+    """The URI that a relative one means. A base without a scheme, such as ``money.json``, is a path. Where the URI
+    would be too long, the relative one counts.
+    """
+    if len(base) + len(uri) > _LONGEST_URI:
+        return uri
     try:
         return urljoin(base, uri)
     except ValueError:  # no URI: the name alone counts

@@ -78,6 +78,7 @@ class _Shapes:
     def __init__(self, documents: Documents, union: str, extent: Extent) -> None:
         self._composition = Composition(documents, extent)
         self._union_name, self._extent = union, extent
+        self._enums: dict[int, tuple[Sequence[Any], str, bool]] = {}
         self._in_branch = False
         """Whether the schema is of a property that only a branch names."""
 
@@ -98,7 +99,7 @@ class _Shapes:
         branches = [place.part(branch) for branch in type_branches(schema)]
         real = [branch for branch in branches if branch.schema is not False and not self._composition.is_null(branch)]
         nulls = [*branches, *map(place.part, alternatives(schema))]
-        nullable = nullable or None in schema.get("enum", ()) or any(map(self._composition.is_null, nulls))
+        nullable = nullable or self._enum(schema)[1] or any(map(self._composition.is_null, nulls))
         if len(real) == 1 and real[0].schema is not schema:
             inner = real[0]
             if "default" in schema and isinstance(inner.schema, dict):
@@ -123,7 +124,7 @@ class _Shapes:
 
     def _type(self, place: SchemaNode) -> Form:
         schema = place.schema
-        kind, meant, title = _kind(schema), schema.get("connect.type"), _title(schema)
+        kind, meant, title = self._kind(schema), schema.get("connect.type"), _title(schema)
         match kind:
             case "object" if meant == "map" or "properties" in schema:
                 with self._extent.level():
@@ -137,6 +138,26 @@ class _Shapes:
         if form is None:
             raise ValueError(f"'{kind}' is not a type of JSON Schema")
         return typed_json.named(form, title)
+
+    def _kind(self, schema: Mapping[str, Any]) -> str:
+        """The type of a schema, even if the schema does not name it."""
+        if "type" in schema:
+            return str(schema["type"])
+        for word, kind in (("properties", "object"), ("items", "array")):
+            if word in schema:
+                return kind
+        return self._enum(schema)[0]
+
+    def _enum(self, schema: Mapping[str, Any]) -> tuple[str, bool]:
+        """The type of the values that a schema lists, and whether null is among them. A list is read once, because many
+        properties may refer to one long list.
+        """
+        if "enum" not in schema:
+            return _kind_of([schema["const"]] if "const" in schema else ()), False
+        values = schema["enum"]
+        if id(values) not in self._enums:
+            self._enums[id(values)] = values, _kind_of(values), None in values
+        return self._enums[id(values)][1:]
 
     def _object_form(self, place: SchemaNode) -> Form:
         schema = place.schema
@@ -198,19 +219,11 @@ class _Shapes:
         return Form(kind, Union(branches)), any(branch.declared.nullable for branch in branches)
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
-    """The type of a schema, even if the schema does not name it."""
-    if "type" in schema:
-        return str(schema["type"])
-    for word, kind in (("properties", "object"), ("items", "array")):
-        if word in schema:
-            return kind
-    if "enum" in schema or "const" in schema:
-        kinds = {_KINDS.get(type(value)) for value in schema.get("enum", [schema.get("const")]) if value is not None}
-        if kinds == {"integer", "number"}:
-            return "number"
-        return kinds.pop() or "anything" if len(kinds) == 1 else "anything"
-    return "anything"
+def _kind_of(values: Iterable[Any]) -> str:
+    kinds = {_KINDS.get(type(value)) for value in values if value is not None}
+    if kinds == {"integer", "number"}:
+        return "number"
+    return kinds.pop() or "anything" if len(kinds) == 1 else "anything"
 
 
 _KINDS = {str: "string", bool: "boolean", int: "integer", Decimal: "number"}
