@@ -75,7 +75,9 @@ class Caster:
                 yield from self._divided(piece)
 
     def _lacking(self, routed: Routed) -> Iterator[Routed]:
-        """The values by the tables that do not hold them yet. Values that all tables hold are filtered."""
+        """The values by the tables that do not hold them yet. Values that all tables hold are filtered. But those that
+        a table refused may lack their letter in the dead-letter table, so they have to be known again.
+        """
         selected = routed.selected
         rows_of = None
         if self._held.coverage:
@@ -83,11 +85,10 @@ class Caster:
         if rows_of is None:
             yield routed
             return
+        refused = self._spec.path.tolerance.to == "table"
         for tables, rows in rows_of.items():
-            if tables:
-                yield replace(routed.choose(rows), tables=tables)
-            else:
-                selected.accounts.filtered["held by its tables"] += len(rows)
+            holders = tuple(table for table in routed.tables if refused and table not in tables)
+            yield replace(routed.choose(rows), tables=tables, holders=holders)
 
     def _operated(self, routed: Routed) -> Routed:
         """The values with their operations, without the events that empty their source: these are no rows, and are bad
@@ -128,7 +129,7 @@ class Caster:
     def _parts(self, routed: Routed) -> list[Routed]:
         """The values in parts whose rows do not take too much memory together."""
         parts = [routed]
-        for table in routed.tables:
+        for table in (*routed.tables, *routed.holders):
             if table in self._spec.tables:
                 converter = self.converter(table)
                 parts = [piece for part in parts for piece in _pieces(part, converter)]
@@ -142,6 +143,7 @@ class Caster:
             if self._timings.step != "convert":
                 self._timings.start("convert")
             try:
+                part = self._unrefused(part)
                 rows = self._rows(part)
             except FullBlockError:  # raised before anything is accounted for
                 if len(part.values) == 1:
@@ -152,6 +154,17 @@ class Caster:
             if rows is not None:
                 yield rows
                 rows.settle()
+
+    def _unrefused(self, routed: Routed) -> Routed:
+        """The values that no table refuses that holds them."""
+        accounts = routed.selected.accounts
+        if routed.holders:
+            bad, _ = self._tried(routed, tuple(table for table in routed.holders if table in self._spec.tables))
+            accounts.bad += [error.within(routed.values.index) for error in bad.values()]
+            routed = replace(routed.choose(without(len(routed.values), bad)), holders=())
+        if not routed.tables:
+            accounts.filtered["held by its tables"] += len(routed.values)
+        return routed
 
     def _rows(self, routed: Routed) -> CastRows | None:
         """The rows for the tables that are there; None if no row is written now."""

@@ -67,20 +67,21 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class Routed:
     """Values of records, with the tables to which all of them go. ``operations``: by mutation table, what each value
-    does to its row.
+    does to its row. ``holders``: tables that hold the records already, and are asked only whether they refuse them.
     """
 
     selected: Selection
     tables: Tables
     values: Values
     operations: Mapping[str, pa.Array] = field(default_factory=dict)
+    holders: Tables = ()
 
     def choose(self, rows: Indices) -> Routed:
         """The values at these ascending rows."""
         if len(rows) == len(self.values):
             return self
         operations = {table: chosen(column, rows) for table, column in self.operations.items()}
-        return Routed(self.selected, self.tables, self.values.choose(rows), operations)
+        return replace(self, values=self.values.choose(rows), operations=operations)
 
 
 class Timings:
