@@ -30,7 +30,7 @@ from calving.model.members import Member
 from calving.model.offsets import Coverage, Span, TopicPartition, decode_coverage, within
 from calving.protocol.coordinator import Coordinator, Intervals
 from calving.runtime.log_view import ControlLogView
-from calving.serving.exposition import exposition
+from calving.serving.metrics import exposition
 from calving.serving.views import overview
 from calving.status.table_states import TableStates
 from calving.status.values import SinkFacts, Status

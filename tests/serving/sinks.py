@@ -17,7 +17,7 @@ from calving.serving.history import History
 from calving.serving.server import StatusServer
 from calving.settings.load import Sink, parse
 from calving.status.backlog import Backlog, Mark
-from calving.status.folding import after_cycle
+from calving.status.board import after_cycle
 from calving.status.histogram import BYTES, Histogram
 from calving.status.values import (
     NO_SECONDS,

@@ -22,7 +22,7 @@ import pytest
 from calving.cli.leader import read_token, reasons_of
 from calving.errors import ConfigError
 from calving.model.events import Leader
-from calving.serving import connections
+from calving.serving import server as status_server
 from calving.serving.connect import validated
 from calving.serving.server import StatusServer
 from tests.serving.sinks import TOKEN, Client, Worker, serving, sink, status
@@ -310,8 +310,8 @@ def test_probes_and_readers_are_answered_under_attack(number: int, sent: bytes, 
 def test_a_client_that_sends_nothing_more_is_disconnected(
     sent: bytes, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(status_server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(status_server, "IDLE_SECONDS", 0.2)
     with connected(client, sent) as waiting, contextlib.suppress(ConnectionResetError):
         while waiting.recv(65_536):
             pass
@@ -320,7 +320,7 @@ def test_a_client_that_sends_nothing_more_is_disconnected(
 def test_a_client_that_sends_a_byte_now_and_then_has_no_more_time(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(status_server, "HEAD_SECONDS", 0.3)
     with connected(client) as slow, pytest.raises(OSError):
         for _ in range(200):
             slow.sendall(b"G")
@@ -328,7 +328,7 @@ def test_a_client_that_sends_a_byte_now_and_then_has_no_more_time(
 
 
 def test_the_limits_are_those_of_the_manual() -> None:
-    assert (connections.HEAD_SECONDS, connections.IDLE_SECONDS, connections.MOST) == (10.0, 30.0, 100)
+    assert (status_server.HEAD_SECONDS, status_server.IDLE_SECONDS, status_server.MOST) == (10.0, 30.0, 100)
 
 
 def test_attackers_write_nothing_into_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -343,7 +343,7 @@ def test_attackers_write_nothing_into_the_log(client: Client, caplog: pytest.Log
 
 
 def test_silent_clients_do_not_keep_others_from_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(status_server, "HEAD_SECONDS", 1.0)
     authority = Authority(tmp_path)
     pair = authority.issue("server")
     keys = {"iceberg.http.tls-certificate-file": pair.certificate, "iceberg.http.tls-key-file": pair.key}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calving.serving.events import Events
+from calving.serving.history import Events
 from calving.status.values import Status
 from tests.serving.sinks import NOW, Worker, serving, sink, status
 

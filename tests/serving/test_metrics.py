@@ -12,8 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from calving.model.offsets import TopicPartition
-from calving.serving.exposition import exposition
-from calving.serving.metrics import METRICS
+from calving.serving.metrics import METRICS, exposition
 from calving.status.values import PartitionStatus, Status
 from tests.serving.sinks import NOW, status
 

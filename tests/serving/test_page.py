@@ -16,7 +16,7 @@ import pytest
 
 from calving.model.events import Leader
 from calving.serving.history import History
-from calving.serving.page import page_text
+from calving.serving.routes import page_text
 from calving.status.values import Status
 from tests.serving.sinks import Worker, not_leading, serving, status
 

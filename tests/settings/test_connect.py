@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from calving.errors import ConfigError
-from calving.settings.connect_worker import with_worker
-from calving.settings.java_client import translate
+from calving.settings.clients import translate
+from calving.settings.connect import with_worker
 from calving.settings.load import Sink, load
 
 CONFIG = {

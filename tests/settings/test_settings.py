@@ -13,8 +13,8 @@ import pytest
 from calving.backend.interface import find
 from calving.backend.memory import MemoryBackend
 from calving.errors import ConfigError
+from calving.settings.files import read_properties
 from calving.settings.load import load, parse
-from calving.settings.properties import read_properties
 
 BASE = {
     "name": "orders",

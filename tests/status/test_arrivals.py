@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calving.model.offsets import Span, TopicPartition
-from calving.status.arrivals import Arrivals, arrived, seen
-from calving.status.partitions import HeldPartitions
+from calving.status.partitions import Arrivals, HeldPartitions, arrived, seen
 
 TP = TopicPartition("t", 0)
 

@@ -16,9 +16,8 @@ from calving.model.offsets import Span, TopicPartition
 from calving.runtime.batch import BatchRunner
 from calving.runtime.reporting import Reporter
 from calving.runtime.worker import WorkerLoop
-from calving.status.backlog import Backlog
+from calving.status.backlog import Backlog, Published
 from calving.status.board import Board
-from calving.status.published import Published
 from calving.status.values import Batches, RecordCounts, SinkFacts
 
 HELD = frozenset({TopicPartition("t", 0)})

@@ -34,8 +34,7 @@ from calving.protocol.rollback import RolledBack
 from calving.runtime.reporting import Reporter
 from calving.runtime.tally import Tally
 from calving.runtime.worker import Publications
-from calving.status.board import Board
-from calving.status.folding import after_cycle
+from calving.status.board import Board, after_cycle
 from calving.status.health import HealthLog, Reason, disagreement_text, not_ready, reasons
 from calving.status.histogram import Histogram
 from calving.status.partitions import committed_up_to

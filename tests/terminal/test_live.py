@@ -11,8 +11,7 @@ from rich.console import Console
 
 from calving.status.backlog import Backlog, Mark
 from calving.status.values import CoordinatorStatus, LogStatus, Status, WorkerStatus
-from calving.terminal.live import view
-from calving.terminal.showing import showing
+from calving.terminal.live import showing, view
 from calving.terminal.texts import duration
 from tests.serving.sinks import NOW, status
 

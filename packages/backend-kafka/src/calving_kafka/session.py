@@ -20,7 +20,7 @@ from calving.backend import (
     TopicPartition,
     check_starts,
 )
-from calving.source import dead_letters
+from calving.source import producing
 from calving.source.client import patiently
 from calving.source.members import members
 from calving_kafka.cursor import KafkaCursor
@@ -115,7 +115,7 @@ class KafkaSession(GroupSession):
         check_starts(publication, self.committed(publication.advances))
         records = records_of(self._sink.control_topic, encoded, self._member_id, self._partition)
         if publication.dead_letters and self._sink.dead_letters is not None:
-            records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
+            records += producing.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         positions = {tp: advance.end for tp, advance in publication.advances.items()}
         by = Note(None, self._topic_id, self._member_id, claim.member_id)
         notes = {tp: str(by._replace(topic_id=identity)) for tp, identity in publication.identities.items()}

@@ -25,7 +25,7 @@ from calving.services.kafka import kafka
 from calving.services.process import interruptible
 from calving.settings.load import Sink, parse
 from calving.source.client import client_config
-from calving.terminal.showing import showing
+from calving.terminal.live import showing
 
 TOPIC, TABLE, PARTITIONS = "events", "demo.events", 3
 _EPOCH_MS = 1_767_225_600_000

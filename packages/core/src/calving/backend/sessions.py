@@ -15,7 +15,7 @@ from calving.errors import FencedError
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Publication, WorkerEnd
 from calving.model.sink import Claim, SinkIdentity
-from calving.source.dead_letters import DeadLetterWriter
+from calving.source.producing import DeadLetterWriter
 
 _METADATA_MAGIC = b"CGMDv2:"
 

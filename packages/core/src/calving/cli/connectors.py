@@ -21,7 +21,7 @@ from calving.iceberg.catalog import translate
 from calving.model.text import printable, printable_lines
 from calving.runtime.checks import check_record_path, check_settings
 from calving.settings import providers
-from calving.settings.connect_worker import with_worker
+from calving.settings.connect import with_worker
 from calving.settings.files import flat, read_json
 from calving.settings.keys import TAKEN_OVER
 from calving.settings.load import parse

@@ -135,7 +135,7 @@ def _shown(sink: App) -> AbstractContextManager[None]:
     """The live view, if the output is a terminal."""
     if not (out.is_terminal and sys.stderr.isatty()):
         return nullcontext()
-    from calving.terminal.showing import showing
+    from calving.terminal.live import showing
 
     return showing(out, lambda: sink.status, lambda: sink.url)
 

@@ -39,7 +39,7 @@ from calving.runtime.reporting import Reporter, facts
 from calving.runtime.worker import WorkerLoop
 from calving.settings.digest import described
 from calving.settings.load import Sink
-from calving.source import dead_letters
+from calving.source import producing
 from calving.source.interface import Group
 from calving.status.board import Board
 from calving.status.values import Batches, Status
@@ -246,7 +246,7 @@ class App:
     def _provision(self) -> None:
         self._backend.provision()
         if self._sink.identity.dead_letters is not None:
-            dead_letters.provision(self._sink.kafka, self._sink.identity.dead_letters)
+            producing.provision(self._sink.kafka, self._sink.identity.dead_letters)
 
     def _live(
         self,

@@ -24,8 +24,7 @@ from calving.runtime.failures import Retries
 from calving.runtime.looks import Looks
 from calving.settings.load import Sink
 from calving.source.interface import Source
-from calving.status.board import Board
-from calving.status.folding import after_cycle
+from calving.status.board import Board, after_cycle
 from calving.status.values import CommitCycle, CoordinatorStatus
 from calving.threads import where
 

@@ -33,9 +33,9 @@ from calving.protocol.members import Members
 from calving.protocol.rollback import Line
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
+from calving.status.backlog import Published
 from calving.status.health import disagreement_text
 from calving.status.partitions import committed_up_to
-from calving.status.published import Published
 from calving.status.table_states import TableStates
 
 

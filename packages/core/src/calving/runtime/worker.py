@@ -25,8 +25,7 @@ from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.log_health import OpenTransactions, SilenceDetector
 from calving.runtime.positions import Resumed, data_loss_text, moved, recreated_text, truncated_text
 from calving.source.interface import Bounds, Group
-from calving.status.arrivals import Arrivals, seen
-from calving.status.partitions import committed_up_to
+from calving.status.partitions import Arrivals, committed_up_to, seen
 from calving.status.table_states import TableStates
 
 log = logging.getLogger(__name__)

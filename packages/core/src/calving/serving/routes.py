@@ -1,33 +1,102 @@
-"""The endpoints. Each answers from the status alone; none waits for a broker, a catalog or Spark."""
+"""The endpoints. Each answers from the status alone; none waits for a broker, a catalog or Spark. The page, and the
+page for those who are on call, load nothing from elsewhere.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import lru_cache
+from html import escape
+from importlib.resources import files
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from calving.serving import connect, views
 from calving.serving.access import Access, Guard, error
-from calving.serving.controls import Controls
-from calving.serving.events import Events
-from calving.serving.exposition import exposition
-from calving.serving.history import History
-from calving.serving.page import on_call, page
+from calving.serving.history import Events, History
+from calving.serving.metrics import exposition
 from calving.settings.load import Sink
 from calving.status.health import not_ready
-from calving.status.remedies import Trouble
+from calving.status.remedies import REMEDIES, Trouble, section
 from calving.status.values import Status
+
+
+class Controls(Protocol):
+    @property
+    def status(self) -> Status:
+        """All that the worker knows now."""
+
+    def stopped_loops(self) -> Mapping[str, float]:
+        """Loops whose last step ended longer ago than three times their longest step, each with the seconds since
+        then.
+        """
+
+    def pause(self) -> None:
+        """Start no more batches; answer the coordinator with the finished batches."""
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+
+    def restart(self) -> None:
+        """Start over from the stored positions, as after an error."""
+
+    def commit(self) -> bool:
+        """Start a commit cycle now. Returns false if this worker does not lead."""
+
+
+_REST = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+
+def page() -> Response:
+    """The page, with a content security policy: browsers run only the page's own scripts, so a table's name cannot
+    inject one.
+    """
+    text, policy = page_text()
+    return HTMLResponse(text, headers={"content-security-policy": policy, "cache-control": "no-cache"})
+
+
+def on_call() -> Response:
+    """What each reason means and what to do next: a page without scripts, with an anchor for each reason."""
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; {_REST}"
+    return HTMLResponse(_on_call(), headers={"content-security-policy": policy, "cache-control": "no-cache"})
+
+
+def _file(name: str) -> str:
+    return files("calving.serving").joinpath(name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _on_call() -> str:
+    sections = (
+        f'<section id="{escape(name)}"><h2>{escape(name)}</h2><p>{escape(remedy.meaning)}</p>'
+        f"<p>Next: <code>{escape(remedy.command)}</code></p><p>Manual: {escape(section(name))}</p></section>"
+        for name, remedy in REMEDIES.items()
+    )
+    return _file("on-call.html").replace("<!-- reasons -->", "\n".join(sections))
+
+
+@lru_cache(maxsize=1)
+def page_text() -> tuple[str, str]:
+    """The page and its content security policy."""
+    style, script = _file("page.css"), _file("page.js")
+    text = _file("page.html").replace("/* page.css */", style).replace("/* page.js */", script)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"connect-src 'self'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return text, f"default-src 'none'; {allowed}; {_REST}"
+
 
 Handler = Callable[[Request], Response]
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

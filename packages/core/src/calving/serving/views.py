@@ -9,7 +9,7 @@ from typing import Any
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
 from calving.serving import connect
-from calving.serving.events import Events
+from calving.serving.history import Events
 from calving.status.backlog import Backlog
 from calving.status.health import of_tables
 from calving.status.remedies import Trouble

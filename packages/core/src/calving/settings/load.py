@@ -21,8 +21,7 @@ from calving.secrets import know, shown, shown_text
 from calving.settings import providers
 from calving.settings.catalogs import check_catalog
 from calving.settings.clients import client_properties, consumer_keys
-from calving.settings.connect_worker import with_worker
-from calving.settings.field_names import dotted_names
+from calving.settings.connect import connector_group, from_tabular, with_worker
 from calving.settings.files import read
 from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.mutations import (
@@ -31,10 +30,8 @@ from calving.settings.mutations import (
     row_mutations,
     unread_operations,
 )
-from calving.settings.records import converters, transforms
-from calving.settings.routes import check_routes
+from calving.settings.records import check_routes, converters, dotted_names, transforms
 from calving.settings.spark import check_spark
-from calving.settings.tabular import connector_group, from_tabular
 from calving.wording import meant, meant_key, missing, wrong_value
 
 if TYPE_CHECKING:

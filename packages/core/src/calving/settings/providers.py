@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from calving.errors import ConfigError
-from calving.settings.properties import read_properties
+from calving.settings.files import read_properties
 from calving.wording import meant
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")

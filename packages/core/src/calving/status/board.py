@@ -1,11 +1,76 @@
-"""The place of the current status: loops write it, presenters read it."""
+"""The current status: loops write it, each its part, and presenters read it."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
-from calving.status.values import CoordinatorStatus, LogStatus, SinkFacts, Status, WorkerStatus
+from calving.model.mutations import MutationCounts
+from calving.status.histogram import SECONDS, Histogram
+from calving.status.values import (
+    STEPS,
+    CommitCycle,
+    CoordinatorStatus,
+    Failure,
+    LogStatus,
+    SinkFacts,
+    Status,
+    TableCommit,
+    WorkerStatus,
+)
+
+_RECENT = 20
+
+
+def after_cycle(
+    before: CoordinatorStatus,
+    cycle: CommitCycle,
+    times_failed: Mapping[str, int],
+    missing: Mapping[str, str],
+    buffered: int,
+) -> CoordinatorStatus:
+    """The status after a cycle. ``times_failed``: how many commits of each table failed in a row."""
+    tables = cycle.tables
+    reasons = {each.table: each.reason for each in tables if each.reason is not None}
+    return CoordinatorStatus(
+        cycles=Counter(before.cycles) + Counter({cycle.outcome: 1}),
+        recent=(cycle, *before.recent)[:_RECENT],
+        cycle_seconds=before.cycle_seconds.observe([cycle.seconds]),
+        step_seconds=_steps(before.step_seconds, tables),
+        commits=Counter(before.commits) + Counter((each.table, each.outcome) for each in tables),
+        failing={
+            table: Failure(times, reasons.get(table) or _before(before, table)) for table, times in times_failed.items()
+        },
+        missing=missing,
+        buffered=buffered,
+        files=before.files + sum(each.files for each in tables),
+        records=before.records + sum(each.records for each in tables),
+        totals={**before.totals, **{each.table: each for each in tables if each.total_files is not None}},
+        mutations=_mutations(before.mutations, tables),
+        changes={**before.changes, **{each.table: each for each in tables if each.mutations is not None}},
+    )
+
+
+def _mutations(before: Mapping[str, MutationCounts], tables: tuple[TableCommit, ...]) -> Mapping[str, MutationCounts]:
+    totals = dict(before)
+    for each in tables:
+        if each.mutations is not None:
+            totals[each.table] = totals.get(each.table, MutationCounts()) + each.mutations
+    return totals
+
+
+def _before(before: CoordinatorStatus, table: str) -> str:
+    known = before.failing.get(table)
+    return known.reason if known is not None else "the cause is unknown"
+
+
+def _steps(before: Mapping[str, Histogram], tables: tuple[TableCommit, ...]) -> dict[str, Histogram]:
+    return {
+        step: before.get(step, Histogram.of(SECONDS)).observe(t.steps[step] for t in tables if step in t.steps)
+        for step in STEPS
+    }
 
 
 class Board:

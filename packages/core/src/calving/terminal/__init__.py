@@ -4,6 +4,6 @@
     >>> duration(75.0), count(1_234_567)
     ('75 s', '1,234,567')
 
-``live`` draws one immutable status, ``showing`` repeats that while the sink runs and keeps log lines above it. What is
-not a terminal gets log lines alone.
+``live`` draws one immutable status, repeats that while the sink runs, and keeps log lines above it. What is not a
+terminal gets log lines alone.
 """

@@ -1,14 +1,24 @@
-"""The live view of ``calving run``: progress, speed, freshness of tables, and problems."""
+"""The live view of ``calving run``: progress, speed, freshness of tables, and problems. It stays below the log lines
+while the sink runs.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+
 from rich.columns import Columns
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from calving.model.text import counted, printable
+from calving.secrets import MaskingFormatter
 from calving.status.health import health, of_tables, reasons
 from calving.status.remedies import Trouble, advice
 from calving.status.values import Status, WorkerStatus
@@ -103,3 +113,34 @@ def _tables(status: Status, now: float) -> Table:
     if len(tables) > _TABLES:
         shown.add_row(Text(f"and {len(tables) - _TABLES} more", "dim"))
     return shown
+
+
+class _Lines(logging.Handler):
+    """Writes log lines above the live view."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self.setFormatter(MaskingFormatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def showing(console: Console, status: Callable[[], Status], url: Callable[[], str | None]) -> Iterator[None]:
+    """Show the live view. Above it only warnings are logged, unless CALVING_LOG_LEVEL asks for more."""
+
+    def now() -> RenderableType:
+        return view(status(), time.time(), url())
+
+    root = logging.getLogger()
+    handlers, lines = list(root.handlers), _Lines(console)
+    if "CALVING_LOG_LEVEL" not in os.environ:
+        lines.setLevel(logging.WARNING)
+    root.handlers[:] = [lines, *(h for h in handlers if isinstance(h, logging.FileHandler))]
+    try:
+        with Live(console=console, get_renderable=now, refresh_per_second=4):
+            yield
+    finally:
+        root.handlers[:] = handlers

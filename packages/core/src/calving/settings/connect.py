@@ -1,4 +1,9 @@
-"""Settings that connectors inherit from their Kafka Connect worker: brokers, security, converters, config providers."""
+"""Settings from configurations of Kafka Connect: those that connectors inherit from their worker, and those of
+Tabular's Iceberg sink, the predecessor of Apache's.
+
+Tabular's sink stores source positions in a separate consumer group, the control group, and names its events and the
+offsets in tables after that group. The connector's consumer group has a copy of the positions, which may be behind.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,36 @@ import re
 from collections.abc import Mapping
 
 from calving.errors import ConfigError
+
+_TABULAR_CLASS = "io.tabular.iceberg.connect.IcebergSinkConnector"
+_GROUP, _CONTROL_GROUP = "iceberg.connect.group-id", "iceberg.control.group-id"
+_GROUP_OVERRIDE = "consumer.override.group.id"
+_WRITE, _WRITE_HERE = "iceberg.table.write-props.", "iceberg.tables.write-props."
+
+
+def is_tabular(raw: Mapping[str, str]) -> bool:
+    """Whether the configuration is that of Tabular's connector."""
+    return raw.get("connector.class") == _TABULAR_CLASS
+
+
+def connector_group(raw: Mapping[str, str]) -> str | None:
+    """The consumer group of the tasks of a Tabular connector; None for any other configuration."""
+    if not is_tabular(raw):
+        return None
+    return raw.get(_GROUP_OVERRIDE) or raw.get(_GROUP) or f"connect-{raw.get('name', '')}"
+
+
+def from_tabular(raw: Mapping[str, str]) -> dict[str, str]:
+    """The keys of a Tabular connector under calving's names; any other configuration unchanged.
+
+    The control group becomes the sink's group: positions, uncommitted files and offsets in tables are stored under it.
+    """
+    if not is_tabular(raw):
+        return dict(raw)
+    kept = {key: value for key, value in raw.items() if key not in (_GROUP, _CONTROL_GROUP, _GROUP_OVERRIDE)}
+    keys = {_WRITE_HERE + k.removeprefix(_WRITE) if k.startswith(_WRITE) else k: v for k, v in kept.items()}
+    return keys | {_GROUP: raw.get(_CONTROL_GROUP) or f"cg-control-{raw.get('name', '')}"}
+
 
 _CLIENT = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..*|ssl\..*|client\.dns\.lookup")
 _PROVIDERS = {
