@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.table import Table
 
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.iceberg.catalog import open_catalog
 from calving.runtime.app import App
 from calving.services.kafka import kafka

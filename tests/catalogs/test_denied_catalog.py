@@ -17,7 +17,7 @@ import pytest
 
 from calving.backoff import Backoff
 from calving.cli.inspect import validate
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.errors import ConfigError, GaveUpError
 from calving.iceberg.catalog import open_catalog
 from calving.runtime import failures

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.cli.recover import recover
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.errors import DataLossError
 from calving.iceberg.catalog import open_catalog
 from calving.model.offsets import TopicPartition

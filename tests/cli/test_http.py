@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from calving.cli.accept import accept
 from calving.cli.status import status
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.errors import FencedError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergCommitter

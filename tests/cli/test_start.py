@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from calving.engine.interface import Engine
-from calving.engine.local import LocalEngine
+from calving.engine.interface import Engine, LocalEngine
 from calving.engine.opening import OpeningEngine
 from calving.errors import ConfigError
 from harness.topic import Topic
@@ -126,7 +125,7 @@ with IMPORTING:
     engine = OpeningEngine(lambda: open_engine("local", "x", {}))
     engine.begin()
     threading.Event().wait(0.5)
-    print("calving.engine.local" in sys.modules)
+    print("calving.engine.interface" in sys.modules)
 print(engine.slots)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

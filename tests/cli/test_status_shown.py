@@ -19,9 +19,8 @@ from rich.console import Console
 
 from calving.backend.interface import Session
 from calving.cli import main, preview
-from calving.cli.health import TableHealth, health
+from calving.cli.health import TableHealth, commit_seconds_of, health, reasons_of
 from calving.cli.inspect import PartitionState, positions_of
-from calving.cli.leader import commit_seconds_of, reasons_of
 from calving.cli.status import SinkStatus, as_json
 from calving.cli.status_text import as_text
 from calving.iceberg.catalog import open_catalog

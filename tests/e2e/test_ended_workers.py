@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from calving.cli.status import status
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.errors import BadRecordError
 from calving.runtime.app import App
 from calving.settings.load import load

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.model.offsets import SourceOffsets, TopicPartition, named

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from calving.engine.interface import Engine, Function
-from calving.engine.local import LocalEngine
+from calving.engine.interface import Engine, Function, LocalEngine
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import Patience
 from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError

@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
-from calving.engine.failures import is_forgotten, not_started, verdict
 from calving.engine.registry import Patience
-from calving.engine.watch import Watch
+from calving.engine.spark import Watch, is_forgotten, not_started, verdict
 from calving.errors import CalvingError, ConfigError, JobFailedError, UnavailableError
 
 _ABORTED = "An error occurred while calling o47.collect.\n: org.apache.spark.SparkException: Job aborted: {}"

@@ -25,7 +25,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from calving.casting.table import TableConverter
 from calving.converters.native import SWITCH
 from calving.engine import shipping
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.errors import BadRecordError
 from calving.iceberg.catalog import open_catalog, tables_of
 from calving.iceberg.rules import TableRules

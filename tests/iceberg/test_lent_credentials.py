@@ -15,7 +15,7 @@ import boto3
 import pytest
 
 from calving.backoff import Backoff
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.errors import GaveUpError
 from calving.iceberg.catalog import open_catalog
 from calving.runtime import failures

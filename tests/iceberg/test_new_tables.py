@@ -14,7 +14,7 @@ from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.model.record_path import Evolution, Tolerance
 from calving.records.declared import read_columns, with_declared
-from calving.runtime.table_checks import refuse_missing_tables
+from calving.runtime.checks import refuse_missing_tables
 from calving.settings.load import parse
 from tests.mutations.changing import Changing
 

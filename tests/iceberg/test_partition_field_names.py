@@ -12,7 +12,7 @@ from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, Evolution, TopicConverters
-from calving.runtime.table_checks import refuse_missing_tables
+from calving.runtime.checks import refuse_missing_tables
 from calving.settings.load import parse
 from tests.mutations.changing import Changing
 

@@ -19,7 +19,7 @@ from calving.iceberg.tables import Tables
 from calving.model.mutations import RowMutations
 from calving.model.record_path import RouteRule, Routing
 from calving.model.tables import SchemaChange
-from calving.runtime.table_checks import refuse_missing_tables
+from calving.runtime.checks import refuse_missing_tables
 from calving.services.rest_catalog import RestCatalog
 from calving.settings.load import parse
 from tests.mutations.changing import Changing

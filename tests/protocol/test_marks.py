@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calving.model.events import TableMark
-from calving.protocol.marks import Marks
+from calving.protocol.rollback import Marks
 
 TABLE = ("db", "t")
 

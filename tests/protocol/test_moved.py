@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from calving.model.events import Attachment, CommitComplete, DataComplete, Envelope, PartitionProgress
 from calving.model.offsets import Span, TopicPartition, within
-from calving.protocol.moved import ReadOffsets, Unread, passed_over, text_of
+from calving.protocol.positions import ReadOffsets, Unread, passed_over, text_of
 
 TP, OTHER = TopicPartition("s", 0), TopicPartition("s", 1)
 KNOWN = within(TP, "id")

@@ -7,8 +7,7 @@ import pytest
 from calving.model.events import Publication
 from calving.model.offsets import Advance, Span, TopicPartition, within
 from calving.protocol.ledger import Ledger
-from calving.protocol.moved import Unread
-from calving.protocol.positions import within_topics
+from calving.protocol.positions import Unread, within_topics
 
 TP = TopicPartition("orders", 3)
 NEW, OLD = within(TP, "new"), within(TP, "old")

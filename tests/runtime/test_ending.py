@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calving.errors import BadRecordError
-from calving.runtime.ending import _text
+from calving.runtime.reporting import _text
 from calving.settings.load import parse
 
 LEAST = {"name": "s", "topics": "orders", "iceberg.tables": "db.orders", "kafka.bootstrap.servers": "broker:9092"}

@@ -6,7 +6,7 @@ import queue
 from collections.abc import Collection, Iterable
 
 from calving.model.events import TableId
-from calving.runtime.looks import Looks
+from calving.runtime.coordinator import Looks
 
 TABLE = ("db", "t")
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from calving.cli.leader import read_token, reasons_of
+from calving.cli.health import read_token, reasons_of
 from calving.errors import ConfigError
 from calving.model.events import Leader
 from calving.serving import server as status_server

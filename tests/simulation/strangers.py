@@ -22,7 +22,7 @@ from calving.model.offsets import (
     present,
     without,
 )
-from calving.protocol.moved import Unread
+from calving.protocol.positions import Unread
 from calving.protocol.recovery import AWAITED_OFFSETS, resumed
 from calving.runtime.log_view import hear
 from calving.runtime.positions import unread

@@ -27,8 +27,8 @@ from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey, committed, looked
-from calving.protocol.marks import Marks
 from calving.protocol.recovery import recovery, still_awaited
+from calving.protocol.rollback import Marks
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calving.engine.interface import Engine
-from calving.engine.local import LocalEngine
+from calving.engine.interface import Engine, LocalEngine
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules, TableSettings

@@ -22,7 +22,7 @@ import calving.tasks.task
 from calving.backend import Claim, Encoded, SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryStore
 from calving.casting.table import TableConverter
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables

@@ -208,7 +208,7 @@ def test_a_writer_of_files_that_iceberg_does_not_know_is_refused(install: Instal
 
 
 ENGINE = """
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 class Told(LocalEngine):
     def __init__(self, *what):
         self.what = what

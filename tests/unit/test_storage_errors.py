@@ -167,7 +167,7 @@ def test_a_denial_that_returns_every_time_stops_the_sink() -> None:
 
 
 def test_the_same_in_a_spark_job_is_the_same_error() -> None:
-    from calving.engine.failures import verdict
+    from calving.engine.spark import verdict
 
     trace = "Traceback (most recent call last):\n  File x\ncalving.errors.{}: S3 says no: really\n"
     same = [AccessDeniedError, CredentialsExpiredError, UnavailableError]

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import calving
 from calving.converters import native
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules, TableSettings

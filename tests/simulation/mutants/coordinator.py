@@ -14,7 +14,7 @@ from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import SourceProgress
-from calving.protocol.marks import Marks
+from calving.protocol.rollback import Marks
 from calving.runtime.coordinator import CoordinatorLoop
 from tests.simulation.members import SimCursor, SimSession
 from tests.simulation.mutants.registry import Spoilt, mutant, with_buffer

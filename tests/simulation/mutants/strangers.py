@@ -8,7 +8,7 @@ from dataclasses import replace
 from calving.backend.interface import Session
 from calving.model.offsets import Coverage, SourceOffsets, TopicPartition
 from calving.protocol.ledger import Ledger
-from calving.protocol.moved import Unread
+from calving.protocol.positions import Unread
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
 from calving.runtime.worker import WorkerLoop

@@ -15,10 +15,9 @@ from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import NOWHERE, Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
-from calving.protocol.rollback import Line
+from calving.protocol.rollback import Line, Marks
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget, Snapshot
 from tests.simulation.world import World

@@ -8,13 +8,13 @@ from functools import partial
 from uuid import uuid4
 
 from calving.backend.interface import Cursor, Session
-from calving.cli.replay import replayed
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.model.events import CommitComplete
 from calving.model.offsets import Coverage, Span, TopicPartition, merged, named, within
 from calving.model.text import counted
-from calving.protocol.moved import Unread, passed_over
+from calving.protocol.positions import Unread, passed_over
 from calving.runtime import components
+from calving.runtime.log_view import replayed
 from calving.runtime.positions import unread
 from calving.runtime.resuming import resumed
 from calving.settings.load import Sink

@@ -10,15 +10,14 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from calving.backend.interface import Session
-from calving.engine.reach import check_reach
+from calving.engine.opening import check_reach
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.abilities import abilities
 from calving.iceberg.catalog import find_table, table_id
 from calving.model.offsets import TopicPartition
 from calving.model.text import counted, printable
 from calving.runtime import components
-from calving.runtime.checks import check_settings
-from calving.runtime.table_checks import refuse_missing_tables
+from calving.runtime.checks import check_settings, refuse_missing_tables
 from calving.settings.load import Sink
 from calving.source.interface import Source
 

@@ -21,7 +21,7 @@ from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 
-from calving.engine.local import LocalEngine
+from calving.engine.interface import LocalEngine
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.rules import TableRules

@@ -33,8 +33,8 @@ from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, brought_back
-from calving.protocol.marks import Marks
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
+from calving.protocol.rollback import Marks
 from calving.runtime import components
 from calving.runtime.preflight import (
     TableRecord,

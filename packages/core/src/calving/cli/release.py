@@ -15,7 +15,6 @@ from uuid import UUID, uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Cursor, Session
-from calving.cli.replay import replayed
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.locations import FileRules
@@ -24,6 +23,7 @@ from calving.model.events import CommitComplete, DataWritten, Envelope, Place, T
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.runtime import components
+from calving.runtime.log_view import replayed
 from calving.runtime.preflight import file_rules
 from calving.settings.load import Sink
 

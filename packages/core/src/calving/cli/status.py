@@ -12,14 +12,13 @@ from typing import Any
 from uuid import uuid4
 
 from calving.backend.interface import Session
-from calving.cli.health import TableHealth, health
+from calving.cli.health import TableHealth, commit_seconds_of, health, read_token, reasons_of
 from calving.cli.inspect import PartitionState, positions_of
-from calving.cli.leader import commit_seconds_of, read_token, reasons_of
 from calving.model.events import Leader, WorkerEnd
 from calving.model.offsets import SourceOffsets, TopicPartition, named, text_of
 from calving.model.sink import strangers
 from calving.model.text import counted, listed
-from calving.protocol.moved import text_of as moved_text
+from calving.protocol.positions import text_of as moved_text
 from calving.protocol.rollback import RolledBack
 from calving.runtime import components
 from calving.runtime.log_view import ControlLogView, hear

@@ -24,7 +24,7 @@ from calving.model.text import listed
 from calving.protocol.ledger_key import OFFSETS, SOURCE_OFFSETS
 from calving.protocol.takeover import Place, TablePlace, TakeoverVerdict, verdict
 from calving.runtime import components
-from calving.runtime.checks import check_settings
+from calving.runtime.checks import check_settings, refuse_missing_tables
 from calving.runtime.preflight import (
     held,
     ledger_key,
@@ -36,7 +36,6 @@ from calving.runtime.preflight import (
     refuse_reused_offsets,
     routed_tables,
 )
-from calving.runtime.table_checks import refuse_missing_tables
 from calving.settings.keys import TAKEN_OVER
 from calving.settings.load import Sink
 from calving.source.interface import Source

@@ -2,7 +2,7 @@
 
 An engine maps a function over texts. A batch is a list of tasks as JSON, and the results come back as JSON:
 
-    >>> from calving.engine.local import LocalEngine
+    >>> from calving.engine.interface import LocalEngine
     >>> engine = LocalEngine()
     >>> engine.map(str.upper, ["first task", "second task"])
     ['FIRST TASK', 'SECOND TASK']

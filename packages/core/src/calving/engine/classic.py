@@ -20,7 +20,6 @@ from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
 from calving.class_archive import WRITING_SECONDS, ClassArchive
 from calving.engine import shipping
-from calving.engine.failures import not_started
 from calving.engine.interface import Function
 from calving.engine.java import ask_about_numpy_alone, end_jvm, forget_a_dead_jvm, launch
 from calving.engine.registry import Patience
@@ -32,6 +31,7 @@ from calving.engine.spark import (
     PYTHON_DAEMON,
     REDACTED,
     SparkEngine,
+    not_started,
     redacted,
 )
 from calving.errors import UnavailableError

@@ -17,11 +17,10 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from calving.engine import shipping
-from calving.engine.failures import is_forgotten, not_started
 from calving.engine.interface import Function
 from calving.engine.registry import Patience
 from calving.engine.shipping import Sent
-from calving.engine.spark import DAEMON, JAVA_OPTIONS, LOCAL_JAVA, PYTHON_DAEMON, SparkEngine
+from calving.engine.spark import DAEMON, JAVA_OPTIONS, LOCAL_JAVA, PYTHON_DAEMON, SparkEngine, is_forgotten, not_started
 from calving.tasks.ranges import RangeBounds
 from calving.version import __version__
 

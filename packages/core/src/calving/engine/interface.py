@@ -1,4 +1,4 @@
-"""The interface of engines."""
+"""The interface of engines, and the engine that runs tasks one after the other in this process."""
 
 from __future__ import annotations
 
@@ -83,3 +83,22 @@ def open_engine(
     except ConfigError as error:
         raise ConfigError(f"{KEY}: {error}") from error
     return opener(name, properties, patience)
+
+
+class LocalEngine(Engine):
+    """Runs functions in this process. Their errors are raised unchanged, because another attempt would fail, too."""
+
+    @property
+    def slots(self) -> int:
+        return 1
+
+    def map(self, function: Function, payloads: Sequence[str]) -> list[str]:
+        return [function(payload) for payload in payloads]
+
+    def close(self) -> None:
+        pass
+
+
+def open_local(name: str, properties: Mapping[str, str], patience: Patience) -> Engine:
+    """The local engine. It uses none of the arguments."""
+    return LocalEngine()

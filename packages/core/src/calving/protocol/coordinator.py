@@ -35,9 +35,9 @@ from calving.protocol.buffer import Buffer
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import SourceProgress
-from calving.protocol.marks import Marks
-from calving.protocol.moved import passed_over
 from calving.protocol.phases import COMMIT, Commit, CommitStep, after
+from calving.protocol.positions import passed_over
+from calving.protocol.rollback import Marks
 
 _MOST_PARKED, _MOST_SPANS = 100, 10_000
 """The most tables with parked commits, and the most partitions of all these tables together. Every CommitComplete

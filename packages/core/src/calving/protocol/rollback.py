@@ -1,13 +1,18 @@
-"""Whether a branch still has a sink's last commit, or was rolled back to a snapshot from before it (rule R2).
+"""Whether a table shows an older state: its branch was rolled back to a snapshot from before the sink's last commit
+(rule R2), or the catalog is a stale replica or a restored backup.
 
 A ledger stands in the summary of the snapshot that it describes. The table properties repeat the newest ledger, because
 snapshots expire, and name that snapshot (R1). A rollback moves the head and leaves the properties as they are. So if
-the branch shows no ledger, either the snapshots with one have expired, and the properties are true; or they were
-rolled back, and the properties claim records that are in no snapshot.
+the branch shows no ledger, either the snapshots with one have expired, and the properties are true; or they were rolled
+back, and the properties claim records that are in no snapshot.
 
 After a rollback another engine may cherry-pick: add the files of an abandoned snapshot, its source, in a new one. The
 summary of the new snapshot names the source, and has no ledger. So what the source had added to the sink's ledger is in
 the table again.
+
+A catalog that fails over to a stale replica, or is restored from a backup, shows an older state of a table: with fewer
+rows, and the ledger of that time. No operation on a table lowers its last sequence number, not even a rollback. (Tables
+of format version 1 have no sequence number.)
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from enum import Enum
 from itertools import takewhile
 from typing import NamedTuple
 
+from calving.model.events import Envelope, TableId, TableMark
 from calving.model.offsets import Coverage, less, merged, size, text_of
 from calving.model.text import counted
 
@@ -211,3 +217,49 @@ def _down_from(line: Line, snapshot_id: int | None) -> Iterator[Ancestor | None]
         if snapshot is None:
             return
         snapshot_id = snapshot.parent if snapshot.parent is not None else line.parent_of(snapshot.place)
+
+
+_MOST = 1_000
+"""How many tables have a mark, at most: the tables committed last. The number is limited, because every CommitComplete
+carries all marks.
+"""
+
+
+def _confirms(found: TableMark, before: TableMark) -> bool:
+    return found.uuid == before.uuid and found.sequence >= before.sequence
+
+
+class Marks:
+    """The last mark of each table; if there are more than a thousand, of the thousand tables that were committed
+    last.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[TableId, TableMark] = {}
+
+    def hear(self, envelope: Envelope) -> None:
+        """An entry of the control log, with the marks that its coordinator knew."""
+        for table, mark in envelope.attached.marks.items():
+            self.note(table, mark)
+
+    def note(self, table: TableId, mark: TableMark) -> None:
+        """The table was loaded with this mark. It replaces the earlier mark unless the earlier one has a higher
+        sequence number.
+        """
+        before = self._known.pop(table, None)
+        self._known[table] = before if before is not None and mark.is_older_than(before) else mark
+        if len(self._known) > _MOST:
+            del self._known[next(iter(self._known))]
+
+    @property
+    def known(self) -> Mapping[TableId, TableMark]:
+        """The marks, in the order of the last commits."""
+        return dict(self._known)
+
+    def unconfirmed(self, seen: Mapping[TableId, TableMark]) -> set[TableId]:
+        """Marked tables that ``seen`` lacks, or shows in an older state or with another UUID."""
+        return {t for t, mark in self._known.items() if (now := seen.get(t)) is None or not _confirms(now, mark)}
+
+    def older(self, tables: Mapping[TableId, TableMark]) -> set[TableId]:
+        """The ``tables`` whose marks are of an older state than their last marks here."""
+        return {table for table, mark in tables.items() if mark.is_older_than(self._known.get(table))}

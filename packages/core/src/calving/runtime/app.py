@@ -184,7 +184,7 @@ class App:
                     part.close()
 
     def _report_end(self, error: Exception) -> None:
-        from calving.runtime.ending import report_end
+        from calving.runtime.reporting import report_end
 
         report_end(self._sink, self._backend, self._topics, self._member, error)
 

@@ -1,21 +1,141 @@
-"""Checks of the settings that need no service: what would otherwise fail late, or only with the first record."""
+"""Checks of the settings that need no service, and of the tables in the settings, whether each can be created or can be
+written as it is: what would otherwise fail late, or only with the first record.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calving.catalogs.foreign import check_takes_rows
 from calving.converters.registry import converter
 from calving.errors import ConfigError
-from calving.runtime.table_checks import check_creation
+from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.mutable import (
+    check_mutations,
+    check_soft_addition,
+    check_soft_field,
+    check_soft_name,
+    check_version,
+    spelt_mutations,
+)
+from calving.iceberg.new_tables import check_declared, new_version
+from calving.iceberg.partition_terms import check_names, parse_term, takes
+from calving.iceberg.schemas import as_in, spec_names
+from calving.model.mutations import RowMutations
+from calving.records.declared import declaration
+from calving.records.inferred import find, of_type
 from calving.settings.catalogs import check_address
 from calving.settings.clients import check_login
 from calving.settings.load import Sink
+from calving.tasks.letters import LETTERS
 from calving.transforms.chain import Chain
 from calving.wording import meant
 from calving.writing.formats.registry import FORMATS
+from calving.writing.identity import no_id_columns
 from calving.writing.properties import FORMAT, WriteProperties
+
+
+def refuse_missing_tables(catalog: Catalog, sink: Sink, unreadable: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
+    """Each table in the settings, and whether it exists. The ``unreadable`` ones are left out.
+
+    :raises ConfigError: a table does not exist and will not be created, its partition terms are wrong, or records
+        cannot change its rows as the settings say.
+    """
+    keys = sink.keys
+    if keys.dead_letter_table not in unreadable:
+        _check_letters(catalog, sink)
+    for name in (name for name in keys.tables if name not in unreadable):
+        table = find_table(catalog, table_id(name))
+        exists = table is not None
+        if not exists and not keys.auto_create and keys.on_missing_table == "fail":
+            raise ConfigError(
+                f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
+            )
+        if table is not None:
+            check_takes_rows(name, table.metadata, rewrites=sink.mutations(name) is not None)
+        check_creation(sink, name)
+        if not exists and sink.keys.auto_create:
+            own = sink.tables.get(name)
+            declared = [] if own is None else [column for column, _ in own.columns]
+            check_declared(name, declared, fold=sink.keys.case_insensitive)
+        mutations = sink.mutations(name)
+        if mutations is not None:
+            if table is not None:
+                _check_rows(sink, name, table, mutations)
+            else:
+                _check_new_rows(catalog, sink, name, mutations)
+        yield name, exists
+
+
+def _check_letters(catalog: Catalog, sink: Sink) -> None:
+    """:raises ConfigError: the dead-letter table could not be created with its partitions and id columns."""
+    name = sink.keys.dead_letter_table
+    own = None if name is None else sink.tables.get(name)
+    if name is None or own is None or find_table(catalog, table_id(name)) is not None:
+        return
+    columns = ", ".join(field.name for field in LETTERS)
+    for term in own.partition_by or ():
+        column, transform, _ = parse_term(term, name)
+        place = find(of_type(LETTERS), column)
+        if place is None:
+            raise ConfigError(
+                f"table {name}: partition-by '{term}': the dead-letter table has no column '{column}', only {columns}"
+            )
+        if not takes(transform, place[1]):
+            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {declaration(place[1])}")
+    always = [field.name for field in LETTERS if not field.nullable]
+    for column in own.id_columns or ():
+        if column not in always:
+            raise ConfigError(
+                f"table {name}: id-columns: every dead letter needs a value in the column '{column}'; those that always"
+                f" have one are {', '.join(always)}"
+            )
+
+
+def check_creation(sink: Sink, name: str) -> None:
+    """:raises ConfigError: the table could not be created with these partitions, columns and id columns."""
+    own = sink.tables.get(name)
+    terms = sink.keys.default_partition_by if own is None or own.partition_by is None else own.partition_by
+    declared = sink.declared(name)
+    check_names(terms, dict(() if own is None else own.columns), name)
+    for term in terms:
+        column, transform, _ = parse_term(term, name)
+        type_ = declared.get(column)
+        if type_ is not None and not takes(transform, type_):
+            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {column} {type_}")
+    for column in sink.id_columns(name):
+        type_ = declared.get(column, "string")
+        if not isinstance(type_, str) or type_ in ("float", "double"):
+            raise ConfigError(f"table {name}: the id-column '{column}' cannot be declared as {type_}")
+
+
+def _check_rows(sink: Sink, name: str, table: Table, mutations: RowMutations) -> None:
+    """:raises ConfigError: records cannot change the rows of this table."""
+    id_columns = as_in(table.schema(), sink.id_columns(name), fold=sink.keys.case_insensitive)
+    mutations = spelt_mutations(table.schema(), mutations, fold=sink.keys.case_insensitive)
+    check_mutations(name, table.metadata.format_version, table.schema(), id_columns, mutations)
+    check_soft_addition(name, mutations, table.schema(), spec_names(table.metadata))
+
+
+def _check_new_rows(catalog: Catalog, sink: Sink, name: str, mutations: RowMutations) -> None:
+    """:raises ConfigError: the settings show that records could not change the rows of the table that will be
+    created.
+    """
+    if not sink.id_columns(name):
+        raise no_id_columns(name)
+    if sink.keys.auto_create:
+        check_version(name, new_version(catalog, sink.create_properties), mutations, new=True)
+        declared, soft = sink.declared(name), mutations.soft_delete_field
+        if sink.keys.case_insensitive:
+            declared, soft = {column.lower(): kind for column, kind in declared.items()}, soft.lower()
+        check_soft_field(name, mutations, declaration(declared.get(soft, "boolean")))
+        check_soft_name(name, mutations)
+
 
 _FILES = re.compile(
     r"(iceberg\.)?kafka\.(ssl\.(ca|certificate|key|crl|keystore)\.location|sasl\.kerberos\.keytab)"

@@ -19,9 +19,8 @@ from calving.errors import FATAL, CalvingError, ConfigError, FencedError, Resign
 from calving.model.events import Leader
 from calving.model.text import counted
 from calving.protocol.coordinator import Coordinator, Intervals
-from calving.runtime.coordinator import CoordinatorLoop
+from calving.runtime.coordinator import CoordinatorLoop, Looks
 from calving.runtime.failures import Retries
-from calving.runtime.looks import Looks
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.status.board import Board, after_cycle

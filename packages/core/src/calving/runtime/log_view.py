@@ -1,4 +1,6 @@
-"""Reads the control log from outside the group: its uncommitted entries, and which partitions have answered."""
+"""Reads the control log from outside the group: its uncommitted entries, which partitions have answered, and what a
+coordinator reads when it starts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.cursors import read_to_end
-from calving.backend.interface import Session
+from calving.backend.interface import Cursor, Session
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.events import (
@@ -25,12 +27,12 @@ from calving.model.events import (
 )
 from calving.model.offsets import ControlOffsets, Coverage, TopicPartition, intersection, less, without
 from calving.model.timestamps import is_moment
-from calving.protocol import moved
+from calving.protocol import positions
 from calving.protocol.buffer import Buffer
 from calving.protocol.held_back import passed_over
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.members import Members
-from calving.protocol.rollback import Line
+from calving.protocol.rollback import Line, Marks
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
 from calving.status.backlog import Published
@@ -106,7 +108,7 @@ class ControlLogView:
     @property
     def unread(self) -> Coverage:
         """Offsets that the sink has not read, though it has read later ones of the same partition."""
-        return moved.passed_over(self._buffer.progress().covered)
+        return positions.passed_over(self._buffer.progress().covered)
 
     @property
     def leader(self) -> Leader | None:
@@ -182,3 +184,15 @@ def nothing_waits(sink: Sink, catalog: Catalog, heard: ControlLogView) -> bool:
         if heard.parked(table_id(name)) or heard.waiting(table_id(name), control):
             return False
     return True
+
+
+def replayed(cursor: Cursor) -> tuple[Buffer, Marks]:
+    """What waits for a commit, and the marks of tables, at the end that the log had when it was opened.
+
+    :raises UnavailableError: the end was not reached within 60 s.
+    """
+    buffer, marks = Buffer(cursor.log.start), Marks()
+    for entry in read_to_end(cursor):
+        buffer.hear(entry)
+        marks.hear(entry)
+    return buffer, marks

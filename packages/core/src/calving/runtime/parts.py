@@ -20,8 +20,9 @@ from calving.model.offsets import Coverage, SourceOffsets, named, present
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
-from calving.runtime.checks import check_settings
+from calving.runtime.checks import check_settings, refuse_missing_tables
 from calving.runtime.log_view import hear, nothing_waits
+from calving.runtime.positions import refuse_a_running_connector
 from calving.runtime.preflight import (
     commit_style,
     held,
@@ -32,8 +33,6 @@ from calving.runtime.preflight import (
     routed_tables,
 )
 from calving.runtime.resuming import resumed
-from calving.runtime.table_checks import refuse_missing_tables
-from calving.runtime.takeover import refuse_a_running_connector
 from calving.settings.keys import TableKeys
 from calving.settings.load import Sink
 from calving.source.interface import Source

@@ -1,5 +1,5 @@
-"""Stored positions that do not fit: those that somebody else has moved, and those whose records the broker no longer
-has.
+"""Stored positions that do not fit: those that somebody else has moved, those whose records the broker no longer has,
+and those that a Java sink has left.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from collections.abc import Callable, Mapping
 
 from calving.backend.cursors import read_to_end
 from calving.backend.interface import ControlLog, Session
+from calving.errors import DataLossError
 from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.protocol.moved import ReadOffsets, Unread
-from calving.source.interface import Bounds
+from calving.protocol.ledger import Ledger
+from calving.protocol.positions import ReadOffsets, Unread
+from calving.protocol.takeover import java_changes_no_rows, tabular_runs
+from calving.settings.load import Sink
+from calving.source.interface import Bounds, Source
 
 Resumed = Callable[[ControlLog], SourceOffsets]
 """Where the sink reads on by its tables (``protocol.recovery.resumed``)."""
@@ -64,3 +68,27 @@ def unread(
 ) -> dict[TopicPartition, Unread]:
     """Of ``moved``, the partitions in which there are offsets that nobody has read."""
     return {tp: each for tp, each in moved(session, stored, topic_ids, resumed).items() if each.offsets}
+
+
+def refuse_a_running_connector(sink: Sink, topics: Source) -> None:
+    """:raises DataLossError: tasks of Tabular's sink run; they and the workers would read the same partitions. Or the
+    sink changes rows, and tasks of the Java sink run; their files come in no order.
+    """
+    group = sink.connector_group
+    if group is not None and (running := topics.members(group)):
+        raise DataLossError(tabular_runs(sink.keys.name, group, len(running)))
+    if sink.changes_rows and (refusal := java_changes_no_rows(sink.group, topics.members(sink.group))) is not None:
+        raise DataLossError(refusal)
+
+
+def refuse_lost_positions(sink: Sink, ledgers: Mapping[str, Ledger], stored: SourceOffsets) -> None:
+    """:raises DataLossError: no positions are stored, but the Java sink has committed to a table. calving cannot
+    recover from its ledgers, because they hold no source offsets.
+    """
+    for name, ledger in ledgers.items():
+        if ledger.control and not (ledger.source or stored):
+            raise DataLossError(
+                f"group {sink.group} has no stored positions, but the Java sink has committed to table {name} in its"
+                " name: starting from the beginning would double its records; set the positions with"
+                " kafka-consumer-groups.sh --reset-offsets (`calving takeover FILE` shows what is known of them)"
+            )

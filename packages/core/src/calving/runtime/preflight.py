@@ -23,8 +23,7 @@ from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicParti
 from calving.protocol.ledger import Ledger, decode_source
 from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, doubled
-from calving.runtime.positions import recreated_text
-from calving.runtime.takeover import refuse_lost_positions
+from calving.runtime.positions import recreated_text, refuse_lost_positions
 from calving.runtime.worker import SKIP
 from calving.settings.load import Sink
 from calving.source.interface import Source

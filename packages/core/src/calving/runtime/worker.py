@@ -18,9 +18,8 @@ from calving.model.offsets import TRUNCATED, Coverage, Gap, SourceOffsets, Spans
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.members import Members
-from calving.protocol.moved import Unread
-from calving.protocol.moved import text_of as moved_text
-from calving.protocol.positions import Reset, first_start, starting, within_topics
+from calving.protocol.positions import Reset, Unread, first_start, starting, within_topics
+from calving.protocol.positions import text_of as moved_text
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.log_health import OpenTransactions, SilenceDetector
 from calving.runtime.positions import Resumed, data_loss_text, moved, recreated_text, truncated_text

@@ -12,7 +12,7 @@ from calving.model.offsets import named, union
 from calving.model.text import counted, listed
 from calving.protocol.held_back import DEGRADED
 from calving.protocol.members import Disagreement
-from calving.protocol.moved import text_of as moved_text
+from calving.protocol.positions import text_of as moved_text
 from calving.status.remedies import Cause, advice
 from calving.status.values import Status, WorkerStatus
 
