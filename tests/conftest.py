@@ -18,9 +18,8 @@ from hypothesis import settings
 from calving import secrets
 from calving.converters.native_whole import NativeWhole
 from calving.errors import NotInstalledError
-from calving.services.container import Container
 from calving.services.kafka import KafkaServer, kafka
-from calving.services.process import Process
+from calving.services.process import Container, Process
 from calving.services.rest_catalog import RestCatalog
 from harness.registry import SchemaRegistry, serving
 from harness.topic import Topic

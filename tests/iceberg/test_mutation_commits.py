@@ -17,8 +17,8 @@ from pyiceberg.typedef import Identifier
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
-from calving.iceberg.reporting import Report, Stopwatch
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.summary import Report, Stopwatch
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.files import FileContent

@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.rules import TableRules, TableSettings
+from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.model.mutations import RowMutations
 from calving.model.record_path import RouteRule, Routing

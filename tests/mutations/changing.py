@@ -13,8 +13,8 @@ from uuid import UUID
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.iceberg.resolution import RowChangeResolver
-from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableFiles, TableReference

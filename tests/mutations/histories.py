@@ -28,7 +28,7 @@ from pyiceberg.types import IcebergType, LongType, NestedField, StringType, Time
 
 from calving.iceberg.catalog import table_id
 from calving.iceberg.maintenance import Maintenance
-from calving.iceberg.partition_terms import partition_spec
+from calving.iceberg.schemas import partition_spec
 from calving.model.mutations import RowMutations
 from calving.model.record_path import TransformSpec
 from calving.services.rest_catalog import RestCatalog

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 
 from calving.casting.table import TableConverter
 from calving.errors import BadRecordError, ConfigError
-from calving.iceberg.rules import TableSettings
+from calving.iceberg.new_tables import TableSettings
 from calving.model.files import FileContent
 from calving.model.mutations import RowMutations
 from calving.model.offsets import Range

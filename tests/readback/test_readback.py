@@ -29,8 +29,8 @@ from pyiceberg.types import (
 )
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.partition_terms import partition_spec
-from calving.iceberg.rules import TableRules
+from calving.iceberg.new_tables import TableRules
+from calving.iceberg.schemas import partition_spec
 from calving.model.record_path import RouteRule, Routing
 from harness.duckdb_extensions import connected
 from harness.spark_reader import spark_on

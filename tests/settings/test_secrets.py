@@ -14,8 +14,7 @@ import pytest
 from calving.backend.interface import find
 from calving.converters.options import OPTIONS
 from calving.errors import CalvingError, ConfigError, UnavailableError, first_line
-from calving.harmless import is_harmless
-from calving.secrets import MaskingFormatter, masked, shown_text, without_secrets
+from calving.secrets import MaskingFormatter, is_harmless, masked, shown_text, without_secrets
 from calving.settings.keys import SinkKeys, TableKeys
 from calving.settings.load import parse
 

@@ -15,7 +15,7 @@ from pyiceberg.types import DoubleType, ListType, LongType, StringType, StructTy
 
 from calving.errors import FATAL, BadRecordError, ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.rules import TableRules, TableSettings
+from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, RouteRule, Routing
 from calving.writing.table import TableWriter
 from harness.topic import Topic
@@ -194,7 +194,7 @@ def test_every_partition_transform_puts_rows_where_a_filter_finds_them(plane: Pl
     from pyiceberg.schema import Schema
     from pyiceberg.types import DateType, DecimalType, NestedField, TimestamptzType
 
-    from calving.iceberg.partition_terms import partition_spec
+    from calving.iceberg.schemas import partition_spec
 
     schema = Schema(
         NestedField(1, "id", LongType(), required=False),

@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
-    {"backoff", "harmless", "version", "wording"},
+    {"backoff", "version", "wording"},
     {"secrets"},
     {"errors"},
-    {"avro_binary", "host", "importing", "lean", "optional", "plugins", "storage_errors", "threads", "model"},
+    {"avro_binary", "host", "importing", "lean", "plugins", "storage_errors", "threads", "model"},
     {"class_archive", "protocol", "wire", "records"},
     {"casting", "catalogs", "converters", "status"},
     {"source", "transforms", "writing"},

@@ -12,7 +12,7 @@ import pytest
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.optional import _INSTALLED_BY, reason
+from calving.importing import _INSTALLED_BY, reason
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ import calving
 from calving.converters import native
 from calving.engine.interface import LocalEngine
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.iceberg.resolution import RowChangeResolver
-from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope

@@ -1,4 +1,5 @@
-"""Lets only one thread at a time import slow modules.
+"""Imports that need care: packages that only some sinks need, with the commands that install them, and slow modules,
+which only one thread at a time may import.
 
 The modules of pyiceberg import each other in a circle. If two threads begin to import different modules of the circle,
 Python finds that each thread waits for the other, and raises an error in one of them.
@@ -7,6 +8,52 @@ Python finds that each thread waits for the other, and raises an error in one of
 from __future__ import annotations
 
 import threading
+
+from calving.errors import first_line
+
+_INSTALLED_BY = {
+    "adlfs": "calving[azure]",
+    "boto3": "calving[s3]",
+    "botocore": "calving[s3]",
+    "duckdb": "calving[sql]",
+    "gcsfs": "calving[gcs]",
+    "azure": "calving[azure]",
+    "google": "calving[registry]",
+    "google.auth": "calving[gcs]",
+    "grpc": "calving[connect]",
+    "opentelemetry": "calving[otel]",
+    "pandas": "calving[connect]",
+    "kerberos": "pyiceberg[hive-kerberos]",
+    "puresasl": "pyiceberg[hive-kerberos]",
+    "psycopg2": "calving[postgres]",
+    "pymysql": "calving[mysql]",
+    "s3fs": "calving[s3]",
+    "thrift": "calving[hive]",
+}
+
+
+def reason(error: BaseException, extra: str | None = None) -> str:
+    """The error in one line. If a package is missing, the line has the command that installs it.
+
+    ``extra``: the extra of calving that installs the package, if it is known which feature needs the package.
+    """
+    missing = _missing(error)
+    if missing is None:
+        return first_line(error)
+    name, command = missing
+    return f'the package {name} is not installed: pip install "{f"calving[{extra}]" if extra else command}"'
+
+
+def _missing(error: BaseException) -> tuple[str, str] | None:
+    """The missing package that this error or one of its causes names, and the distribution that installs it."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ModuleNotFoundError):
+        cause = cause.__cause__
+    full = (cause.name if cause is not None else None) or ""
+    name = full.partition(".")[0]
+    command = _INSTALLED_BY.get(full, _INSTALLED_BY.get(name))
+    return None if command is None else (name, command)
+
 
 IMPORTING = threading.Lock()
 """Held by each thread that imports an engine or a catalog. A start imports both at the same time."""

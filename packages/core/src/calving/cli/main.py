@@ -22,8 +22,8 @@ from rich.text import Text
 
 from calving.cli.logs import set_up_logs
 from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
+from calving.importing import reason
 from calving.model.text import printable, printable_lines
-from calving.optional import reason
 from calving.settings.load import load
 from calving.version import __version__
 

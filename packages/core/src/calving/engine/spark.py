@@ -23,7 +23,7 @@ from calving.errors import (
     NoResourcesError,
     UnavailableError,
 )
-from calving.harmless import is_harmless
+from calving.secrets import is_harmless
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json

@@ -23,8 +23,8 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from calving.catalogs import foreign
-from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties, with_driver
+from calving.catalogs.rest import denial
 from calving.errors import (
     AccessDeniedError,
     CalvingError,
@@ -33,8 +33,8 @@ from calving.errors import (
     UnexpectedError,
     first_line,
 )
+from calving.importing import reason
 from calving.model.events import TableId
-from calving.optional import reason
 from calving.secrets import masked, without_secrets
 from calving.storage_errors import described, store_error
 from calving.threads import LateError, within
@@ -104,7 +104,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     session = getattr(catalog, "_session", None)
     if session is not None:
         # Imported here, because other catalogs make no requests.
-        from calving.catalogs.requests import limit
+        from calving.catalogs.rest import limit
 
         limit(session)
     if translated.get("type") == "hive":

@@ -19,9 +19,8 @@ from calving.iceberg.history import look
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
-from calving.iceberg.reporting import Report
 from calving.iceberg.resolution import Resolvers
-from calving.iceberg.summary import engine, java_date_time
+from calving.iceberg.summary import Report, engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.model.mutations import RowMutations

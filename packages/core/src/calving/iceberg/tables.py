@@ -26,10 +26,8 @@ from calving.iceberg.history import MAX_SNAPSHOTS
 from calving.iceberg.locations import carried
 from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.iceberg.mutable import check_mutations, check_soft_addition, reserved_mark, spelt_mutations
-from calving.iceberg.new_tables import VERSION_KEY, new_table, new_version, possible
-from calving.iceberg.partition_terms import partition_names
-from calving.iceberg.rules import TableRules
-from calving.iceberg.schemas import as_in, change_schema, is_open, spec_names
+from calving.iceberg.new_tables import VERSION_KEY, TableRules, new_table, new_version, possible
+from calving.iceberg.schemas import as_in, change_schema, is_open, partition_names, spec_names
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import encode_coverage

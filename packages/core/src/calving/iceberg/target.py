@@ -20,8 +20,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from calving.backoff import Backoff, tries
-from calving.catalogs.denials import denial
 from calving.catalogs.foreign import refusal
+from calving.catalogs.rest import denial
 from calving.errors import (
     CommitRefusedError,
     CommitUncertainError,
@@ -41,10 +41,9 @@ from calving.iceberg.history import (
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_settings
 from calving.iceberg.mending import corrected
-from calving.iceberg.reporting import Stopwatch
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
-from calving.iceberg.summary import mutation_summary
+from calving.iceberg.summary import Stopwatch, mutation_summary
 from calving.model.events import Envelope, TableId, TableMark
 from calving.model.mutations import MutationCounts
 from calving.protocol.commit import Admitted

@@ -24,8 +24,7 @@ from calving.iceberg.mutable import (
     spelt_mutations,
 )
 from calving.iceberg.new_tables import check_declared, new_version
-from calving.iceberg.partition_terms import check_names, parse_term, takes
-from calving.iceberg.schemas import as_in, spec_names
+from calving.iceberg.schemas import as_in, check_names, parse_term, spec_names, takes
 from calving.model.mutations import RowMutations
 from calving.records.declared import declaration
 from calving.records.inferred import find, of_type

@@ -14,7 +14,7 @@ from calving.engine.interface import Engine
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import IcebergCommitter
-from calving.iceberg.rules import TableRules, TableSettings
+from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.model.offsets import Coverage, SourceOffsets, named, present
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from calving.class_archive import ClassArchive
 from calving.host import java
-from calving.services.container import docker_answers, launch
 from calving.services.maven import Artifact, jars
-from calving.services.process import LOOPBACK, Server, free_port
+from calving.services.process import LOOPBACK, Server, docker_answers, free_port, launch
 
 _VERSION = "4.3.1"
 _IMAGE = f"apache/kafka:{_VERSION}"

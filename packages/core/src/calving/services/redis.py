@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from calving.errors import NotInstalledError
-from calving.services.container import docker_answers, launch
-from calving.services.process import LOOPBACK, Server, Service, free_port
+from calving.services.process import LOOPBACK, Server, Service, docker_answers, free_port, launch
 
 _IMAGE = "redis:8"
 

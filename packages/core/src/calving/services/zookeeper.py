@@ -12,8 +12,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from calving.errors import ConfigError
 from calving.host import java
-from calving.services.container import docker_answers, launch
-from calving.services.process import LOOPBACK, Server, free_port
+from calving.services.process import LOOPBACK, Server, docker_answers, free_port, launch
 
 _IMAGE = "zookeeper:3.9.4"
 _SETTINGS = {

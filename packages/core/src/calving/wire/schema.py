@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from calving.avro_binary import BinaryEncoding
 from calving.model.files import PartitionField
-from calving.wire.datum import BinaryEncoding
 
 EVENTS = "org.apache.iceberg.connect.events"
 _PAYLOAD_ID = 10504
