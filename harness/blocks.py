@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from calving.model.dead_letters import Headers
 from calving.model.offsets import Range
-from calving.records.payloads import Payloads
+from calving.records.values import Payloads
 from calving.source.reading import Block, header_column
 
 MILLIS = 1_767_225_600_000

@@ -34,10 +34,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.casting.exact import primitive
 from calving.casting.table import TableConverter
 from calving.casting.texts import java_double
 from calving.casting.type_counts import decide, seen_of
-from calving.casting.values import primitive
 from calving.converters.json import JsonConverter
 from calving.model.record_path import Evolution
 from calving.model.tables import SchemaChange

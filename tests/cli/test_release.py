@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from calving.backend.cursors import read_to_end
 from calving.backend.memory import MemorySession, MemoryStore
+from calving.backend.sessions import read_to_end
 from calving.cli.release import Record, Stale, discard
 from calving.errors import CommandFailedError
 from calving.iceberg.parking import Parking

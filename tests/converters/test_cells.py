@@ -12,8 +12,8 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2
 
+from calving.converters.interface import converter
 from calving.converters.native import SWITCH
-from calving.converters.registry import converter
 from calving.model.record_path import Limits
 from calving.records.cells import FullBlockError
 from harness.registry import SchemaRegistry, framed, serialized

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calving.converters.registry import CONVERTERS
+from calving.converters.interface import CONVERTERS
 from calving.testing import ConverterContract, ConverterSpec
 from harness.registry import SchemaRegistry, avro, framed, serialized
 from tests.converters.test_envelope import DATA, envelope

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calving.converters.registry import CONVERTERS, converter
+from calving.converters.interface import CONVERTERS, converter
 from calving.errors import ConfigError, UnavailableError
 from calving.runtime.checks import check_record_path
 from calving.settings.load import parse

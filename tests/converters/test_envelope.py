@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from calving.converters.interface import converter
 from calving.converters.plain import BytesConverter, StringConverter
-from calving.converters.registry import converter
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from tests.converters.decoding import decode

@@ -12,8 +12,8 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2
 
+from calving.converters.interface import converter
 from calving.converters.native import SWITCH
-from calving.converters.registry import converter
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Limits
 from calving.records.cells import Cells
@@ -213,7 +213,7 @@ def test_two_parts_of_all_of_may_refer_to_the_same_schema(registry: SchemaRegist
 
 
 def test_a_number_of_protobuf_that_does_not_end_is_left_to_the_parser() -> None:
-    from calving.converters.protobuf_cells import FieldCells, count
+    from calving.converters.protobuf_bytes import FieldCells, count
 
     began = time.process_time()
     count(b"\xff" * 900_000, {1: FieldCells(200, {})}, Cells(5_000_000))

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from calving.converters.interface import Converter
-from calving.converters.registry import converter
+from calving.converters.interface import Converter, converter
 from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode
 from tests.converters.hostile import Hostile, hostile

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from calving.converters.registry import converter
+from calving.converters.interface import converter
 from harness.registry import SchemaRegistry, framed
 from tests.converters.decoding import decode
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 
+from calving.converters.interface import converter
 from calving.converters.native import Field, absence, json_decoder
-from calving.converters.registry import converter
 from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode
 from tests.converters.hostile import F

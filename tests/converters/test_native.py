@@ -14,15 +14,13 @@ from pyiceberg.types import DoubleType, LongType, MapType, NestedField, StringTy
 
 from calving.casting.table import TableConverter
 from calving.converters import native
-from calving.converters.json import JsonConverter
+from calving.converters.json import JsonConverter, fields_of, native_json
 from calving.converters.native import Decoder, json_decoder
-from calving.converters.native_json import fields_of, native_json
 from calving.model.record_path import Evolution, Limits
 from calving.records.arrays import entries, maps, offsets_of
 from calving.records.fields import Projection
 from calving.records.jsontext import parse
-from calving.records.payloads import Payloads
-from calving.records.values import Values, texts
+from calving.records.values import Payloads, Values, texts
 from tests.converters.odd_json import SCHEMA, record
 
 pytest.importorskip("calving_native")

@@ -16,9 +16,8 @@ from calving.converters.json import JsonConverter
 from calving.converters.native_whole import NativeWhole
 from calving.model.record_path import Limits
 from calving.records.fields import Projection, Target
-from calving.records.payloads import Payloads
 from calving.records.shapes import by_shape
-from calving.records.values import objects
+from calving.records.values import Payloads, objects
 
 pytest.importorskip("calving_native")
 LIMITS = Limits(nesting=8)

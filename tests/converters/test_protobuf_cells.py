@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
+from calving.converters.interface import converter
 from calving.converters.native import SWITCH
-from calving.converters.registry import converter
 from calving.model.record_path import Limits
 from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode

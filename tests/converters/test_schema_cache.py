@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
+from calving.converters.interface import converter
 from calving.converters.protobuf import ProtobufConverter
-from calving.converters.registry import converter
-from calving.converters.schema_cache import SchemaCache
+from calving.converters.schema_bounds import SchemaCache
 from calving.converters.schemas import BySchema
 from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from calving.converters.avro import AvroConverter
-from calving.converters.interface import Converter
-from calving.converters.registry import converter
+from calving.converters.interface import Converter, converter
 from harness.registry import SchemaRegistry, avro
 from tests.converters.decoding import decode
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calving.backend.cursors import EntryCursor
+from calving.backend.sessions import EntryCursor
 from calving.errors import OutcomeUnknownError
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer

@@ -33,8 +33,7 @@ from calving.model.record_path import (
     TopicConverters,
     TransformSpec,
 )
-from calving.records.payloads import Payloads
-from calving.records.values import HEADERS, Records, objects
+from calving.records.values import HEADERS, Payloads, Records, objects
 from calving.source.reading import Block
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.selection import Accounts, Routed, Selection, Timings

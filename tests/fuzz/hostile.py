@@ -213,7 +213,7 @@ def _schema(chance: Random, form: str) -> tuple[Json, str]:
 
 
 def _decoding(chance: Random, registry: Any) -> Callable[[], object]:
-    from calving.converters.registry import converter
+    from calving.converters.interface import converter
     from harness.registry import framed
 
     form = chance.choice(("avro", "avro", "json-schema", "protobuf", "connect", "plain"))
@@ -244,7 +244,7 @@ def _decoding(chance: Random, registry: Any) -> Callable[[], object]:
 
 
 def _shaped(shape: hostile_shapes.Shape, registry: Any) -> Callable[[], object]:
-    from calving.converters.registry import converter
+    from calving.converters.interface import converter
     from harness.registry import framed
 
     if shape.form == "connect":

@@ -14,8 +14,7 @@ from pyiceberg.types import IcebergType, ListType, NestedField, StringType
 from calving.casting.table import TableConverter
 from calving.model.record_path import ConverterSpec, Evolution, Limits, RecordPath, Routing, TopicConverters
 from calving.records.cells import CELL, TOGETHER, FullBlockError
-from calving.records.payloads import Payloads
-from calving.records.values import Values
+from calving.records.values import Payloads, Values
 from calving.tasks.decode import Decoders
 from calving.tasks.spec import TaskSpec
 from harness.registry import framed, serialized

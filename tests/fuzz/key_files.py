@@ -16,7 +16,7 @@ from calving.model.mutations import RowMutations
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.records.fields import arrow_schema
-from calving.writing.identity import identity_of
+from calving.writing.changes import identity_of
 from calving.writing.mutations import KeyWriter
 from tests.fuzz import plain, spec
 from tests.fuzz.blocks import Case, batch

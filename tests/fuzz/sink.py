@@ -48,8 +48,7 @@ from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger_key import LedgerKey
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.reading import Block
-from calving.tasks.result import TaskResult
-from calving.tasks.spec import TaskSpec
+from calving.tasks.spec import TaskResult, TaskSpec
 from calving.tasks.task import run_json
 from harness.blocks import Given, RecordEnvelope
 from harness.registry import serving

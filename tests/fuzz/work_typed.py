@@ -10,8 +10,7 @@ from functools import cache
 
 from google.protobuf import descriptor_pb2
 
-from calving.converters.interface import Converter
-from calving.converters.registry import converter
+from calving.converters.interface import Converter, converter
 from harness.registry import SchemaRegistry, framed, serialized, serving
 
 Inputs = Iterator[tuple[str, list[bytes]]]

@@ -22,7 +22,7 @@ from calving.errors import TableTroubleError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.manifests import FIRST_ROW_ID, at, read_entries, read_manifest_list
-from calving.iceberg.mending import Mending, doubtful_files
+from calving.iceberg.mending import Mending, doubtful_files, right_bounds
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile, FileContent
@@ -31,7 +31,6 @@ from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from calving.settings.load import Sink, load
-from calving.writing.formats.bounds import right_bounds
 from harness.duckdb_extensions import connected
 from tests.protocol.lines import line_of
 from tests.writing import written

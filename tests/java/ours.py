@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 
 from calving.casting.table import TableConverter
 from calving.casting.texts import java_double
-from calving.converters.registry import converter
+from calving.converters.interface import converter
 from calving.errors import ConfigError
 from calving.model.record_path import Evolution, TransformSpec
 from calving.records.arrays import JSON

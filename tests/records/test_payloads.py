@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from calving.records.payloads import Payloads
+from calving.records.values import Payloads
 
 Form = Callable[[Sequence[bytes | None]], Payloads]
 GIVEN = [b"a", None, b"", b"\x00\xff", b"longest"]

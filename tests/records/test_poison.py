@@ -19,16 +19,15 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from calving.casting.table import TableConverter
 from calving.converters.avro import AvroConverter
-from calving.converters.interface import Converter
+from calving.converters.interface import Converter, converter
 from calving.converters.json import JsonConverter
 from calving.converters.plain import BytesConverter, StringConverter
 from calving.converters.protobuf import ProtobufConverter
-from calving.converters.registry import converter
 from calving.converters.typed_json import json_value
 from calving.model.record_path import Evolution, Limits
 from calving.records.fields import Projection
 from calving.records.jsontext import parse
-from calving.transforms.bson import parse as parse_document
+from calving.transforms.mongo import parse as parse_document
 from harness.registry import SchemaRegistry, avro, framed, serialized
 from tests.converters.test_envelope import envelope
 from tests.converters.test_protobuf import class_of, file_of

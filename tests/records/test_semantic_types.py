@@ -34,8 +34,7 @@ from pyiceberg.types import (
 
 from calving.casting.table import TableConverter
 from calving.converters.avro import AvroConverter
-from calving.converters.interface import Converter
-from calving.converters.registry import converter
+from calving.converters.interface import Converter, converter
 from calving.model.record_path import Evolution, TransformSpec
 from calving.model.tables import Moments
 from calving.records.inferred import of_type

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from calving.backend.cursors import read_to_end
 from calving.backend.interface import ControlLog, Cursor
+from calving.backend.sessions import read_to_end
 from calving.errors import UnavailableError
 from calving.model.events import CommitComplete, Envelope
 

@@ -53,7 +53,7 @@ from calving.status.values import (
     TableStatus,
     WorkerStatus,
 )
-from calving.tasks.result import RangeResult, TaskResult
+from calving.tasks.spec import RangeResult, TaskResult
 from calving.wire.codec import Message, encode
 
 TP = TopicPartition("t", 0)

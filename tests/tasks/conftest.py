@@ -35,7 +35,7 @@ from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.kafka import Topics
-from calving.tasks.result import TaskResult
+from calving.tasks.spec import TaskResult
 from harness.topic import Topic
 
 KEY = LedgerKey("control", "connect-test", "log")

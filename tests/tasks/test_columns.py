@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calving.casting.schema_changes import SchemaChanges
+from calving.casting.evolution import SchemaChanges
 from calving.model.offsets import Range
 from calving.model.record_path import ConverterSpec, RecordPath, Routing, TopicConverters
 from calving.records.values import Records, Values, objects

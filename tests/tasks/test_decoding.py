@@ -29,8 +29,7 @@ from calving.model.record_path import (
 )
 from calving.model.tables import TableSpec
 from calving.records.fields import Projection
-from calving.records.payloads import Payloads
-from calving.records.values import RecordError, Values
+from calving.records.values import Payloads, RecordError, Values
 from calving.tasks.decode import Decoders
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.selection import Timings

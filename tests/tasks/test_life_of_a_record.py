@@ -36,8 +36,7 @@ from calving.protocol.ledger import SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.positions import Position
 from calving.protocol.worker import BatchLimits, WorkerMachine
-from calving.records.payloads import Payloads
-from calving.records.values import Decoded
+from calving.records.values import Decoded, Payloads
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.runtime.parts import record_path
 from calving.settings.files import flat

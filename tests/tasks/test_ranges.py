@@ -17,10 +17,17 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from calving.model.record_path import RecordPath, Routing
 from calving.model.tables import TableSpec
-from calving.tasks.ranges import RangeSplitter, TablePartition, range_bounds
-from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter, unpack
+from calving.tasks.shuffle import (
+    RangeSplitter,
+    Sample,
+    ShuffleBlock,
+    ShuffleWriter,
+    TablePartition,
+    range_bounds,
+    unpack,
+)
 from calving.tasks.spec import TaskSpec
-from calving.writing.sorting import sorting
+from calving.writing.layout import sorting
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "price", DoubleType())

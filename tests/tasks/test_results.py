@@ -12,7 +12,7 @@ from calving.errors import (
     NotInstalledError,
     UnavailableError,
 )
-from calving.tasks.result import TaskResult
+from calving.tasks.spec import TaskResult
 
 CLASSES = {
     AccountingError: AccountingError,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calving.converters.registry import converter
+from calving.converters.interface import converter
 from calving.engine.interface import open_engine
 from calving.engine.registry import Patience
 from calving.errors import ConfigError
@@ -17,7 +17,7 @@ from calving.model.record_path import PredicateSpec
 from calving.plugins import Registry
 from calving.settings.load import parse
 from calving.transforms.registry import predicate, transform
-from calving.writing.formats.registry import file_format
+from calving.writing.formats.interface import file_format
 from calving.writing.properties import FORMAT, WriteProperties
 from tests.writing.every_type import SCHEMA
 

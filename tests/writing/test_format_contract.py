@@ -13,7 +13,7 @@ import pytest
 
 from calving.testing import FormatContract
 from calving.testing.formats import Read
-from calving.writing.formats.registry import FORMATS
+from calving.writing.formats.interface import FORMATS
 
 
 def avro(path: Path) -> Sequence[Mapping[str, Any]]:

@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
-from calving.writing.identity import identity
+from calving.writing.changes import identity
 
 LONG = NestedField(2, "a", LongType(), required=False)
 

@@ -25,7 +25,7 @@ from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from calving.records.fields import arrow_schema
-from calving.tasks.result import TaskResult
+from calving.tasks.spec import TaskResult
 from calving.wire.codec import Message, decode, encode
 from calving.writing.table import TableWriter
 

@@ -1,21 +1,118 @@
-"""The part of a session that is the same for every store: how members of a Kafka consumer group publish."""
+"""The parts of a session and of its cursor that are the same for every store: how members of a Kafka consumer group
+publish, and how coordinators append.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import struct
+import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol, TypeVar
+from uuid import uuid4
 
-from calving.backend.entries import Encoded
-from calving.backend.interface import Session
+from calving.backend.entries import Encoded, Entries
+from calving.backend.interface import Cursor, Session
 from calving.backend.options import LogOptions
-from calving.errors import FencedError
+from calving.errors import DataLossError, FencedError, UnavailableError
 from calving.model.dead_letters import DeadLetter
-from calving.model.events import Publication, WorkerEnd
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication, WorkerEnd
+from calving.model.offsets import ControlOffsets, Topic
 from calving.model.sink import Claim, SinkIdentity
 from calving.source.producing import DeadLetterWriter
+
+log = logging.getLogger(__name__)
+_END_SECONDS = 60.0
+
+
+class EntryCursor(Cursor):
+    """Encodes the coordinator's events; ``entries`` decodes what the store reads. A store implements ``save`` and
+    ``release``.
+    """
+
+    def __init__(self, sink: SinkIdentity, options: LogOptions, log_name: str, *, replay: bool, watch: bool) -> None:
+        self._group, self._max_bytes, self._on_truncation = sink.group, options.max_message_bytes, options.on_truncation
+        self.log_name = log_name
+        self._signer = options.signer(sink)
+        self.entries = Entries(sink.group, log_name, self._signer, strict=replay, progress=watch)
+        self._closed = False
+        self.sender = str(uuid4())
+        """The sender of the entries that this cursor appends."""
+
+    @property
+    def undecodable(self) -> int:
+        return self.entries.undecodable.total()
+
+    @property
+    def unsigned(self) -> str:
+        return self.entries.unsigned
+
+    @property
+    def unreadable(self) -> Sequence[str]:
+        start, places = self.log.start, self.entries.unreadable
+        return [text for (partition, offset), text in places.items() if offset >= start.get(partition, 0)]
+
+    def acknowledge(
+        self,
+        position: ControlOffsets,
+        events: Sequence[Event],
+        attached: Attachment = NOTHING_ATTACHED,
+        departed: Collection[Topic] = (),
+    ) -> None:
+        encoded = Encoded.of_coordinator(self._group, events, attached, self._max_bytes)
+        self.save(position, encoded.signed(self._signer), departed)
+
+    def start_of_replay(self, saved: int | None, end: int) -> int:
+        """The offset at which the replay of a log with entries 1 to ``end`` starts: the saved position, or the first
+        entry if none is saved.
+
+        :raises DataLossError: the log ends before the saved position, and ``on-truncation`` is not ``continue``.
+        """
+        if saved is None or saved <= end:
+            return saved or 1
+        text = f"{self.log_name}: the saved position {saved} is beyond the end of the log, {end}: it lost events"
+        if self._on_truncation == "fail":
+            raise DataLossError(
+                f"{text}; stop all workers and run `calving recover FILE`, or set iceberg.control.on-truncation ="
+                " continue to replay the entries that are left"
+            )
+        log.error("%s; replaying from the first entry", text)
+        return 1
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.release()
+
+    @abstractmethod
+    def release(self) -> None:
+        """Release the cursor's resources. Called once."""
+
+    @abstractmethod
+    def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
+        """Append ``encoded`` and, if it is not empty, save ``position``, atomically, as ``acknowledge`` promises.
+
+        :raises ProtocolError: the cursor does not replay.
+        :raises FencedError, UnavailableError, OutcomeUnknownError: as ``acknowledge``.
+        """
+
+
+def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> Iterator[Envelope]:
+    """The entries of the control log from the cursor's start at least to the end that the log had when it was opened.
+
+    :raises UnavailableError: the end was not reached within 60 s.
+    """
+    until = clock() + _END_SECONDS
+    while not cursor.has_ended:
+        if clock() > until:
+            raise UnavailableError(
+                f"the control log was not read to its end within {_END_SECONDS:.0f} s: the backend is slow or away. Try"
+                " again"
+            )
+        yield from cursor.read(0.2)
+
 
 _METADATA_MAGIC = b"CGMDv2:"
 

@@ -1,4 +1,4 @@
-"""The schema changes that a record may cause if it does not fit its table."""
+"""The schema changes that a record may cause if it does not fit its table, and those of many records merged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,41 @@ from itertools import pairwise
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.types import NestedField, StructType
 
-from calving.casting.type_counts import seen_of
+from calving.casting.type_counts import join, seen_of
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RESERVED_COLUMNS, SchemaChange
 from calving.records.foreign import takes_values
-from calving.records.inferred import InferredType, folded
+from calving.records.inferred import InferredType, folded, merge
+
+
+class SchemaChanges(dict[tuple[str, str, tuple[str, ...]], SchemaChange]):
+    """One change for each column and kind of change. Types merge to the narrowest type that holds all, and counts add
+    up.
+    """
+
+    def __init__(self, changes: Iterable[SchemaChange] = (), *, fold: bool = False) -> None:
+        """``fold``: names that differ only by case are one name."""
+        super().__init__()
+        self._fold = fold
+        for change in changes:
+            self.add(change)
+
+    def add(self, change: SchemaChange) -> None:
+        path = tuple(name.lower() for name in change.path) if self._fold else change.path
+        key = (change.table, change.kind, path)
+        known = self.get(key)
+        kind = change.type if known is None else merge(known.type, change.type)
+        spelt = change.path if known is None else min(change.path, known.path)
+        seen = None if known is None else known.seen
+        if change.seen is not None:
+            seen = {"kinds": {}} if seen is None else seen
+            join(seen, change.seen, fold=self._fold)
+        self[key] = SchemaChange(change.table, change.kind, spelt, folded(kind) if self._fold else kind, seen)
+
+    def copy(self) -> SchemaChanges:
+        """The same changes, to which others can be added."""
+        return SchemaChanges(self.values(), fold=self._fold)
+
 
 Path = tuple[str, ...]
 

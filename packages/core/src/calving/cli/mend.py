@@ -21,7 +21,7 @@ from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
-from calving.writing.identity import identity
+from calving.writing.changes import identity
 
 _SHOWN = 5
 

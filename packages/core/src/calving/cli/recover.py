@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
-from calving.backend.cursors import read_to_end
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
+from calving.backend.sessions import read_to_end
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.picks import mind_picks

@@ -13,8 +13,8 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calving.backend.cursors import read_to_end
 from calving.backend.interface import ControlLog, Session
+from calving.backend.sessions import read_to_end
 from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.iceberg.catalog import find_table, look_for, table_id
 from calving.iceberg.target import LoadedTable

@@ -1,6 +1,6 @@
 """Converters decode a record's bytes into values. There is one module per format, found by name.
 
-    >>> from calving.converters.registry import converter
+    >>> from calving.converters.interface import converter
     >>> decoded = converter("json", {}, is_key=False).decode([b'{"id": 1}', b"{", b'{"id": 2}'], None)
     >>> [value for part in decoded.values for value in part.data], [bad.index for bad in decoded.bad]
     ([{'id': 1}, {'id': 2}], [1])

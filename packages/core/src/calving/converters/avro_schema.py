@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from calving.converters import building
 from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, decimal_type, time_of_day
-from calving.converters.extent import Extent, check_symbols
+from calving.converters.schema_bounds import Extent, check_symbols
 from calving.records.cells import cells_of
 from calving.records.semantics import semantic, unscaled_decimal
 

@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from calving.converters import typed_json
 from calving.converters.building import bad, collect, misfit
-from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import payload_decoder
 from calving.converters.options import flag
-from calving.converters.schema_cache import MOST, SchemaCache
+from calving.converters.schema_bounds import MOST, Extent, SchemaCache
 from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits

@@ -13,12 +13,21 @@ from typing import Any
 import pyarrow as pa
 
 from calving.converters import typed_json
-from calving.converters.extent import Extent
 from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.json_composition import Composition, alternatives, is_composed, type_branches
+from calving.converters.json_composition import (
+    Branch,
+    Composition,
+    Union,
+    alternatives,
+    fit,
+    is_composed,
+    object_text,
+    size_of,
+    type_branches,
+)
 from calving.converters.json_references import Documents, SchemaNode
-from calving.converters.json_unions import Branch, Union, fit, object_text, size_of
 from calving.converters.options import flag
+from calving.converters.schema_bounds import Extent
 from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
 from calving.model.record_path import Limits

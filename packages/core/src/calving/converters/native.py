@@ -18,8 +18,7 @@ import pyarrow as pa
 from calving.converters.interface import Decoded
 from calving.records.arrays import Indices, compose, conform, without
 from calving.records.cells import FullBlockError, Together
-from calving.records.payloads import Payloads
-from calving.records.values import Values
+from calving.records.values import Payloads, Values
 from calving.version import __version__
 
 SWITCH = "CALVING_NATIVE"

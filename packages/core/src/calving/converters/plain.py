@@ -14,8 +14,7 @@ from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import full
 from calving.errors import ConfigError
 from calving.records.fields import Projection
-from calving.records.payloads import Payloads
-from calving.records.values import Values
+from calving.records.values import Payloads, Values
 
 
 class StringConverter(Converter):

@@ -18,7 +18,7 @@ from calving.converters.building import bad, collect
 from calving.converters.interface import Decoded
 from calving.converters.native import Decoder
 from calving.converters.options import CLIENT, REGISTRY
-from calving.converters.schema_cache import SchemaCache, WithSize
+from calving.converters.schema_bounds import SchemaCache, WithSize
 from calving.errors import ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Stage
 from calving.records.cells import Cells, Together

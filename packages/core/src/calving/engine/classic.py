@@ -36,7 +36,7 @@ from calving.engine.spark import (
 )
 from calving.errors import UnavailableError
 from calving.host import check_java
-from calving.tasks.ranges import TablePartition
+from calving.tasks.shuffle import TablePartition
 from calving.version import __version__
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from calving.engine.interface import Function
 from calving.engine.registry import Patience
 from calving.engine.shipping import Sent
 from calving.engine.spark import DAEMON, JAVA_OPTIONS, LOCAL_JAVA, PYTHON_DAEMON, SparkEngine, is_forgotten, not_started
-from calving.tasks.ranges import RangeBounds
+from calving.tasks.shuffle import RangeBounds
 from calving.version import __version__
 
 _PLACE = ("tbl", "place")

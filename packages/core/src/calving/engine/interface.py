@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from calving.engine.registry import ENGINES, KEY, Patience
 from calving.errors import ConfigError
 from calving.importing import IMPORTING
-from calving.tasks.result import TaskResult
-from calving.tasks.spec import TaskSpec
+from calving.tasks.spec import TaskResult, TaskSpec
 
 Function = Callable[[str], str]
 """A function from payload to payload, importable by name on the workers. It may be called several times for one

@@ -18,8 +18,7 @@ from calving.engine.interface import Engine, Function
 from calving.engine.registry import Patience
 from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError
 from calving.host import check_java
-from calving.tasks.result import TaskResult
-from calving.tasks.spec import TaskSpec
+from calving.tasks.spec import TaskResult, TaskSpec
 from calving.threads import in_thread
 
 _ADDRESS = re.compile(r"(?:spark|sc)://(?P<host>\[[^\]]+\]|[^:/,]+)(?::(?P<port>\d+))?")

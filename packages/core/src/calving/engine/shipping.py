@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from calving.engine.interface import Function
 from calving.tasks import task
-from calving.tasks.ranges import RangeBounds, RangeSplitter, range_bounds
-from calving.tasks.shuffle import Sample, ShuffleBlock
+from calving.tasks.shuffle import RangeBounds, RangeSplitter, Sample, ShuffleBlock, range_bounds
 from calving.tasks.spec import TaskSpec
 from calving.version import __version__
 

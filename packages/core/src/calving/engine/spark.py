@@ -24,8 +24,7 @@ from calving.errors import (
     UnavailableError,
 )
 from calving.secrets import is_harmless
-from calving.tasks.result import TaskResult
-from calving.tasks.spec import TaskSpec
+from calving.tasks.spec import TaskResult, TaskSpec
 from calving.tasks.task import run_json
 
 log = logging.getLogger(__name__)

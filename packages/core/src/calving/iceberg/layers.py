@@ -45,7 +45,7 @@ from calving.mutations.keys import KEYS_AT_ONCE, KeyPart, parts
 from calving.protocol.commit import Step
 from calving.protocol.ledger_key import COMMIT_ID
 from calving.records.fields import arrow_schema
-from calving.writing.identity import optional
+from calving.writing.changes import optional
 from calving.writing.mutations import without_bloom_filters
 from calving.writing.table import TableWriter
 

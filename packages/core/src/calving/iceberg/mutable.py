@@ -14,7 +14,7 @@ from calving.iceberg.new_tables import VERSION_KEY
 from calving.iceberg.schemas import as_in
 from calving.model.mutations import FORMER_SOFT_DELETE_FIELD, SOFT_DELETE_FIELD, RowMutations
 from calving.model.tables import RESERVED_COLUMNS
-from calving.writing.identity import identity
+from calving.writing.changes import identity
 
 
 def check_mutations(

@@ -18,7 +18,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from calving.backoff import Backoff, tries
-from calving.casting.schema_changes import SchemaChanges
+from calving.casting.evolution import SchemaChanges
 from calving.catalogs.foreign import check_takes_rows, known_order
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, is_final, is_rest, reaching, table_id

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from calving.model.mutations import OrderType
 from calving.mutations.candidates import Candidate
 from calving.mutations.keys import ChangedKeys, Matches
-from calving.records.equal import are_last
 from calving.records.positions import order_keys
+from calving.writing.changes import are_last
 
 Found = tuple[Candidate, Matches]
 RowPosition = tuple[str, int]

@@ -2,7 +2,7 @@
 
 A block of records is a few columns. Payloads are bytes, as an Arrow column:
 
-    >>> from calving.records.payloads import Payloads
+    >>> from calving.records.values import Payloads
     >>> keys = Payloads([b"17", None, b"18"])
     >>> keys.nulls, keys.size, list(keys.take([0, 2]))
     ([1], 4, [b'17', b'18'])

@@ -30,8 +30,7 @@ from calving.model.text import counted
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.tally import Tally
 from calving.status.values import Batches
-from calving.tasks.result import RECEIVED, TaskResult
-from calving.tasks.spec import TaskSpec
+from calving.tasks.spec import RECEIVED, TaskResult, TaskSpec
 from calving.threads import SerialThread
 
 if TYPE_CHECKING:

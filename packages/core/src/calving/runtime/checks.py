@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.catalogs.foreign import check_takes_rows
-from calving.converters.registry import converter
+from calving.converters.interface import converter
 from calving.errors import ConfigError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.mutable import (
@@ -34,8 +34,8 @@ from calving.settings.load import Sink
 from calving.tasks.letters import LETTERS
 from calving.transforms.chain import Chain
 from calving.wording import meant
-from calving.writing.formats.registry import FORMATS
-from calving.writing.identity import no_id_columns
+from calving.writing.changes import no_id_columns
+from calving.writing.formats.interface import FORMATS
 from calving.writing.properties import FORMAT, WriteProperties
 
 

@@ -11,8 +11,8 @@ from uuid import UUID
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calving.backend.cursors import read_to_end
 from calving.backend.interface import Cursor, Session
+from calving.backend.sessions import read_to_end
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.events import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 
-from calving.backend.cursors import read_to_end
 from calving.backend.interface import ControlLog, Session
+from calving.backend.sessions import read_to_end
 from calving.errors import DataLossError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.protocol.ledger import Ledger

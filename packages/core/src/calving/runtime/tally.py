@@ -15,7 +15,7 @@ from calving.model.offsets import Spans, TopicPartition
 from calving.model.text import counted
 from calving.status.histogram import BYTES, Histogram
 from calving.status.values import Batches, RecordCounts
-from calving.tasks.result import RECEIVED, TaskResult
+from calving.tasks.spec import RECEIVED, TaskResult
 
 _RECENT = 10
 N = TypeVar("N", int, float)

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from calving.converters import native
 from calving.model.dead_letters import Headers
 from calving.model.offsets import Range
-from calving.records.payloads import Payloads
+from calving.records.values import Payloads
 from calving.source.client import TIMEOUT, headers_of, log
 from calving.source.reading import Block, header_column
 

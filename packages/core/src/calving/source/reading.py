@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from calving.model.dead_letters import Headers
 from calving.model.offsets import Range
 from calving.model.timestamps import is_moment
-from calving.records.payloads import Payloads
-from calving.records.values import HEADERS
+from calving.records.values import HEADERS, Payloads
 
 UNREADABLE = "its headers cannot be read: the name of a header is not UTF-8"
 """The reason why a record has no headers to read. None of its headers can be read then."""

@@ -9,15 +9,13 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.registry import converter
+from calving.converters.interface import Converter, Decoded, converter, stage
 from calving.model.dead_letters import Stage
 from calving.model.record_path import TopicConverters
 from calving.records.arrays import Indices, holds, is_flat
 from calving.records.cells import FullBlockError
 from calving.records.fields import Projection, Target, name_mapping
-from calving.records.payloads import Payloads
-from calving.records.values import RecordError, Values
+from calving.records.values import Payloads, RecordError, Values
 from calving.tasks.mutations import row_schema
 from calving.tasks.selection import Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec

@@ -24,8 +24,17 @@ from calving.records.fields import arrow_schema, table_schema
 from calving.records.positions import order_keys
 from calving.records.values import Content, Objects, RecordError, Values, field, texts, texts_of_any_case
 from calving.source.reading import Block
-from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
-from calving.writing.identity import ColumnPath, Identity, identity_of, optional
+from calving.writing.changes import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    ColumnPath,
+    Identity,
+    change_schema,
+    identity_of,
+    marked,
+    optional,
+)
 
 TRUNCATE = 3
 """A truncate event: the source table was emptied. It is no operation on a row."""

@@ -11,7 +11,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.casting.schema_changes import SchemaChanges
+from calving.casting.evolution import SchemaChanges
 from calving.model.dead_letters import Stage
 from calving.records.arrays import Indices, compose, without
 from calving.records.fields import Projection

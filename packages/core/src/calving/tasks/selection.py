@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from calving.casting.schema_changes import SchemaChanges
+from calving.casting.evolution import SchemaChanges
 from calving.casting.table import Converted
 from calving.model.dead_letters import Stage
 from calving.records.arrays import Indices, chosen

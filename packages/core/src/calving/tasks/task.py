@@ -25,10 +25,9 @@ from calving.source.reading import Block
 from calving.storage_errors import store_error
 from calving.tasks.letters import DeadLetters
 from calving.tasks.pipeline import Pipeline
-from calving.tasks.result import RECEIVED, RangeResult, TaskResult
 from calving.tasks.selection import Accounts, Timings
 from calving.tasks.shuffle import Sample, ShuffleBlock, unpack
-from calving.tasks.spec import TaskSpec
+from calving.tasks.spec import RECEIVED, RangeResult, TaskResult, TaskSpec
 from calving.tasks.write import Writer, replaced, writer_of
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calving.converters.interface import Converter, stage
-from calving.converters.registry import converter
+from calving.converters.interface import Converter, converter, stage
 from calving.model.record_path import ConverterSpec
 from calving.records.shapes import by_shape
 from calving.records.values import Values, objects

@@ -42,7 +42,7 @@ from calving.model.files import DataFile
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.records.fields import arrow_schema
-from calving.writing.formats.registry import FORMATS
+from calving.writing.formats.interface import FORMATS
 from calving.writing.properties import FORMAT
 from calving.writing.table import TableWriter
 

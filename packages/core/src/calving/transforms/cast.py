@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from calving.errors import ConfigError
 from calving.records.arrays import JSON
 from calving.records.semantics import plain
-from calving.transforms.columns import Fields, check_options, each, required
-from calving.transforms.sided import Sided
+from calving.transforms.columns import Fields, Sided, check_options, each, required
 from calving.transforms.text import as_text, millis
 
 _KINDS: Mapping[str, pa.DataType] = {

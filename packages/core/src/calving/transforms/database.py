@@ -32,7 +32,7 @@ class Database:
 
         :raises duckdb.Error: it refuses the query.
         """
-        from calving.transforms.query_server import INVALIDATING
+        from calving.transforms.query_process import INVALIDATING
 
         try:
             return self._connection.execute(query, parameters)

@@ -2,19 +2,185 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from calving.errors import ConfigError
 from calving.records.arrays import arrow
+from calving.records.jsontext import long_integers_named
 from calving.records.values import Content, Records, objects
-from calving.transforms import bson
-from calving.transforms.bson import BsonValue
 from calving.transforms.columns import Fields, by_type, check_options
 from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INSTANT = pa.timestamp("ms", "UTC")
+_REGEX = pa.struct([("regex", pa.string()), ("options", pa.string())])
+
+
+class BsonValue(NamedTuple):
+    """A value in the form that ``pyarrow.array`` takes for its type. Null has the null type."""
+
+    type: pa.DataType
+    value: Any
+
+
+NULL = BsonValue(pa.null(), None)
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The fields of a document.
+
+    :raises ValueError: the text is no document.
+    """
+    with long_integers_named():
+        fields = json.loads(text, parse_constant=_no_constant)
+    if not isinstance(fields, dict):
+        raise ValueError("not a document")
+    return fields
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def document(fields: Mapping[str, Any], as_documents: bool) -> BsonValue:
+    """A struct of the fields. A null has the null type, and an empty array a list of it.
+
+    ``as_documents``: arrays become structs ``_0``, ``_1``, ... Otherwise the elements of an array must be of one kind.
+
+    :raises ValueError: an array has elements of several kinds, or a value is not extended JSON.
+    """
+    fields_by_name = {name: _typed(value, as_documents) for name, value in fields.items()}
+    kind = pa.struct([(name, typed.type) for name, typed in fields_by_name.items()])
+    return BsonValue(kind, {name: typed.value for name, typed in fields_by_name.items()})
+
+
+def _typed(value: Any, as_documents: bool) -> BsonValue:
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return BsonValue(pa.bool_(), value)
+        case int() if -(2**31) <= value < 2**31:
+            return BsonValue(pa.int32(), value)
+        case int():
+            return _long(value)
+        case float():
+            return BsonValue(pa.float64(), value)
+        case str():
+            return BsonValue(pa.string(), value)
+        case list() if as_documents:
+            return document({f"_{i}": item for i, item in enumerate(value)}, as_documents)
+        case list():
+            return _array([_typed(item, as_documents) for item in value])
+    for name, change in _SPECIAL.items():
+        if name in value:
+            return change(value)
+    if "$code" in value:
+        return _code(value, as_documents)
+    return document(value, as_documents)
+
+
+def _array(items: Sequence[BsonValue]) -> BsonValue:
+    kind: pa.DataType = pa.null()
+    for item in items:
+        kind = _merged(kind, item.type)
+    return BsonValue(pa.list_(kind), [item.value for item in items])
+
+
+def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The common type of both. A document gets the fields of both."""
+    if a == b or pa.types.is_null(b):
+        return a
+    if pa.types.is_null(a):
+        return b
+    if {a, b} == {pa.int32(), pa.int64()}:
+        return pa.int64()
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        fields = {f.name: f.type for f in a}
+        for field in b:
+            fields[field.name] = _merged(fields.get(field.name, pa.null()), field.type)
+        return pa.struct(list(fields.items()))
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        return pa.list_(_merged(a.value_type, b.value_type))
+    raise ValueError("an array holds values of several kinds; set array_handling_mode = document")
+
+
+def _long(value: Any) -> BsonValue:
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{number} does not fit 64 bits")
+    return BsonValue(pa.int64(), number)
+
+
+def _int(value: Any) -> BsonValue:
+    number = int(value)
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"{number} does not fit 32 bits")
+    return BsonValue(pa.int32(), number)
+
+
+def _date(value: Any) -> BsonValue:
+    match value:
+        case {"$numberLong": text}:
+            return BsonValue(_INSTANT, int(text))
+        case bool():
+            raise ValueError("a boolean is not a date")
+        case int():
+            return BsonValue(_INSTANT, value)
+        case str():
+            moment = datetime.fromisoformat(value)
+            return BsonValue(_INSTANT, (moment - _EPOCH) // timedelta(milliseconds=1))
+    raise ValueError(f"{value!r} is not a date")
+
+
+def _binary(value: Any) -> BsonValue:
+    text = value["base64"] if isinstance(value, Mapping) else value
+    return BsonValue(pa.binary(), base64.b64decode(text, validate=True))
+
+
+def _regex(pattern: Any, options: Any) -> BsonValue:
+    return BsonValue(_REGEX, {"regex": pattern, "options": "".join(sorted(options))})
+
+
+def _text(value: Any) -> BsonValue:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    return BsonValue(pa.string(), value)
+
+
+def _code(value: Mapping[str, Any], as_documents: bool) -> BsonValue:
+    code = _text(value["$code"])
+    if "$scope" not in value:
+        return code
+    scope = document(value["$scope"], as_documents)
+    kind = pa.struct([("code", pa.string()), ("scope", scope.type)])
+    return BsonValue(kind, {"code": code.value, "scope": scope.value})
+
+
+_SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], BsonValue]] = {
+    "$oid": lambda v: _text(v["$oid"]),
+    "$numberDecimal": lambda v: _text(v["$numberDecimal"]),
+    "$numberInt": lambda v: _int(v["$numberInt"]),
+    "$numberLong": lambda v: _long(v["$numberLong"]),
+    "$numberDouble": lambda v: BsonValue(pa.float64(), float(v["$numberDouble"])),
+    "$date": lambda v: _date(v["$date"]),
+    "$timestamp": lambda v: BsonValue(_INSTANT, int(v["$timestamp"]["t"]) * 1000),
+    "$binary": lambda v: _binary(v["$binary"]),
+    "$regularExpression": lambda v: _regex(v["$regularExpression"]["pattern"], v["$regularExpression"]["options"]),
+    "$symbol": lambda v: _text(v["$symbol"]),
+    "$undefined": lambda _: NULL,
+    "$minKey": lambda _: _text("MinKey"),
+    "$maxKey": lambda _: _text("MaxKey"),
+    "$dbPointer": lambda v: document({"ref": v["$dbPointer"]["$ref"], "id": v["$dbPointer"]["$id"]}, False),
+}
+
 
 _BEFORE, _AFTER, _CHANGES, _OPERATION, _ID = "before", "after", "updateDescription", "op", "_id"
 _CONTENTS: tuple[Content, ...] = ("row", "partial row")
@@ -81,9 +247,9 @@ class MongoDebeziumTransform(Transform):
         return [self._part(records, places, [made[i] for i in places], content) for content, places in groups if places]
 
     def _documents(self, identity: Any, before: Any, after: Any, changes: Any, operation: Any) -> _Documents:
-        key = bson.parse(f'{{"id": {identity}}}')
-        old = None if before is None else bson.parse(before)
-        new = None if after is None else bson.parse(after)
+        key = parse(f'{{"id": {identity}}}')
+        old = None if before is None else parse(before)
+        new = None if after is None else parse(after)
         if before is None and after is None and changes is None and operation == "d":
             old = {_ID: key["id"]}  # without pre-images only the key of a deleted document is known
         elif before is None and after is None and changes is None:
@@ -95,7 +261,7 @@ class MongoDebeziumTransform(Transform):
         return _Documents(self._typed(key), self._typed(old), self._typed(new), content)
 
     def _typed(self, fields: Mapping[str, Any] | None) -> BsonValue:
-        return bson.NULL if fields is None else bson.document(fields, self._as_documents)
+        return NULL if fields is None else document(fields, self._as_documents)
 
     def _part(self, records: Records, places: list[int], made: list[_Documents], content: Content) -> Records:
         """Records of one type."""
@@ -114,7 +280,7 @@ class MongoDebeziumTransform(Transform):
 def _changed(old: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> tuple[dict[str, Any], Content]:
     """The document after an update, made from the document before it; without that, only the changed fields."""
     text = changes.get("updatedFields")
-    updated, removed = bson.parse(text) if text else {}, changes.get("removedFields") or ()
+    updated, removed = parse(text) if text else {}, changes.get("removedFields") or ()
     shorter = _truncated(old or {}, changes.get("truncatedArrays") or ())
     before = {**(old or {}), **{name: items for name, items in shorter.items() if items is not None}}
     new = {name: value for name, value in {**before, **updated}.items() if name not in removed}

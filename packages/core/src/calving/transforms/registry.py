@@ -10,8 +10,8 @@ from calving.errors import ConfigError
 from calving.model.record_path import PredicateSpec
 from calving.plugins import Registry
 from calving.records.values import Records
+from calving.transforms.columns import Sided
 from calving.transforms.interface import Predicate, Transform
-from calving.transforms.sided import Sided
 
 _PACKAGES = (
     "org.apache.kafka.connect.transforms.predicates.",

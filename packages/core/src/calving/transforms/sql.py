@@ -23,10 +23,19 @@ from calving.transforms.columns import check_options, required
 from calving.transforms.database import Database
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
 from calving.transforms.query_process import QueryEndedError
-from calving.transforms.sql_columns import check, distinct, given, meanings, named, once
+from calving.transforms.sql_columns import (
+    MOST_LEVELS,
+    check,
+    deep_rows,
+    distinct,
+    given,
+    infinite_rows,
+    is_exact,
+    meanings,
+    named,
+    once,
+)
 from calving.transforms.sql_query import ALLOWED, Query, folded
-from calving.transforms.sql_texts import MOST_LEVELS, deep_rows
-from calving.transforms.sql_types import infinite_rows, is_exact
 from calving.transforms.text import kind_text
 
 _PLAN = {"PROJECTION", "ARROW_SCAN"}

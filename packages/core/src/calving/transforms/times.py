@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from calving.errors import ConfigError
 from calving.records.semantics import moments
-from calving.transforms.columns import Fields, check_options, each, only_nulls, required
+from calving.transforms.columns import Fields, Sided, check_options, each, only_nulls, required
 from calving.transforms.dates import JavaDateFormat
-from calving.transforms.sided import Sided
 from calving.transforms.text import kind_text, millis
 
 _PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}

@@ -15,6 +15,7 @@ from calving.records.regex import Regex
 from calving.records.values import HEADERS, Records, objects
 from calving.transforms.columns import (
     Fields,
+    Sided,
     check_options,
     names,
     required,
@@ -22,7 +23,6 @@ from calving.transforms.columns import (
 )
 from calving.transforms.dates import JavaDateFormat
 from calving.transforms.interface import NO_FIELDS, Predicate, Transform
-from calving.transforms.sided import Sided
 from calving.transforms.text import as_text
 
 

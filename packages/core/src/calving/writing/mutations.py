@@ -24,8 +24,7 @@ from calving.model.text import counted
 from calving.records.arrays import joined
 from calving.records.fields import arrow_schema, table_schema
 from calving.storage_errors import name_file
-from calving.writing.changes import DELETE, OPERATION, LastChanges, pruned, rows_of
-from calving.writing.identity import Identity, identity_of
+from calving.writing.changes import DELETE, OPERATION, Identity, LastChanges, identity_of, pruned, rows_of
 from calving.writing.keys import key
 from calving.writing.layout import Layout, Placed
 from calving.writing.partitioning import divide
