@@ -17,8 +17,7 @@ from rich.table import Table
 from calving.model.events import DataComplete
 from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, Process, free_port
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.testing.contract import Store
 from calving.testing.harness import Harness
 from harness.backends import KafkaHarness, RedisHarness, ZooKeeperHarness

@@ -23,8 +23,8 @@ from rich import table as rich
 from rich.console import Console
 
 from calving.iceberg.catalog import open_catalog, table_id
-from calving.iceberg.new_tables import TableRules
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import partition_spec
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.tables import DEFAULT_PROPERTIES, Tables

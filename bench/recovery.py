@@ -27,8 +27,7 @@ from calving.protocol.ledger import decode_source
 from calving.protocol.ledger_key import MISSING_OFFSETS, SOURCE_OFFSETS
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process, free_port
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.source.client import client_config
 from calving.source.members import members
 from harness.locations import locations

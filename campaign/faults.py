@@ -30,8 +30,7 @@ from pyiceberg.types import LongType
 from calving.errors import CalvingError
 from calving.iceberg.catalog import find_table
 from calving.services.kafka import KafkaServer
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.source.client import client_config
 from campaign import records
 from campaign.changes import Warehouse, Workload

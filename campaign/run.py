@@ -31,8 +31,7 @@ from rich.table import Table
 from calving.iceberg.catalog import find_table
 from calving.services.kafka import KafkaServer
 from calving.services.process import free_port, interruptible
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from campaign import changes, records
 from campaign.audit import INVARIANTS
 from campaign.books import Books

@@ -26,7 +26,7 @@ from calving.backend import Claim, Encoded, Publication
 from calving.iceberg import delete_files
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
-from calving.model.mutations import RowMutations
+from calving.model.tables import RowMutations
 from calving.protocol.commit import Admitted
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.worker import WorkerMachine

@@ -19,8 +19,7 @@ from calving.backend import Backend, SinkIdentity
 from calving.model.offsets import TopicPartition
 from calving.model.sink import Claim
 from calving.services.kafka import KafkaServer
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.source.client import client_config
 from calving.source.kafka import KafkaGroup, Topics
 from calving.testing import Harness, member_claim

@@ -21,8 +21,7 @@ from pyiceberg.expressions import AlwaysTrue
 from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, Process, Service
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.source.client import client_config
 from harness.former import path_of
 from harness.heads import row_count

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from calving.model.mutations import RowMutations
 from calving.model.record_path import TransformSpec
+from calving.model.tables import RowMutations
 
 Row = dict[str, Any]
 DEBEZIUM = TransformSpec("unwrap", "DebeziumTransform")

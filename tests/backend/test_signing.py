@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from calving.backend.entries import Encoded, Entries
 from calving.backend.headers import Signer
-from calving.backend.options import LogOptions
-from calving.backend.sessions import GroupSession
+from calving.backend.sessions import GroupSession, LogOptions
 from calving.model.events import NOTHING_ATTACHED, DataComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, Span, TopicPartition

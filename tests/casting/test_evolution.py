@@ -30,7 +30,7 @@ from calving.casting.table import Converted, TableConverter
 from calving.casting.type_counts import decide
 from calving.iceberg import tables
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import change_schema
 from calving.iceberg.tables import Tables
 from calving.model.record_path import Evolution

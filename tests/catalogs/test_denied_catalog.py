@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from calving.backoff import Backoff
+from calving import retries
 from calving.cli.inspect import validate
 from calving.engine.interface import LocalEngine
 from calving.errors import ConfigError, GaveUpError
 from calving.iceberg.catalog import open_catalog
-from calving.runtime import failures
+from calving.retries import Backoff
 from calving.runtime.app import App
 from calving.settings.load import load
 from harness.http_proxy import Answer, Fate, HttpProxy, Request
@@ -100,7 +100,7 @@ def cli(gate: Gate, tmp_path: Path, topic: Callable[..., Topic], unique: str) ->
 @pytest.fixture(autouse=True)
 def quick_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number of attempts, with shorter pauses."""
-    monkeypatch.setattr(failures, "_FAILING", Backoff(0.002, 0.05))
+    monkeypatch.setattr(retries, "_FAILING", Backoff(0.002, 0.05))
 
 
 @contextlib.contextmanager
@@ -170,7 +170,7 @@ def test_a_table_that_the_catalog_does_not_let_it_create_stops_the_sink(gate: Ga
     name = f"table db.{cli.name} was not created: the catalog 'iceberg'"
     with pytest.raises(GaveUpError, match=rf"{name} .* denies this to the login of iceberg\.catalog\.token"):
         cli.run_here()
-    assert gate.denied[403] == failures.SAME
+    assert gate.denied[403] == retries.SAME
 
 
 def test_a_table_that_it_may_read_and_not_commit_is_asked_once_a_cycle_and_keeps_its_records(

@@ -16,8 +16,7 @@ from calving.backend.memory import MemoryBackend, MemoryStore
 from calving.errors import FencedError
 from calving.model.events import CommitComplete, DataComplete, Event, PartitionProgress, Publication, StartCommit
 from calving.model.offsets import Advance, Span, TopicPartition
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions

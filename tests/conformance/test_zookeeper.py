@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import ZooKeeperServer
 from calving.testing import BackendContract, Harness
 from harness.backends import ZooKeeperHarness
 

@@ -9,8 +9,7 @@ import pytest
 
 from calving.backend.sessions import EntryCursor
 from calving.errors import OutcomeUnknownError
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from harness.run import settings_of
 
 STORES = {"redis": RedisServer, "zookeeper": ZooKeeperServer}

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import ZooKeeperServer
 from calving.source.client import client_config
 from harness.run import Run, Store, died, pause, settings_of
 

@@ -14,7 +14,7 @@ import redis
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.services.redis import RedisServer
+from calving.services.stores import RedisServer
 from harness.nursery import Forked
 from harness.registry import SchemaRegistry
 from harness.topic import Topic

@@ -13,8 +13,7 @@ import pytest
 from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from harness.heads import row_count
 from harness.proxy import Proxy
 from harness.run import Run, Store, settings_of

@@ -12,8 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.source.client import client_config
 from harness.heads import row_count
 from harness.run import Run, settings_of

@@ -13,8 +13,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.source.client import client_config
 from harness.run import Run, died, settings_of
 from harness.sent import TABLES

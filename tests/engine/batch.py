@@ -19,11 +19,11 @@ from calving.engine.interface import Engine, open_engine
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import Patience
 from calving.errors import CalvingError
-from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.files import DataFile
-from calving.model.mutations import RowMutations
 from calving.model.offsets import Range
+from calving.model.tables import RowMutations
 from calving.runtime import batch
 from harness.topic import Topic
 from tests.tasks.conftest import Plane

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField
 from pyiceberg.types import TimestampType, TimestamptzType, TimeType
 
-from calving.iceberg.new_tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing, TransformSpec
 from calving.model.tables import Unit
 from harness.blocks import RecordEnvelope

@@ -24,8 +24,8 @@ from pyiceberg.catalog import Catalog
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.model.mutations import RowMutations, Tombstones
 from calving.model.record_path import ConverterSpec, Evolution, Limits, TopicConverters, TransformSpec
+from calving.model.tables import RowMutations, Tombstones
 from calving.services.rest_catalog import RestCatalog
 from harness.registry import SchemaRegistry, serving
 from tests.fuzz import encoding, meanings, nodes, plain

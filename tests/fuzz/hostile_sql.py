@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from calving.errors import ConfigError
 from calving.model.record_path import Limits, TransformSpec
-from calving.records.leaves import rows_without_utf8
 from calving.records.values import objects
 from calving.transforms.chain import Chain
+from calving.transforms.columns import rows_without_utf8
 from tests.transforms.test_transforms import records
 
 _COLUMNS = ("s", "t", "n", "l", "m", "j")

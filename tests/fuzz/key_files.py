@@ -12,9 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import TimestampNanoType
 
 from calving.model.files import FileContent
-from calving.model.mutations import RowMutations
 from calving.model.record_path import Limits
-from calving.model.tables import TableSpec
+from calving.model.tables import RowMutations, TableSpec
 from calving.records.fields import arrow_schema
 from calving.writing.changes import identity_of
 from calving.writing.mutations import KeyWriter

@@ -40,7 +40,7 @@ from pyiceberg.types import (
 )
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.files import DataFile

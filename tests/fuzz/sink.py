@@ -28,7 +28,7 @@ from calving.engine import shipping
 from calving.engine.interface import LocalEngine
 from calving.errors import BadRecordError
 from calving.iceberg.catalog import open_catalog, tables_of
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, Written

@@ -32,8 +32,8 @@ from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.model.events import DataComplete, DataWritten, Envelope, TableReference
-from calving.model.mutations import RowDeletes, RowMutations
 from calving.model.offsets import Span, TopicPartition
+from calving.model.tables import RowDeletes, RowMutations
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed
 from calving.protocol.effects import CommitTables

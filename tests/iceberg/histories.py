@@ -23,8 +23,8 @@ from calving.errors import CommitRefusedError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.conversion import DeleteReplacement
 from calving.iceberg.maintenance import Maintenance
-from calving.iceberg.new_tables import TableRules
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import partition_spec
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget

@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import open_catalog, translate
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.model.tables import SchemaChange
 

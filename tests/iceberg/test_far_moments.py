@@ -15,8 +15,8 @@ from pyiceberg.types import DateType, DecimalType, LongType, NestedField, Timest
 
 from calving.errors import TableTroubleError
 from calving.model.files import DataFile, FileContent
-from calving.model.mutations import RowMutations
 from calving.model.record_path import Limits
+from calving.model.tables import RowMutations
 from calving.protocol.commit import Step
 from calving.records.fields import arrow_schema
 from calving.writing.table import TableWriter

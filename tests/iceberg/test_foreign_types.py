@@ -14,8 +14,8 @@ import pytest
 
 from calving.errors import ConfigError, TableTroubleError
 from calving.iceberg.maintenance import Maintenance
-from calving.model.mutations import RowMutations
 from calving.model.record_path import Evolution
+from calving.model.tables import RowMutations
 from tests.mutations.changing import KEY, NAME, Changing
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import requests
 from pyiceberg.catalog import Catalog
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.model.tables import SchemaChange
 from tests.iceberg.histories import MutationTable

@@ -14,11 +14,11 @@ from pathlib import Path
 import boto3
 import pytest
 
-from calving.backoff import Backoff
+from calving import retries
 from calving.engine.interface import LocalEngine
 from calving.errors import GaveUpError
 from calving.iceberg.catalog import open_catalog
-from calving.runtime import failures
+from calving.retries import Backoff
 from calving.runtime.app import App
 from calving.settings.load import load
 from harness.http_proxy import Answer, Fate, HttpProxy, Request
@@ -176,7 +176,7 @@ def test_a_worker_that_runs_for_longer_than_its_credentials_live_goes_on(lender:
 def quick_to_start_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number of attempts, with shorter pauses."""
     for pauses in ("_PASSING", "_FAILING"):
-        monkeypatch.setattr(failures, pauses, Backoff(0.002, 0.05))
+        monkeypatch.setattr(retries, pauses, Backoff(0.002, 0.05))
 
 
 def wide(first: int, end: int) -> list[bytes]:
@@ -218,7 +218,7 @@ def test_records_of_a_table_that_the_catalog_cannot_load_wait_for_it_also_after_
             wait_for_rows(lender, cli, 1)
             lender.broken, lender.bytes = f"/{other}", 0
             cli.topic.send(*encode({"id": 2}))
-            eventually(lambda: running.done() or app.status.worker.restarts > failures.SAME, 120)
+            eventually(lambda: running.done() or app.status.worker.restarts > retries.SAME, 120)
             assert f"table db.{other} cannot be loaded" in str(app.status.worker.error)
             assert "not accepted any more" in str(app.status.worker.error)
             lender.broken, lender.bytes = "", float("inf")

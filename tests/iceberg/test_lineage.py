@@ -18,7 +18,7 @@ from calving.casting.table import TableConverter
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.manifests import read_manifest_list
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference

@@ -19,14 +19,14 @@ from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.iceberg.locations import FileRules
-from calving.iceberg.new_tables import TableRules
 from calving.iceberg.parking import CatalogStorage, Parking
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.model.events import DataComplete, DataWritten, Envelope, Parked, Publication, TableReference
 from calving.model.files import DataFile, FileContent, sink_name
-from calving.model.mutations import RowMutations
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.model.sink import Claim
+from calving.model.tables import RowMutations
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import SourceProgress

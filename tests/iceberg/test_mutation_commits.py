@@ -22,8 +22,8 @@ from calving.iceberg.summary import Report, Stopwatch
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.files import FileContent
-from calving.model.mutations import RowMutations
 from calving.model.offsets import Span, TopicPartition, merged
+from calving.model.tables import RowMutations
 from calving.mutations.cache import KeyCache
 from calving.protocol.commit import Admitted, CommitLoop, Step, admit
 from calving.protocol.coordinator import Committed, Failed

@@ -19,12 +19,12 @@ from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.delete_files import Deletions, KnownPositions
 from calving.iceberg.live_files import Manifests
 from calving.iceberg.manifests import FILE_PATH_ID, POS_ID
-from calving.iceberg.mutable import check_mutations
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.rules import check_mutations
 from calving.iceberg.snapshot import new_snapshot
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import IcebergTarget
-from calving.model.mutations import MutationCounts, RowMutations
+from calving.model.tables import MutationCounts, RowMutations
 from calving.mutations.cache import KeyCache
 from calving.protocol.commit import Admitted
 from calving.protocol.ledger import NO_LEDGER

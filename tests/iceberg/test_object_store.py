@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import pytest
 
-from calving.backoff import Backoff
+from calving import retries
 from calving.errors import GaveUpError
-from calving.runtime import failures
+from calving.retries import Backoff
 from harness.http_proxy import Fate, HttpProxy, Request
 from harness.servers import READER, WRITER, SeaweedFs, clients
 from harness.topic import Topic
@@ -103,7 +103,7 @@ def test_a_file_larger_than_a_part_is_uploaded_in_parts(store: Store, cli: Cli) 
 @pytest.fixture
 def quick_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number of attempts, with shorter pauses."""
-    monkeypatch.setattr(failures, "_FAILING", Backoff(0.002, 0.05))
+    monkeypatch.setattr(retries, "_FAILING", Backoff(0.002, 0.05))
 
 
 def sign_in(cli: Cli, identity: dict[str, str]) -> None:
@@ -120,7 +120,7 @@ def test_a_store_that_denies_writes_stops_the_sink_with_file_and_permission(stor
     file = rf"s3://lake/warehouse/db(\.db)?/{cli.name}/data/[^ ]+\.parquet"
     with pytest.raises(GaveUpError, match=f"denies access to {file} in CreateMultipartUpload .*s3:PutObject"):
         cli.run_here()
-    assert [r.method for r in store.asked if "/data/" in r.path].count("POST") == failures.SAME
+    assert [r.method for r in store.asked if "/data/" in r.path].count("POST") == retries.SAME
     assert [row["id"] for row in rows(cli)] == [1]
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, Evolution, TopicConverters
+from calving.model.tables import RowMutations
 from calving.runtime.checks import refuse_missing_tables
 from calving.settings.load import parse
 from tests.mutations.changing import Changing

@@ -14,11 +14,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
-from calving.model.mutations import RowMutations
 from calving.model.record_path import RouteRule, Routing
-from calving.model.tables import SchemaChange
+from calving.model.tables import RowMutations, SchemaChange
 from calving.runtime.checks import refuse_missing_tables
 from calving.services.rest_catalog import RestCatalog
 from calving.settings.load import parse

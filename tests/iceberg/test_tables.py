@@ -10,7 +10,7 @@ from pyiceberg.types import LongType, NestedField
 
 from calving.errors import UnavailableError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))

@@ -13,12 +13,11 @@ from uuid import UUID
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog, table_id
-from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableFiles, TableReference
-from calving.model.mutations import RowMutations
 from calving.model.offsets import Range, Span, TopicPartition
 from calving.model.record_path import (
     ConverterSpec,
@@ -31,6 +30,7 @@ from calving.model.record_path import (
     TopicConverters,
     TransformSpec,
 )
+from calving.model.tables import RowMutations
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import SourceProgress
 from calving.protocol.ledger_key import LedgerKey

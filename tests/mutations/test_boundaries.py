@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from calving.model.mutations import Inserts, RowDeletes, RowMutations
 from calving.model.record_path import TransformSpec
+from calving.model.tables import Inserts, RowDeletes, RowMutations
 from tests.iceberg.reader import rows_of
 from tests.mutations.changing import Changing, Message
 

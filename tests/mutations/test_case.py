@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, StructType
 
-from calving.model.mutations import RowMutations
 from calving.model.record_path import Evolution
+from calving.model.tables import RowMutations
 from calving.records.values import Values
 from calving.tasks.mutations import operations
 from calving.writing.changes import DELETE, UPDATE

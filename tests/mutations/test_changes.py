@@ -26,11 +26,11 @@ from pyiceberg.types import (
 
 from calving.casting.table import TableConverter
 from calving.errors import BadRecordError, ConfigError
-from calving.iceberg.new_tables import TableSettings
+from calving.iceberg.rules import TableSettings
 from calving.model.files import FileContent
-from calving.model.mutations import RowMutations
 from calving.model.offsets import Range
 from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance, TransformSpec
+from calving.model.tables import RowMutations
 from calving.runtime.batch import BatchRunner
 from calving.tasks.spec import TaskSpec
 from tests.iceberg.reader import rows_of

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
 
-from calving.model.mutations import OrderType
+from calving.model.tables import OrderType
 from calving.mutations import ordering
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column

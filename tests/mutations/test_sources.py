@@ -15,8 +15,8 @@ from google.protobuf import descriptor_pb2
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, Evolution, Routing, TopicConverters, TransformSpec
+from calving.model.tables import RowMutations
 from harness.registry import SchemaRegistry, avro, framed, serialized, serving
 from tests.converters.test_protobuf import class_of, file_of
 from tests.mutations.changing import JSON_KEYS, NAME, TOPIC, Changing, Message

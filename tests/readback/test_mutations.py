@@ -16,7 +16,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import BooleanType, LongType, NestedField
 
 from calving.iceberg.catalog import open_catalog
-from calving.model.mutations import RowMutations
+from calving.model.tables import RowMutations
 from harness.duckdb_extensions import duckdb_rows
 from harness.spark_reader import spark_on
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows

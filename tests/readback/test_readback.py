@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import partition_spec
 from calving.model.record_path import RouteRule, Routing
 from harness.duckdb_extensions import connected

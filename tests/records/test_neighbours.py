@@ -22,7 +22,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calving.iceberg.new_tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, RouteRule, Routing, Tolerance, TransformSpec
 from tests.fuzz import sink as fuzzed

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from calving.casting.type_counts import Seen, decide, join, seen_of
-from calving.iceberg.new_tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, RouteRule, Routing, Tolerance, TransformSpec
 from calving.records.inferred import of_value

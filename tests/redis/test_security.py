@@ -11,7 +11,7 @@ import pytest
 from calving.backend import SinkIdentity
 from calving.errors import ConfigError, UnavailableError
 from calving.services.process import LOOPBACK, free_port
-from calving.services.redis import RedisServer, launch_redis
+from calving.services.stores import RedisServer, launch_redis
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
 from tests.publishing import publishes

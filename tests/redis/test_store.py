@@ -18,7 +18,7 @@ from calving.errors import ConfigError, FencedError, OutcomeUnknownError, Silent
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, Publication, StartCommit
 from calving.model.offsets import Advance, TopicPartition
 from calving.services.process import free_port
-from calving.services.redis import RedisServer, launch_redis
+from calving.services.stores import RedisServer, launch_redis
 from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions

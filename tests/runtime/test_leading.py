@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from calving.runtime.failures import Retries
+from calving.retries import Retries
 from calving.runtime.leading import Leadership, cycle_text, is_full
 from calving.status.values import CommitCycle, CoordinatorStatus
 

@@ -28,7 +28,7 @@ from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.model.events import Attachment, CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.held_back import DEGRADED, OldestPublications
-from calving.runtime.failures import Failures, Retries
+from calving.retries import Failures, Retries
 from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.log_health import HIDDEN_SECONDS, OpenTransactions, SilenceDetector
 from calving.threads import EXIT_CODE, LateError, SerialThread, Steps, Watchdog, within

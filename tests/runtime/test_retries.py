@@ -16,10 +16,10 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from calving.errors import CalvingError, ConfigError, UnavailableError, UnexpectedError
 from calving.iceberg.catalog import open_catalog, reaching
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.model.tables import SchemaChange
-from calving.runtime.failures import passes
+from calving.retries import passes
 from calving.source.client import unavailable
 from calving.source.producing import Deliveries, OutRecord
 from calving_kafka.transactions import _verdict

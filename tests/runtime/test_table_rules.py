@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from calving.iceberg.new_tables import TableSettings
+from calving.iceberg.rules import TableSettings
 from calving.runtime.parts import table_rules
 from calving.settings.load import parse
 from calving.source.interface import Source

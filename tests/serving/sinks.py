@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
+from calving.model.tables import MutationCounts
 from calving.serving.history import History
 from calving.serving.server import StatusServer
 from calving.settings.load import Sink, parse

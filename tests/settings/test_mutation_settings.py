@@ -7,7 +7,7 @@ import re
 import pytest
 
 from calving.errors import ConfigError
-from calving.model.mutations import RowMutations
+from calving.model.tables import RowMutations
 from calving.settings.load import parse
 
 BASE = {

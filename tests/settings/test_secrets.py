@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from calving.backend.interface import find
-from calving.converters.options import OPTIONS
+from calving.converters.interface import OPTIONS
 from calving.errors import CalvingError, ConfigError, UnavailableError, first_line
 from calving.secrets import MaskingFormatter, is_harmless, masked, shown_text, without_secrets
 from calving.settings.keys import SinkKeys, TableKeys

@@ -13,8 +13,8 @@ from pyiceberg.catalog import Catalog
 
 from calving.engine.interface import Engine, LocalEngine
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope

@@ -15,7 +15,7 @@ from pyiceberg.types import DoubleType, ListType, LongType, StringType, StructTy
 
 from calving.errors import FATAL, BadRecordError, ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, RouteRule, Routing
 from calving.writing.table import TableWriter
 from harness.topic import Topic

@@ -15,7 +15,6 @@ from pyiceberg.types import LongType, NestedField
 
 from calving.converters.interface import Converter, Decoded
 from calving.model.dead_letters import Stage
-from calving.model.mutations import RowMutations
 from calving.model.offsets import Range
 from calving.model.record_path import (
     ConverterSpec,
@@ -27,7 +26,7 @@ from calving.model.record_path import (
     TopicConverters,
     TransformSpec,
 )
-from calving.model.tables import TableSpec
+from calving.model.tables import RowMutations, TableSpec
 from calving.records.fields import Projection
 from calving.records.values import Payloads, RecordError, Values
 from calving.tasks.decode import Decoders

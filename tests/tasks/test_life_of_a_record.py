@@ -24,7 +24,7 @@ from calving.backend.memory import MemoryBackend, MemoryStore
 from calving.casting.table import TableConverter
 from calving.engine.interface import LocalEngine
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.dead_letters import Headers

@@ -8,8 +8,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from calving.model.mutations import RowMutations
-from calving.model.tables import TableSpec
+from calving.model.tables import RowMutations, TableSpec
 from calving.records.fields import arrow_schema
 from calving.tasks import shuffle
 from calving.tasks.shuffle import ShuffleBlock, ShuffleWriter, unpack

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calving.backoff import Backoff
+from calving.retries import Backoff
 
 BACKOFF = Backoff(first=0.5, longest=3.0)
 

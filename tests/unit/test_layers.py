@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
-    {"backoff", "version", "wording"},
+    {"version", "wording"},
     {"secrets"},
     {"errors"},
-    {"avro_binary", "host", "importing", "lean", "plugins", "storage_errors", "threads", "model"},
+    {"avro_binary", "host", "importing", "lean", "plugins", "retries", "storage_errors", "threads", "model"},
     {"class_archive", "protocol", "wire", "records"},
     {"casting", "catalogs", "converters", "status"},
     {"source", "transforms", "writing"},

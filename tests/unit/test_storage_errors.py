@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calving.errors import AccessDeniedError, CredentialsExpiredError, GaveUpError, JobFailedError, UnavailableError
-from calving.runtime.failures import SAME, Failures, Retries
+from calving.retries import SAME, Failures, Retries
 from calving.storage_errors import described, store_error
 
 HEAD = "When getting information for key 'x/y.parquet' in bucket 'lake': "

@@ -27,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from calving.errors import ConfigError
-from calving.model.mutations import RowMutations
+from calving.model.tables import RowMutations
 from calving.writing.changes import identity
 
 LONG = NestedField(2, "a", LongType(), required=False)

@@ -14,7 +14,7 @@ from kazoo.protocol.states import KazooState
 from calving.backend import SinkIdentity
 from calving.errors import ConfigError, UnavailableError
 from calving.services.process import LOOPBACK, free_port
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import ZooKeeperServer
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
 from tests.publishing import publishes

@@ -19,7 +19,7 @@ from calving.errors import ConfigError, OutcomeUnknownError, SilentError, Unavai
 from calving.model.events import CommitComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, TopicPartition
-from calving.services.zookeeper import ZooKeeperServer
+from calving.services.stores import ZooKeeperServer
 from calving.testing import member_claim
 from calving_zookeeper import connection
 from calving_zookeeper.backend import ZooKeeperBackend

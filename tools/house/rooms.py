@@ -19,14 +19,14 @@ import calving
 from calving.converters import native
 from calving.engine.interface import LocalEngine
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.new_tables import TableRules, TableSettings
 from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope
-from calving.model.mutations import RowMutations
 from calving.model.offsets import Range, Span, TopicPartition
 from calving.model.record_path import Evolution, RecordPath, RouteRule, Routing
+from calving.model.tables import RowMutations
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import SourceProgress
 from calving.protocol.ledger_key import LedgerKey

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         ConfigError,
         DataLossError,
     )
-    from calving.runtime.progress import Progress
     from calving.settings.load import Sink
+    from calving.status.board import Progress
 
 __all__ = [
     "BadRecordError",
@@ -45,7 +45,7 @@ __all__ = [
 _PLACES = {
     **dict.fromkeys(("Worker", "build", "load", "validate"), "calving.api"),
     **dict.fromkeys(("BadRecordError", "CalvingError", "ConfigError", "DataLossError"), "calving.errors"),
-    "Progress": "calving.runtime.progress",
+    "Progress": "calving.status.board",
     "Sink": "calving.settings.load",
 }
 

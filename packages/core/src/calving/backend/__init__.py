@@ -27,8 +27,7 @@ A publication that starts at another position than the stored one is refused, he
 
 from calving.backend.entries import BEFORE, Encoded, check_starts, partition_key, stale
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
-from calving.backend.options import LogOptions
-from calving.backend.sessions import EntryCursor, GroupSession, closing_on_error
+from calving.backend.sessions import EntryCursor, GroupSession, LogOptions, closing_on_error
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication, WorkerEnd
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, stored_in

@@ -26,8 +26,7 @@ from calving.model.events import (
 )
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.members import MOST_KEYS, Member
-from calving.model.offsets import decode_coverage, decode_covered, decode_places, decode_settled
-from calving.model.timestamps import is_moment
+from calving.model.offsets import decode_coverage, decode_covered, decode_places, decode_settled, is_moment
 from calving.wire.codec import UndecodableError
 
 _LONGEST = 500

@@ -1,5 +1,5 @@
-"""The parts of a session and of its cursor that are the same for every store: how members of a Kafka consumer group
-publish, and how coordinators append.
+"""The parts of a session that are the same for every store: the settings of its log, how members of a Kafka consumer
+group publish, and how coordinators append.
 """
 
 from __future__ import annotations
@@ -10,18 +10,68 @@ import struct
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 from uuid import uuid4
 
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
 from calving.backend.entries import Encoded, Entries
+from calving.backend.headers import Signer
 from calving.backend.interface import Cursor, Session
-from calving.backend.options import LogOptions
 from calving.errors import DataLossError, FencedError, UnavailableError
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication, WorkerEnd
 from calving.model.offsets import ControlOffsets, Topic
 from calving.model.sink import Claim, SinkIdentity
 from calving.source.producing import DeadLetterWriter
+
+
+class LogOptions(BaseModel):
+    """Settings of every backend."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    on_truncation: Literal["fail", "continue"] = Field(
+        "fail",
+        alias="iceberg.control.on-truncation",
+        description="The coordinator's response if the control log no longer has the saved position. `continue`: it"
+        " reads the entries that are left.",
+    )
+    max_message_bytes: int = Field(
+        900_000,
+        ge=20_000,
+        alias="iceberg.control.max-message-bytes",
+        description="Size limit of a control event, in bytes; the sink divides longer lists of files. Keep it below"
+        " the store's limit: with Kafka, the topic's max.message.bytes.",
+    )
+    secret: SecretStr | None = Field(
+        None,
+        min_length=16,
+        alias="iceberg.control.secret",
+        description="The secret with which all workers of the sink sign their control events: at least 16 characters."
+        " With it the sink ignores events of its group that are not signed so, those of the Java sink included.",
+    )
+    old_secret: SecretStr | None = Field(
+        None,
+        min_length=16,
+        alias="iceberg.control.old-secret",
+        description="A second secret whose signatures the sink accepts, to change `iceberg.control.secret` while"
+        " workers run.",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_secret(self) -> LogOptions:
+        if self.old_secret is not None and self.secret is None:
+            raise ValueError("iceberg.control.old-secret needs iceberg.control.secret")
+        return self
+
+    def signer(self, sink: SinkIdentity) -> Signer | None:
+        """None without a secret: then nothing is signed or checked."""
+        if self.secret is None:
+            return None
+        old = None if self.old_secret is None else self.old_secret.get_secret_value().encode()
+        return Signer(self.secret.get_secret_value().encode(), sink.control_topic, sink.group, old)
+
 
 log = logging.getLogger(__name__)
 _END_SECONDS = 60.0

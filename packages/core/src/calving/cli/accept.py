@@ -14,9 +14,8 @@ from calving.model.offsets import Coverage, Span, TopicPartition, merged, named,
 from calving.model.text import counted
 from calving.protocol.positions import Unread, passed_over
 from calving.runtime import components
-from calving.runtime.log_view import replayed
+from calving.runtime.log_view import replayed, resumed
 from calving.runtime.positions import unread
-from calving.runtime.resuming import resumed
 from calving.settings.load import Sink
 
 _TRIES = 8

@@ -20,7 +20,7 @@ from calving.errors import ConfigError
 from calving.iceberg.catalog import translate
 from calving.model.text import printable, printable_lines
 from calving.runtime.checks import check_record_path, check_settings
-from calving.settings import providers
+from calving.settings import files
 from calving.settings.connect import with_worker
 from calving.settings.files import flat, read_json
 from calving.settings.keys import TAKEN_OVER
@@ -259,7 +259,7 @@ def _left(keys: Mapping[str, str]) -> Iterator[str]:
 
 def _unresolved(key: str, text: str) -> str | None:
     try:
-        providers.resolved({key: text})
+        files.resolved({key: text})
     except ConfigError as error:
         return str(error)
     return None

@@ -24,7 +24,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from calving.engine.interface import LocalEngine
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.new_tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import TableFiles

@@ -21,9 +21,8 @@ from calving.model.text import counted, listed
 from calving.protocol.positions import text_of as moved_text
 from calving.protocol.rollback import RolledBack
 from calving.runtime import components
-from calving.runtime.log_view import ControlLogView, hear
+from calving.runtime.log_view import ControlLogView, hear, resumed
 from calving.runtime.positions import Resumed, unread
-from calving.runtime.resuming import resumed
 from calving.settings.load import Sink
 from calving.status.health import end_text, hanging_text, longest_cycle, paused_text
 from calving.status.remedies import REMEDIES, Cause, Trouble, section

@@ -14,10 +14,9 @@ from fastavro.schema import SchemaParseException
 from calving.avro_binary import checker
 from calving.converters.avro_schema import AvroColumns, Named, Naming, Schema, branch_unions, branched, plain, record
 from calving.converters.building import collect
-from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.interface import Converter, Decoded, flag, full, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import record_decoder
-from calving.converters.options import flag, full
 from calving.converters.schema_bounds import Extent
 from calving.converters.schemas import (
     BODY,

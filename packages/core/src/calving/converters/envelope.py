@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from calving.converters import typed_json
 from calving.converters.building import bad, collect, misfit
-from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.interface import Converter, Decoded, flag, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import payload_decoder
-from calving.converters.options import flag
 from calving.converters.schema_bounds import MOST, Extent, SchemaCache
 from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError

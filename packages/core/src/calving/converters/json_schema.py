@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.converters import typed_json
-from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.interface import Converter, Decoded, flag, stage
 from calving.converters.json_composition import (
     Branch,
     Composition,
@@ -26,7 +26,6 @@ from calving.converters.json_composition import (
     type_branches,
 )
 from calving.converters.json_references import Documents, SchemaNode
-from calving.converters.options import flag
 from calving.converters.schema_bounds import Extent
 from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value

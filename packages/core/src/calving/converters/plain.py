@@ -10,8 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from calving.converters.building import collect
-from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.options import full
+from calving.converters.interface import Converter, Decoded, full, stage
 from calving.errors import ConfigError
 from calving.records.fields import Projection
 from calving.records.values import Payloads, Values

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.interface import Converter, Decoded, flag, stage
 from calving.converters.native import Frame, decode_framed
-from calving.converters.native_protobuf import FREE, WRAPPED, message_decoder, names_of
-from calving.converters.options import flag
+from calving.converters.native_typed import FREE, WRAPPED, message_decoder, names_of
 from calving.converters.protobuf_bytes import Key, count, head_of, parts_of
 from calving.converters.protobuf_files import check_fields, field_parameters, json_of, known_file, without_extensions
 from calving.converters.schema_bounds import Extent, check_symbols

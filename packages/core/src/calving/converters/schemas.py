@@ -15,9 +15,8 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from calving.converters.building import bad, collect
-from calving.converters.interface import Decoded
+from calving.converters.interface import CLIENT, REGISTRY, Decoded
 from calving.converters.native import Decoder
-from calving.converters.options import CLIENT, REGISTRY
 from calving.converters.schema_bounds import SchemaCache, WithSize
 from calving.errors import ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Stage

@@ -1,5 +1,5 @@
-"""Opens an engine on another thread, while its users do other work, and again when it is lost; and looks whether Spark
-can start at all, without starting it.
+"""Opens an engine: the kind of Spark that the settings name; on another thread, while its users do other work, and
+again when it is lost. And looks whether Spark can start at all, without starting it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from calving.engine.interface import Engine, Function
 from calving.engine.registry import Patience
 from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError
 from calving.host import check_java
+from calving.importing import IMPORTING
 from calving.tasks.spec import TaskResult, TaskSpec
 from calving.threads import in_thread
 
@@ -161,3 +162,18 @@ class OpeningEngine(Engine):
             f"the engine has not started for {self._patience:.0f} s (iceberg.engine.resources-timeout-ms): is its"
             " cluster up, and does it have the resources that spark.* asks for?"
         )
+
+
+def open_spark(name: str, properties: Mapping[str, str], patience: Patience) -> Engine:
+    """Spark Connect if ``spark.remote`` is among Spark's properties, otherwise classic Spark.
+
+    :raises ConfigError: Spark does not start.
+    """
+    # Imported here, because only one kind is needed.
+    if "spark.remote" in properties:
+        with IMPORTING:
+            from calving.engine.connect import ConnectEngine
+        return ConnectEngine(name, properties, patience)
+    with IMPORTING:
+        from calving.engine.classic import ClassicEngine
+    return ClassicEngine(name, properties, patience)

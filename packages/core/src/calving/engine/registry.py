@@ -8,7 +8,7 @@ from calving.errors import ConfigError
 from calving.plugins import Registry
 
 ENGINES = Registry(
-    "engine", {"spark": "calving.engine.spark_kinds:open_spark", "local": "calving.engine.interface:open_local"}
+    "engine", {"spark": "calving.engine.opening:open_spark", "local": "calving.engine.interface:open_local"}
 )
 KEY = "iceberg.engine"
 

@@ -23,8 +23,8 @@ from calving.iceberg.resolution import Resolvers
 from calving.iceberg.summary import Report, engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
-from calving.model.mutations import RowMutations
 from calving.model.offsets import Coverage, text_of
+from calving.model.tables import RowMutations
 from calving.model.text import counted
 from calving.mutations.lookup import Tasks
 from calving.protocol.commit import CommitLoop, Settled

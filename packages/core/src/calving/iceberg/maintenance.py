@@ -16,7 +16,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from calving.backoff import tries
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
@@ -41,6 +40,7 @@ from calving.protocol.ledger_key import (
     LedgerKey,
 )
 from calving.protocol.rollback import SnapshotPlace
+from calving.retries import tries
 
 MAX_TRIES = 50
 _CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFSETS}

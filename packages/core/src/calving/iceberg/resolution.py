@@ -27,7 +27,7 @@ from calving.iceberg.manifests import FileKey, partition_sources
 from calving.iceberg.schemas import as_in
 from calving.model import files
 from calving.model.events import TableId
-from calving.model.mutations import MutationCounts, OrderType, RowMutations
+from calving.model.tables import MutationCounts, OrderType, RowMutations
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning, by_id_columns, new_files
 from calving.mutations.columns import Column, ColumnReader, File, columns_of

@@ -19,7 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 
 from calving.iceberg.manifests import CONTENT_SIZE, at, is_vector
-from calving.model.mutations import MutationCounts
+from calving.model.tables import MutationCounts
 from calving.protocol.commit import Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.status.values import TableCommit

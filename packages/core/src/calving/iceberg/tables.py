@@ -17,7 +17,6 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from calving.backoff import Backoff, tries
 from calving.casting.evolution import SchemaChanges
 from calving.catalogs.foreign import check_takes_rows, known_order
 from calving.errors import ConfigError, UnavailableError
@@ -25,13 +24,23 @@ from calving.iceberg.catalog import find_table, find_tables, is_final, is_rest, 
 from calving.iceberg.history import MAX_SNAPSHOTS
 from calving.iceberg.locations import carried
 from calving.iceberg.manifests import LINEAGE_VERSION
-from calving.iceberg.mutable import check_mutations, check_soft_addition, reserved_mark, spelt_mutations
-from calving.iceberg.new_tables import VERSION_KEY, TableRules, new_table, new_version, possible
+from calving.iceberg.rules import (
+    VERSION_KEY,
+    TableRules,
+    check_mutations,
+    check_soft_addition,
+    new_table,
+    new_version,
+    possible,
+    reserved_mark,
+    spelt_mutations,
+)
 from calving.iceberg.schemas import as_in, change_schema, is_open, partition_names, spec_names
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import encode_coverage
 from calving.model.tables import Distribution, Moments, SchemaChange, TableSpec
+from calving.retries import Backoff, tries
 from calving.secrets import without_secrets
 from calving.writing.properties import WriteProperties
 

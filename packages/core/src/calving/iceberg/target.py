@@ -19,7 +19,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
-from calving.backoff import Backoff, tries
 from calving.catalogs.foreign import refusal
 from calving.catalogs.rest import denial
 from calving.errors import (
@@ -45,10 +44,11 @@ from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
 from calving.iceberg.summary import Stopwatch, mutation_summary
 from calving.model.events import Envelope, TableId, TableMark
-from calving.model.mutations import MutationCounts
+from calving.model.tables import MutationCounts
 from calving.protocol.commit import Admitted
 from calving.protocol.ledger_key import LedgerKey, committed
 from calving.protocol.rollback import Line
+from calving.retries import Backoff, tries
 from calving.storage_errors import described
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,9 @@
-"""Positions, spans, and sets of source offsets.
+"""Positions, spans, and sets of source offsets; and the timestamps of records.
 
-An offset always names the next record to read, never the last one read. *Source* offsets belong to the Kafka
-topics that a sink reads, *control* offsets to the partitions of its control log.
+An offset always names the next record to read, never the last one read. *Source* offsets belong to the Kafka topics
+that a sink reads, *control* offsets to the partitions of its control log.
+
+A producer may stamp its records with any number, so a timestamp need not be a moment.
 """
 
 from __future__ import annotations
@@ -310,3 +312,16 @@ class Range:
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
             raise ValueError(f"there are no offsets from {self.start} up to {self.end}")
+
+
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999. Milliseconds after it are microseconds or nanoseconds that a producer has mistaken for
+milliseconds.
+"""
+
+
+def is_moment(millis: int) -> bool:
+    """Whether a record's timestamp, in milliseconds since 1970, is a moment of the years 1970 to 9999. Any other number
+    is no time at which the record can have been made, so it counts for no valid-through time.
+    """
+    return 0 <= millis <= _LAST_MS

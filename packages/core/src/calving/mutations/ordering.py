@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.model.mutations import OrderType
+from calving.model.tables import OrderType
 from calving.mutations.candidates import Candidate
 from calving.mutations.keys import ChangedKeys, Matches
 from calving.records.positions import order_keys

@@ -29,8 +29,7 @@ from calving.model.events import (
     TableMark,
     TableReference,
 )
-from calving.model.offsets import ControlOffsets, Coverage, Topic, TopicPartition
-from calving.model.timestamps import is_moment
+from calving.model.offsets import ControlOffsets, Coverage, Topic, TopicPartition, is_moment
 from calving.protocol.buffer import Buffer
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect

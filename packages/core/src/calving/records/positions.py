@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.model.mutations import OrderType
+from calving.model.tables import OrderType
 
 _NUMBER = re.compile(r"([+-]?)([0-9]{1,999})(?:\.([0-9]+))?", re.ASCII)
 _POSTGRES = re.compile(r"([0-9a-f]{1,8})/([0-9a-f]{1,8})", re.ASCII | re.IGNORECASE)

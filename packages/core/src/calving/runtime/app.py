@@ -29,19 +29,18 @@ from calving.lean import without_pandas
 from calving.model.events import Leader
 from calving.model.offsets import SourceOffsets
 from calving.model.text import counted
+from calving.retries import Failures, Retries
 from calving.runtime import components
 from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
 from calving.runtime.batch import BatchRunner
-from calving.runtime.failures import Failures, Retries
 from calving.runtime.leading import CoordinatorThread, Leadership
-from calving.runtime.progress import Progress
 from calving.runtime.reporting import Reporter, facts
 from calving.runtime.worker import WorkerLoop
 from calving.settings.digest import described
 from calving.settings.load import Sink
 from calving.source import producing
 from calving.source.interface import Group
-from calving.status.board import Board
+from calving.status.board import Board, Progress
 from calving.status.values import Batches, Status
 from calving.threads import Steps, Watchdog
 from calving.version import __version__

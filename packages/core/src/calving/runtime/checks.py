@@ -15,17 +15,18 @@ from calving.catalogs.foreign import check_takes_rows
 from calving.converters.interface import converter
 from calving.errors import ConfigError
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.mutable import (
+from calving.iceberg.rules import (
+    check_declared,
     check_mutations,
     check_soft_addition,
     check_soft_field,
     check_soft_name,
     check_version,
+    new_version,
     spelt_mutations,
 )
-from calving.iceberg.new_tables import check_declared, new_version
 from calving.iceberg.schemas import as_in, check_names, parse_term, spec_names, takes
-from calving.model.mutations import RowMutations
+from calving.model.tables import RowMutations
 from calving.records.declared import declaration
 from calving.records.inferred import find, of_type
 from calving.settings.catalogs import check_address

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
-from calving.backoff import Backoff
 from calving.errors import FATAL, CalvingError, ConfigError, FencedError, ResignedError
 from calving.model.events import Leader
 from calving.model.text import counted
 from calving.protocol.coordinator import Coordinator, Intervals
+from calving.retries import Backoff, Retries
 from calving.runtime.coordinator import CoordinatorLoop, Looks
-from calving.runtime.failures import Retries
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.status.board import Board, after_cycle

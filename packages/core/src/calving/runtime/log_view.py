@@ -1,5 +1,6 @@
-"""Reads the control log from outside the group: its uncommitted entries, which partitions have answered, and what a
-coordinator reads when it starts.
+"""Reads the control log from outside the group: its uncommitted entries, which partitions have answered, what a
+coordinator reads when it starts, and where the sink reads on by its tables, as long as the log tells nothing of a
+partition.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from uuid import UUID
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calving.backend.interface import Cursor, Session
+from calving.backend.interface import ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
@@ -25,16 +26,27 @@ from calving.model.events import (
     TableId,
     WorkerEnd,
 )
-from calving.model.offsets import ControlOffsets, Coverage, TopicPartition, intersection, less, without
-from calving.model.timestamps import is_moment
+from calving.model.offsets import (
+    ControlOffsets,
+    Coverage,
+    SourceOffsets,
+    TopicPartition,
+    intersection,
+    is_moment,
+    less,
+    present,
+    without,
+)
 from calving.protocol import positions
 from calving.protocol.buffer import Buffer
 from calving.protocol.held_back import passed_over
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.members import Members
+from calving.protocol.recovery import resumed as resumed_at
 from calving.protocol.rollback import Line, Marks
-from calving.runtime.preflight import ledger_key, ledger_of
+from calving.runtime.preflight import held, ledger_key, ledger_of, own_tables, routed_tables
 from calving.settings.load import Sink
+from calving.source.interface import Source
 from calving.status.backlog import Published
 from calving.status.health import disagreement_text
 from calving.status.partitions import committed_up_to
@@ -196,3 +208,23 @@ def replayed(cursor: Cursor) -> tuple[Buffer, Marks]:
         buffer.hear(entry)
         marks.hear(entry)
     return buffer, marks
+
+
+def resumed(
+    catalog: Catalog, sink: Sink, source: Source, log: ControlLog, names: Iterable[str] | None = None
+) -> SourceOffsets:
+    """Where the sink reads on by its tables (``protocol.recovery.resumed``): those with these ``names``, or all that
+    can be loaded.
+    """
+    begins = source.bounds(source.partitions()).begins
+    topics = {tp.topic for tp in begins}
+    identities = source.identities(topics)
+    if names is None:
+        names = (*own_tables(sink), *routed_tables(catalog, sink, topics).names)
+    tables = dict(held(catalog, sink, log.identity, names))
+    return resumed_at(
+        {name: table.ledger.present(identities) for name, table in tables.items()},
+        {name: present(table.awaited, identities) for name, table in tables.items()},
+        begins,
+        complete=not sink.keys.routes_freely,
+    )

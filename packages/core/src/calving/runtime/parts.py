@@ -14,14 +14,14 @@ from calving.engine.interface import Engine
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import IcebergCommitter
-from calving.iceberg.new_tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.model.offsets import Coverage, SourceOffsets, named, present
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.runtime.checks import check_settings, refuse_missing_tables
-from calving.runtime.log_view import hear, nothing_waits
+from calving.runtime.log_view import hear, nothing_waits, resumed
 from calving.runtime.positions import refuse_a_running_connector
 from calving.runtime.preflight import (
     commit_style,
@@ -32,7 +32,6 @@ from calving.runtime.preflight import (
     refuse_reused_offsets,
     routed_tables,
 )
-from calving.runtime.resuming import resumed
 from calving.settings.keys import TableKeys
 from calving.settings.load import Sink
 from calving.source.interface import Source

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from calving.backoff import Backoff
+from calving.retries import Backoff
 from calving.serving.connect import explained
 from calving.status.health import OWN, Reason, health, reasons
 from calving.status.remedies import advice

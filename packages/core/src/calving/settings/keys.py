@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from calving.engine.registry import Patience
-from calving.model.mutations import DeleteMode, Inserts, OrderType, RowDeletes, RowMutations, Tombstones
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
-from calving.model.tables import is_table_name
+from calving.model.tables import DeleteMode, Inserts, OrderType, RowDeletes, RowMutations, Tombstones, is_table_name
 
 _ROUTING, _CONVERTERS, _MUTATIONS = Routing(), TopicConverters(), RowMutations()
 _TOLERANCE, _LIMITS, _PATIENCE = Tolerance(), Limits(), Patience()

@@ -14,23 +14,26 @@ from pydantic import BaseModel, ValidationError
 from calving.backend.interface import Backend, find
 from calving.engine.registry import Patience, check_engine
 from calving.errors import ConfigError
-from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.model.sink import DeadLetterTopic, SinkIdentity
+from calving.model.tables import RowMutations
 from calving.secrets import know, shown, shown_text
-from calving.settings import providers
+from calving.settings import files
 from calving.settings.catalogs import check_catalog
 from calving.settings.clients import client_properties, consumer_keys
 from calving.settings.connect import connector_group, from_tabular, with_worker
 from calving.settings.files import read
 from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
-from calving.settings.mutations import (
+from calving.settings.records import (
     check_dead_letter_table,
     check_routed_tables,
+    check_routes,
+    converters,
+    dotted_names,
     row_mutations,
+    transforms,
     unread_operations,
 )
-from calving.settings.records import check_routes, converters, dotted_names, transforms
 from calving.settings.spark import check_spark
 from calving.wording import meant, meant_key, missing, wrong_value
 
@@ -178,7 +181,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     given = {key: shown_text(key, value) for key, value in raw.items()}
     raw = {key: _trimmed(value) for key, value in raw.items() if key not in TAKEN_OVER}
     if resolved:
-        raw, provided = providers.resolved(raw)
+        raw, provided = files.resolved(raw)
         know(raw.get("name", ""), raw.items(), provided)
     connector = connector_group(raw)
     raw = consumer_keys(from_tabular(raw))

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.model.timestamps import is_moment
+from calving.model.offsets import SourceOffsets, TopicPartition, is_moment
 from calving.source.client import consumer_client, reaching
 
 _SECONDS = 3.0

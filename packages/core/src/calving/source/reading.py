@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import Headers
-from calving.model.offsets import Range
-from calving.model.timestamps import is_moment
+from calving.model.offsets import Range, is_moment
 from calving.records.values import HEADERS, Payloads
 
 UNREADABLE = "its headers cannot be read: the name of a header is not UTF-8"

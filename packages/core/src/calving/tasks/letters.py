@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from calving.errors import BadRecordError, ConfigError
 from calving.model.dead_letters import DeadLetter, origin
+from calving.model.offsets import is_moment
 from calving.model.tables import SchemaChange
-from calving.model.timestamps import is_moment
 from calving.records.inferred import of_type
 from calving.records.values import HEADERS, RecordError, Values
 from calving.source.reading import UNREADABLE, Block, headers_of

@@ -16,9 +16,8 @@ from pyiceberg.schema import Schema
 
 from calving.casting.table import Converted, TableConverter
 from calving.model.dead_letters import Stage
-from calving.model.mutations import OrderType, RowMutations
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import SchemaChange, TableSpec
+from calving.model.tables import OrderType, RowMutations, SchemaChange, TableSpec
 from calving.records.arrays import Indices, children_of, chosen, chosen_rows, compose, struct, without
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.positions import order_keys

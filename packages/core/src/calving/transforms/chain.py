@@ -14,8 +14,8 @@ from calving.errors import CalvingError
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Limits, TransformSpec
 from calving.records.arrays import children_of, is_flat
-from calving.records.leaves import rows_without_utf8
 from calving.records.values import RecordError, Records
+from calving.transforms.columns import rows_without_utf8
 from calving.transforms.interface import NO_FIELDS, Column, Predicate, RefusedError, Transform, UnfitTypeError
 from calving.transforms.registry import is_foreign, predicate, transform
 

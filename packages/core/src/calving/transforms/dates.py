@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from calving.errors import ConfigError
-from calving.transforms.calendars import Day, day_of, days_of, of_year, weekday
+from calving.records.calendar import Day, day_of, days_of, of_year, weekday
 
 _DAY_MS = 86_400_000
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

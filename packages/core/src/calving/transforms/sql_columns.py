@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.records.arrays import children_of, conform, holds, retyped, struct, take
-from calving.records.leaves import leaves
 from calving.records.semantics import SemanticType, moment_type
+from calving.transforms.columns import leaves
 from calving.transforms.interface import UnfitTypeError
 from calving.transforms.sql_query import folded
 

@@ -14,8 +14,7 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, StructType
 
 from calving.errors import ConfigError
-from calving.model.mutations import RowMutations
-from calving.model.tables import TableSpec
+from calving.model.tables import RowMutations, TableSpec
 from calving.records.fields import table_schema
 from calving.records.foreign import takes_values
 from calving.records.positions import order_keys
