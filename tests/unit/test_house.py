@@ -11,19 +11,9 @@ import pytest
 from tools.house.static import Sources
 
 BRANCHING = {
-    "calving/avro_binary.py: of": "a case for each kind of type of Avro",
-    "calving/transforms/fields.py: _masked": "a case for each type that can be masked",
-    "calving/records/inferred.py: merge": "a case for each pair of types that have one in common",
-    "calving/records/inferred.py: of_type": "a case for each type of Arrow",
     "calving/records/inferred.py: of_value": "a case for each type of a JSON value",
-    "calving/records/shapes.py: _merge": "a case for each pair of shapes that have one in common",
     "calving/records/arrays.py: build": "a case for each type of Arrow",
     "calving/transforms/dates.py: _writer": "a case for each letter of Java's date patterns",
-    "calving/transforms/mongo.py: _typed": "a case for each type of extended JSON",
-    "calving/converters/json_schema.py: declared": "a case for each keyword of JSON Schema",
-    "calving/casting/texts.py: java_double": "the rules by which Java writes a double",
-    "calving/casting/cells.py: _of_column": "a case for each pair of a column's form and its values' form",
-    "calving/casting/exact.py: _to": "a case for each type of a column",
 }
 
 

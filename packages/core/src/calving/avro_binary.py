@@ -72,6 +72,9 @@ class _Checks:
             return self.of(kind)
         if kind in self._named and "name" not in options:
             return self._shared_of(kind)
+        return self._of_kind(kind, options)
+
+    def _of_kind(self, kind: str, options: dict[str, Any]) -> tuple[Check, ...]:
         match kind:
             case "record" | "error":
                 return tuple(step for field in options["fields"] for step in self._field(field["type"]))

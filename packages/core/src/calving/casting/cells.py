@@ -119,17 +119,21 @@ def _of_values(values: Iterable[Any], node: _Node | None) -> int:
     return 0 if node is None else sum(_of_value(value, node) for value in values)
 
 
+def _of_fields(column: pa.StructArray, lookup: Lookup, node: _Node, most: int) -> pa.Array:
+    cells = _none(len(column))
+    for field, child in zip(column.type, children_of(column), strict=True):
+        wanted = lookup.find(field.name)
+        below = None if wanted is None else node.inner.get(wanted.field_id)
+        if below is not None:
+            cells = pc.add(cells, _of_column(child, below, most))
+    return cells
+
+
 def _of_column(column: pa.Array, node: _Node, most: int) -> pa.Array:
     """The cells of each value of a column."""
     match node.kind:
         case StructType() if isinstance(column, pa.StructArray) and node.lookup is not None:
-            cells = _none(len(column))
-            for field, child in zip(column.type, children_of(column), strict=True):
-                wanted = node.lookup.find(field.name)
-                below = None if wanted is None else node.inner.get(wanted.field_id)
-                if below is not None:
-                    cells = pc.add(cells, _of_column(child, below, most))
-            return cells
+            return _of_fields(column, node.lookup, node, most)
         case ListType() if isinstance(column, pa.ListArray) and not isinstance(column, pa.MapArray):
             return _of_elements(column, [items_of(column)], node, most)
         case MapType() if isinstance(column, pa.MapArray):

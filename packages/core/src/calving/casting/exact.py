@@ -192,6 +192,16 @@ class ExactConverter:
         if kind is not None:
             self.changes.append(self._schema_evolution.add(path, kind, 1, value))
 
+    def _widen(self, value: Any, kind: IcebergType, path: Path, error: OverflowError) -> None:
+        """Request a wider column, which holds the value.
+
+        :raises UnfitError: no column may be widened so far.
+        """
+        wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
+        if wider is None or not self._schema_evolution.evolves or not _fits_wider(value, wider):
+            raise UnfitError(path, str(error)) from error
+        self.changes.append(self._schema_evolution.widen(path, wider))
+
     def _to(self, value: Any, kind: IcebergType, path: Path, column_id: int) -> Any:
         if value is None:
             return None
@@ -211,11 +221,8 @@ class ExactConverter:
         except TooMuchTextError as error:
             raise UnfitError(path, self._texts.too_much) from error
         except OverflowError as error:
-            wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
-            if wider is not None and self._schema_evolution.evolves and _fits_wider(value, wider):
-                self.changes.append(self._schema_evolution.widen(path, wider))
-                return None
-            raise UnfitError(path, str(error)) from error
+            self._widen(value, kind, path, error)
+            return None
         except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
             raise UnfitError(path, f"{short(value)} is not a {kind}: {first_line(error)}") from error
 

@@ -197,14 +197,17 @@ def plain_text(value: Any, most: float = math.inf) -> str:
     return string(value, most)
 
 
-def java_double(value: float) -> str:
-    """Java's ``Double.toString``: at least one decimal, an exponent outside 1e-3 to 1e7."""
+def _without_digits(value: float) -> str:
     if math.isnan(value):
         return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0:
-        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    return f"{sign}0.0" if value == 0 else f"{sign}Infinity"
+
+
+def java_double(value: float) -> str:
+    """Java's ``Double.toString``: at least one decimal, an exponent outside 1e-3 to 1e7."""
+    if value == 0 or not math.isfinite(value):
+        return _without_digits(value)
     sign, digits, exponent = Decimal(_single_text(value) if isinstance(value, Single) else repr(value)).as_tuple()
     if len(digits) == 1 and float(near := f"{value:.1e}") == value:  # Java uses the nearest number of two digits
         sign, digits, exponent = Decimal(near).as_tuple()

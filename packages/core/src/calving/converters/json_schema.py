@@ -103,6 +103,10 @@ class _Shapes:
             raise ValueError(f"{typed_json.shown(schema)} is not a schema that a value can have")
         if is_composed(schema) or "$ref" in schema:
             return self.declared(self._composition.composed(place), nullable)
+        return self._of_types(place, schema, nullable)
+
+    def _of_types(self, place: SchemaNode, schema: dict[str, Any], nullable: bool) -> Declared:
+        """The declared type of a schema by its types: of one, of several, or of none but null."""
         self._extent.names(len(alternatives(schema)) + len(schema.get("required", ())) + size_of(schema.get("default")))
         branches = [place.part(branch) for branch in type_branches(schema)]
         real = [branch for branch in branches if branch.schema is not False and not self._composition.is_null(branch)]

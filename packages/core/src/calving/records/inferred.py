@@ -8,8 +8,9 @@ empty objects and arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -46,19 +47,24 @@ def of_value(value: object) -> InferredType | None:
     if isinstance(value, str):
         return "string"
     if isinstance(value, Mapping):
-        fields = {str(name): kind for name, item in value.items() if (kind := of_value(item)) is not None}
-        return {"struct": fields} if fields else None
+        return _of_fields(value)
     if isinstance(value, Pairs):
-        key, item = None, None
-        for k, v in value:
-            key, item = merge(key, of_value(k)), merge(item, of_value(v))
+        key, item = _common(k for k, _ in value), _common(v for _, v in value)
         return {"map": [key, item]} if item is not None else None
     if isinstance(value, list):
-        element: InferredType | None = None
-        for item in value:
-            element = merge(element, of_value(item))
+        element = _common(value)
         return {"list": element} if element is not None else None
     return None
+
+
+def _of_fields(value: Mapping[Any, object]) -> InferredType | None:
+    fields = {str(name): kind for name, item in value.items() if (kind := of_value(item)) is not None}
+    return {"struct": fields} if fields else None
+
+
+def _common(values: Iterable[object]) -> InferredType | None:
+    """The narrowest kind that holds all values."""
+    return reduce(merge, map(of_value, values), None)
 
 
 def of_array(array: pa.Array, typed: bool) -> InferredType | None:
@@ -88,17 +94,8 @@ def of_type(kind: pa.DataType) -> InferredType | None:
     t = pa.types
     if isinstance(kind, SemanticType):
         return kind.meaning.column
-    if t.is_struct(kind):
-        fields = {f.name: inferred for f in kind if (inferred := of_type(f.type)) is not None}
-        required = [f.name for f in kind if not f.nullable and f.name in fields]
-        return {"struct": fields, "required": required} if fields else None
-    if t.is_list(kind) or t.is_large_list(kind):
-        element = of_type(kind.value_type)
-        return None if element is None else {"list": element, "required": not kind.value_field.nullable}
-    if t.is_map(kind):
-        item = of_type(kind.item_type)
-        key = of_type(kind.key_type)
-        return None if item is None else {"map": [key, item], "required": not kind.item_field.nullable}
+    if t.is_nested(kind):
+        return _of_nested(kind)
     if t.is_decimal(kind):
         # Iceberg has no decimals with a negative scale, nor with a scale above their precision.
         digits = max(kind.precision - min(0, kind.scale), kind.scale)
@@ -112,6 +109,22 @@ def of_type(kind: pa.DataType) -> InferredType | None:
     if t.is_time(kind):
         return "time"
     return _PRIMITIVES.get(kind)
+
+
+def _of_nested(kind: pa.DataType) -> InferredType | None:
+    t = pa.types
+    if t.is_struct(kind):
+        fields = {f.name: inferred for f in kind if (inferred := of_type(f.type)) is not None}
+        required = [f.name for f in kind if not f.nullable and f.name in fields]
+        return {"struct": fields, "required": required} if fields else None
+    if t.is_list(kind) or t.is_large_list(kind):
+        element = of_type(kind.value_type)
+        return None if element is None else {"list": element, "required": not kind.value_field.nullable}
+    if t.is_map(kind):
+        item = of_type(kind.item_type)
+        key = of_type(kind.key_type)
+        return None if item is None else {"map": [key, item], "required": not kind.item_field.nullable}
+    return None
 
 
 _PRIMITIVES: Mapping[pa.DataType, str] = {
@@ -129,17 +142,22 @@ _PRIMITIVES: Mapping[pa.DataType, str] = {
 }
 
 
+def _merge_nested(a: Mapping[str, Any], b: Mapping[str, Any]) -> InferredType:
+    if "struct" in a and "struct" in b:
+        return _merge_structs(a, b)
+    if "list" in a and "list" in b:
+        return _both({"list": merge(a["list"], b["list"])}, a, b)
+    if "map" in a and "map" in b:
+        return _both({"map": [merge(a["map"][0], b["map"][0]), merge(a["map"][1], b["map"][1])]}, a, b)
+    return "string"
+
+
 def merge(a: InferredType | None, b: InferredType | None) -> InferredType | None:
     """The narrowest kind that holds both; string if no other kind does."""
     if a is None or b is None or a == b:
         return a if b is None else b
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        if "struct" in a and "struct" in b:
-            return _merge_structs(a, b)
-        if "list" in a and "list" in b:
-            return _both({"list": merge(a["list"], b["list"])}, a, b)
-        if "map" in a and "map" in b:
-            return _both({"map": [merge(a["map"][0], b["map"][0]), merge(a["map"][1], b["map"][1])]}, a, b)
+        return _merge_nested(a, b)
     if isinstance(a, str) and isinstance(b, str):
         if a in _NUMBERS and b in _NUMBERS:
             return "double" if {a, b} == {"long", "float"} else max(a, b, key=_NUMBERS.index)

@@ -220,13 +220,16 @@ def _in_order(group: _Group) -> _Group:
     return _Group(group.shape, [place for place, _ in pairs], [value for _, value in pairs])
 
 
+def _with_nulls(shape: Shape) -> Shape | None:
+    return shape if isinstance(shape, str) or shape[0] == "list" else None  # type: ignore[index]
+
+
 def _merge(a: Shape, b: Shape) -> Shape | None:
     """The shape of a column that holds both; None if there is none."""
     if a == b:
         return a
     if a == "null" or b == "null":
-        other = b if a == "null" else a
-        return other if isinstance(other, str) or other[0] == "list" else None  # type: ignore[index]
+        return _with_nulls(b if a == "null" else a)
     if isinstance(a, tuple) and isinstance(b, tuple) and a[0] == b[0]:
         if a[0] == "list":
             element = _merge(a[1], b[1])

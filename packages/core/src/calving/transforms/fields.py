@@ -69,17 +69,24 @@ def _masked(column: pa.Array, typed: bool, name: str) -> pa.Array:
         return pa.array([{} if valid else None for valid in column.is_valid().to_pylist()], pa.struct([]))
     if t.is_list(kind) or t.is_map(kind):
         return arrow([[] if valid else None for valid in column.is_valid().to_pylist()], kind)
-    if t.is_string(kind) or t.is_binary(kind):
-        nothing = pa.array([""]).cast(kind)[0]
-    elif t.is_boolean(kind):
-        nothing = pa.scalar(False)
-    elif t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
-        nothing = pa.array([0]).cast(kind)[0]
-    elif t.is_temporal(kind):
-        nothing = pa.array([0], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)[0]
-    else:
+    neutral = _neutral(kind)
+    if neutral is None:
         return only_nulls(column, f"field '{name}': {kind_text(kind)} cannot be masked")
-    return _everywhere(column, nothing)
+    return _everywhere(column, neutral)
+
+
+def _neutral(kind: pa.DataType) -> pa.Scalar | None:
+    """The empty text, false or zero; None for a type that has none of them."""
+    t = pa.types
+    if t.is_string(kind) or t.is_binary(kind):
+        return pa.array([""]).cast(kind)[0]
+    if t.is_boolean(kind):
+        return pa.scalar(False)
+    if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
+        return pa.array([0]).cast(kind)[0]
+    if t.is_temporal(kind):
+        return pa.array([0], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)[0]
+    return None
 
 
 def _nothing(value: Any) -> Any:

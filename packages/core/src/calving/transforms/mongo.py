@@ -61,16 +61,18 @@ def document(fields: Mapping[str, Any], as_documents: bool) -> BsonValue:
     return BsonValue(kind, {name: typed.value for name, typed in fields_by_name.items()})
 
 
+def _whole(value: int) -> BsonValue:
+    return BsonValue(pa.int32(), value) if -(2**31) <= value < 2**31 else _long(value)
+
+
 def _typed(value: Any, as_documents: bool) -> BsonValue:
     match value:
         case None:
             return NULL
         case bool():
             return BsonValue(pa.bool_(), value)
-        case int() if -(2**31) <= value < 2**31:
-            return BsonValue(pa.int32(), value)
         case int():
-            return _long(value)
+            return _whole(value)
         case float():
             return BsonValue(pa.float64(), value)
         case str():
