@@ -64,7 +64,7 @@ def test_an_error_of_duckdb_that_python_cannot_read_is_one_of_its_errors() -> No
 
 
 def test_a_process_that_ends_with_an_error_of_its_own_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    serve = "from calving.transforms import query_server as s; s._Server.answer = None; s.serve()"
+    serve = "from calving.transforms import query_process as s; s._Server.answer = None; s.serve()"
     monkeypatch.setattr("calving.transforms.query_process._SERVE", serve)
     with pytest.raises(UnexpectedError, match="ended with code 1"):
         chain("SELECT a FROM records", Limits(sql_ms=702)).apply(records({"a": 1}))
