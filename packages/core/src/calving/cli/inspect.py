@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from calving.backend.interface import Session
-from calving.engine.opening import check_reach
+from calving.engine.registry import check_reach
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.abilities import abilities
 from calving.iceberg.catalog import find_table, table_id

@@ -1,12 +1,10 @@
 """Opens an engine: the kind of Spark that the settings name; on another thread, while its users do other work, and
-again when it is lost. And looks whether Spark can start at all, without starting it.
+again when it is lost.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,35 +15,9 @@ from typing import TypeVar
 from calving.engine.interface import Engine, Function
 from calving.engine.registry import Patience
 from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError
-from calving.host import check_java
 from calving.importing import IMPORTING
 from calving.tasks.spec import TaskResult, TaskSpec
 from calving.threads import in_thread
-
-_ADDRESS = re.compile(r"(?:spark|sc)://(?P<host>\[[^\]]+\]|[^:/,]+)(?::(?P<port>\d+))?")
-_CONNECT_PORT = 15002
-_SECONDS = 5.0
-
-
-def check_reach(properties: Mapping[str, str]) -> None:
-    """``properties``: Spark's.
-
-    :raises NotInstalledError: Java is missing or too old.
-    :raises UnavailableError: Spark's master or its server does not answer.
-    """
-    key = "spark.remote" if "spark.remote" in properties else "spark.master"
-    place = properties.get(key, "")
-    if not place.startswith("sc://"):
-        check_java()
-    if (match := _ADDRESS.match(place)) is None or "," in place:  # of several masters, one leads
-        return
-    try:
-        socket.create_connection((match["host"].strip("[]"), int(match["port"] or _CONNECT_PORT)), _SECONDS).close()
-    except OSError as error:
-        raise UnavailableError(
-            f"{key} = {place}: nothing answers there ({error.strerror or error}): start Spark, or correct the address"
-        ) from error
-
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from calving.casting.evolution import SchemaChanges
 from calving.errors import BadRecordError, ConfigError
 from calving.model.dead_letters import DeadLetter, origin
 from calving.model.offsets import is_moment
@@ -14,8 +15,10 @@ from calving.model.tables import SchemaChange
 from calving.records.inferred import of_type
 from calving.records.values import HEADERS, RecordError, Values
 from calving.source.reading import UNREADABLE, Block, headers_of
-from calving.tasks.pipeline import Pipeline
+from calving.tasks.cast import Caster
+from calving.tasks.route import Held
 from calving.tasks.spec import TaskSpec
+from calving.tasks.write import Writers
 
 LETTERS = pa.struct(
     [
@@ -35,10 +38,11 @@ LETTERS = pa.struct(
 
 
 class DeadLetters:
-    """The bad records of one task."""
+    """The bad records of one task. Those for a table take the last steps of the record path."""
 
-    def __init__(self, spec: TaskSpec, pipeline: Pipeline) -> None:
-        self._spec, self._pipeline = spec, pipeline
+    def __init__(self, spec: TaskSpec, held: Held, cast: Caster, changes: SchemaChanges, writers: Writers) -> None:
+        self._spec = spec
+        self._held, self._cast, self._changes, self._writers = held, cast, changes, writers
         self.for_topic: list[DeadLetter] = []
         """The letters for the dead-letter topic. Those for a table are written into its files."""
         self.first: str | None = None
@@ -67,7 +71,7 @@ class DeadLetters:
         if tolerance.to == "topic":
             self.for_topic += [self._letter(block, each) for each in bad]
         else:
-            held = self._pipeline.held.by(tolerance.table or "", block, [each.index for each in bad])
+            held = self._held.by(tolerance.table or "", block, [each.index for each in bad])
             self._write([self._letter(block, each) for each in bad if each.index not in held])
 
     def _letter(self, block: Block, bad: RecordError) -> DeadLetter:
@@ -94,7 +98,7 @@ class DeadLetters:
 
     def _write(self, letters: Sequence[DeadLetter]) -> None:
         """Write letters to the dead-letter table, which is created if it is missing."""
-        table, changes = self._spec.path.tolerance.table or "", self._pipeline.changes
+        table, changes = self._spec.path.tolerance.table or "", self._changes
         if not letters:
             return
         if table not in self._spec.tables:
@@ -102,13 +106,13 @@ class DeadLetters:
             create = SchemaChange(table, "create", type=of_type(LETTERS))
             changes.add(create if is_missing else SchemaChange(table, "load"))
             return
-        converted = self._pipeline.cast.converter(table).convert(Values(rows_of(letters), True))
+        converted = self._cast.converter(table).convert(Values(rows_of(letters), True))
         if converted.bad:
             raise ConfigError(f"dead-letter table {table} cannot take dead letters: {converted.bad[0].reason}")
         for change in converted.changes:
             changes.add(change)
         if converted.rows is not None and not changes:
-            self._pipeline.writers.of(table).write(converted.rows)
+            self._writers.of(table).write(converted.rows)
 
 
 def _located(block: Block, bad: RecordError) -> str:

@@ -147,7 +147,8 @@ class _Task:
         self._timings = Timings()
         self._pipeline = Pipeline(spec, self._timings)
         self._reader = open_reader(spec.path.kafka, spec.path.limits, headers=self._pipeline.needs_headers)
-        self._dead_letters = DeadLetters(spec, self._pipeline)
+        path = self._pipeline
+        self._dead_letters = DeadLetters(spec, path.held, path.cast, path.changes, path.writers)
         self._unnamed: Counter[str] = Counter()
 
     def run(self) -> Iterator[ShuffleBlock | Sample | TaskResult]:
