@@ -11,15 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-)
+from pyiceberg.types import FloatType, IcebergType, IntegerType, ListType, MapType, NestedField, StructType
 
 from calving.casting.cells import TableCells
 from calving.casting.columns import REFUSALS, cast, cast_each, unknown_in_keys
@@ -67,6 +59,10 @@ class Converted:
     """The index of each row's value."""
     bad: list[RecordError] = field(default_factory=list)
     changes: list[SchemaChange] = field(default_factory=list)
+
+
+TableRows = tuple[str, Converted]
+"""Rows, and the name of their table."""
 
 
 class TableConverter:

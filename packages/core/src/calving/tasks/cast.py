@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter
+from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter, TableRows
 from calving.model.dead_letters import Stage
 from calving.records.arrays import Indices, compose, without
 from calving.records.cells import FullBlockError
@@ -18,7 +18,7 @@ from calving.records.values import RecordError, Values
 from calving.tasks.creation import Creation
 from calving.tasks.mutations import TRUNCATE, Conversion, Origin, operations
 from calving.tasks.route import Held
-from calving.tasks.selection import Accounts, Routed, TableRows, Tables, Timings
+from calving.tasks.selection import Accounts, Routed, Tables, Timings
 from calving.tasks.spec import TaskSpec
 from calving.writing.changes import INSERT
 

@@ -16,9 +16,9 @@ from calving.records.arrays import Indices, holds, is_flat
 from calving.records.cells import FullBlockError
 from calving.records.fields import Projection, Target, name_mapping
 from calving.records.values import Payloads, RecordError, Values
-from calving.tasks.mutations import row_schema
 from calving.tasks.selection import Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
+from calving.writing.changes import row_schema
 
 _KEY = "key of a record"
 _TOGETHER = 16

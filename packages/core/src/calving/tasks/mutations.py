@@ -12,7 +12,6 @@ from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
 
 from calving.casting.table import Converted, TableConverter
 from calving.model.dead_letters import Stage
@@ -32,7 +31,7 @@ from calving.writing.changes import (
     change_schema,
     identity_of,
     marked,
-    optional,
+    row_schema,
 )
 
 TRUNCATE = 3
@@ -53,15 +52,6 @@ class Origin:
         """The origin of the block's records at these places."""
         source = crc32(block.source.topic.encode()) << 24 | block.source.partition
         return Origin(source, chosen(block.offsets, index))
-
-
-def row_schema(table: TableSpec) -> Schema:
-    """The schema into which a record is converted."""
-    schema = table_schema(table.schema_json)
-    if table.mutations is None:
-        return schema
-    # Whether these columns have values is checked when the change is made, so that no record makes them optional.
-    return optional(schema, identity_of(table).needed)
 
 
 class Conversion:

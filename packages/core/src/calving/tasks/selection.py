@@ -14,15 +14,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from calving.casting.evolution import SchemaChanges
-from calving.casting.table import Converted
 from calving.model.dead_letters import Stage
 from calving.records.arrays import Indices, chosen
 from calving.records.values import RecordError, Values
 from calving.source.reading import Block
 
 Tables = tuple[str, ...]
-TableRows = tuple[str, Converted]
-"""The rows of a table."""
 
 
 @dataclass(slots=True)

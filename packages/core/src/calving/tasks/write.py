@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from calving.casting.table import TableRows
 from calving.errors import AccountingError, first_line
 from calving.model.dead_letters import Stage
 from calving.model.files import DataFile
@@ -14,7 +15,6 @@ from calving.model.text import counted
 from calving.records.arrays import Indices, chosen_rows, compose
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
-from calving.tasks.selection import TableRows
 from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
 from calving.tasks.spec import TaskSpec
 from calving.writing.layout import Placed

@@ -152,6 +152,15 @@ def optional(schema: Schema, wanted: Set[int]) -> Schema:
     return Schema(*relaxed(schema.fields), schema_id=schema.schema_id)
 
 
+def row_schema(table: TableSpec) -> Schema:
+    """The schema into which a record is converted."""
+    schema = table_schema(table.schema_json)
+    if table.mutations is None:
+        return schema
+    # Whether these columns have values is checked when the change is made, so that no record makes them optional.
+    return optional(schema, identity_of(table).needed)
+
+
 def _column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath:
     try:
         field = schema.find_field(name)
