@@ -42,7 +42,7 @@ class Buffer:
         self.read = dict(self._since)
         """Next control offset to read, by partition."""
         self._attached_at = dict(self._since)
-        """How far the sender of the last attachment had read."""
+        """How far the sender of the last attachment had read the partition that it is in."""
         self._heard: dict[TableId, list[Envelope]] = {}
         self._begun: dict[Hashable, _OpenPublication] = {}
         """Publications whose last entry has not been read. Their coverage is the key: no two cover the same records."""
@@ -100,10 +100,14 @@ class Buffer:
                 self._hear_attachment(envelope.attached, envelope.place)
 
     def _hear_attachment(self, attached: Attachment, place: Place) -> None:
-        if attached.read:  # coordinators write one after the other, and each has read more than those before it
-            if any(attached.read.get(p, 0) < known for p, known in self._attached_at.items()):
+        # All coordinators write into one partition, one after the other, and each has read more of it than those before
+        # it. Of another partition it may have read less, where that is slow.
+        if attached.read:
+            partition, _ = place
+            read = attached.read.get(partition, 0)
+            if read < self._attached_at.get(partition, 0):
                 return  # somebody has repeated it
-            self._attached_at |= attached.read
+            self._attached_at[partition] = read
         # Apply each restart of a predecessor once, so that coverage from after the restart stays.
         new = attached.restarted - self._restarted.keys()
         self._restart({tp: attached.restarts.get(tp, place) for tp in sorted(new)})
