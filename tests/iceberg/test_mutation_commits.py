@@ -126,6 +126,20 @@ def test_files_of_workers_with_other_settings_stay_buffered_until_a_leader_has_t
     assert isinstance(again, Committed), "the table holds the files, whatever the settings are now"
 
 
+def test_files_of_workers_with_other_settings_are_not_parked_whatever_the_table_fails_with(
+    catalog: Catalog, table: MutationTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that appends does not know which of them wait for earlier ones."""
+    name = table_id(table.name)
+    late = (entry(table, 1, table.step([row(1, "b")])),)
+    progress = SourceProgress({TP: (Span(10, 20),)}, {})
+    request = CommitTables(uuid4(), {name: late}, {0: 2}, progress, None, park=frozenset({name}))
+    monkeypatch.setattr(type(catalog), "load_table", _unreachable)
+    monkeypatch.setattr("calving.iceberg.target.LOAD_TRIES", 1)
+    (failed,) = dict(committer(catalog, mutations=None).commit(request)).values()
+    assert isinstance(failed, Failed) and failed.parked is None
+
+
 @pytest.mark.parametrize("row_deletes", ["positions", "equality"])
 def test_position_deletes_of_another_sink_are_not_taken_for_keys(
     catalog: Catalog, table: MutationTable, row_deletes: Literal["positions", "equality"]

@@ -214,6 +214,8 @@ class IcebergCommitter:
         held_back: tuple[Envelope, ...] = ()
         if self._style.mutations(table) is not None:
             commit, held_back = commit.in_order()
+        elif commit.changes_rows:  # workers with other settings have written them, as with OtherSettingsError
+            return None, ()
         if not commit.entries:
             return None, ()
         try:

@@ -75,6 +75,11 @@ class ParkedCommit:
         """Whether ``later`` can be joined. It cannot be joined if offsets have restarted in between."""
         return self.progress.restarted == later.progress.restarted and len(self.entries) < _TOGETHER
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether workers have written entries that delete rows."""
+        return any(isinstance(entry.event, DataWritten) and entry.event.delete_files for entry in self.entries)
+
     def in_order(self) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
         """For a mutation table: a commit of the entries that wait for no earlier records, whatever the table holds; and
         the entries that may wait.
