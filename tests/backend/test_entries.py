@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from calving.backend.entries import MOST_GROUPS, Encoded, Entries, beside_text, covered_text, payloads, settled_text
-from calving.errors import DataLossError
+from calving.errors import DataLossError, NewerVersionError
 from calving.model.events import (
     NO_COMMIT,
     Attachment,
@@ -25,10 +25,11 @@ from calving.model.events import (
     TableReference,
     WorkerEnd,
 )
-from calving.model.forms import NEWEST
+from calving.model.forms import NEWEST, StoredForm
 from calving.model.members import Member
 from calving.model.offsets import Coverage, Span, TopicPartition, decode_coverage, within
 from calving.protocol.coordinator import Coordinator, Intervals
+from calving.protocol.forms import check_form
 from calving.runtime.log_view import ControlLogView
 from calving.serving.metrics import exposition
 from calving.serving.views import overview
@@ -123,6 +124,16 @@ def test_an_answer_tells_what_its_worker_is(member: Member, text: str) -> None:
 def test_what_a_worker_tells_of_itself_is_dropped_unless_it_is_safe_to_show(odd: str) -> None:
     text = f'{{"group":"g","parts":0,"member":{odd}}}'.encode()
     assert heard(DataComplete(COMMIT), b"", text) == Envelope(0, 7, DataComplete(COMMIT), parts=0)
+
+
+@pytest.mark.parametrize("event", [WRITTEN, DataComplete(COMMIT)])
+def test_an_event_that_a_later_version_has_written_names_its_form(event: DataWritten | DataComplete) -> None:
+    later = StoredForm(NEWEST.number + 1, "0.3.0")
+    beside = f'{{"group":"g","form":[{later.number},"0.3.0"]}}'.encode()
+    envelope = heard(event, b"", beside)
+    assert envelope is not None
+    with pytest.raises(NewerVersionError, match=r"install version 0\.3\.0 or later"):
+        check_form(envelope, NEWEST)
 
 
 def test_groups_that_somebody_has_made_up_take_little_memory() -> None:

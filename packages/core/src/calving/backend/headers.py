@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from calving.model.events import (
+    NOTHING_ATTACHED,
     Attachment,
     DataComplete,
     DataWritten,
@@ -126,7 +127,15 @@ class Headers(NamedTuple):
             match event:
                 case DataWritten():
                     covered, restarted = decode_covered(text)
-                    return Envelope(*place, event, covered, restarted=restarted, writer=self._version(), sender=sender)
+                    return Envelope(
+                        *place,
+                        event,
+                        covered,
+                        attached=self._written_in(),
+                        restarted=restarted,
+                        writer=self._version(),
+                        sender=sender,
+                    )
                 case DataComplete():
                     covered, restarted = decode_covered(text)
                     end = _end(self.beside.get("end"))
@@ -136,6 +145,7 @@ class Headers(NamedTuple):
                         event,
                         covered,
                         self._parts(),
+                        attached=self._written_in(),
                         restarted=restarted,
                         end=end,
                         paused_ms=paused,
@@ -145,6 +155,11 @@ class Headers(NamedTuple):
             return Envelope(*place, event, attached=_attached(text, self.beside))
         except Exception as error:  # bytes from the network can fail a decoder in any way
             raise UndecodableError(f"its headers cannot be read: {type(error).__name__}: {error}") from error
+
+    def _written_in(self) -> Attachment:
+        """What stands beside a worker's event: its form, if later versions have written it."""
+        form = self.beside.get("form")
+        return NOTHING_ATTACHED if form is None else Attachment(form=_form(form))
 
     def _version(self) -> str | None:
         version = self.beside.get("version")

@@ -215,7 +215,9 @@ class Attachment:
     empty.
     """
     form: StoredForm = OLDEST
-    """With StartCommit and CommitComplete: the form in use. Earlier versions leave it out."""
+    """With StartCommit and CommitComplete: the form in use. With a worker's event: the form that it is written in.
+    Earlier versions leave it out.
+    """
     read: ControlOffsets = field(default_factory=dict)
     """The next control offset that the coordinator had not read, by partition. Earlier versions leave it empty."""
 
@@ -234,13 +236,13 @@ class Envelope:
     ``restarted``: partitions of ``spans`` whose offsets have restarted. Earlier spans describe records that are gone.
 
     ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown. ``attached``:
-    the coordinator's attachment to the event. ``writer``: the version of calving that has published it; None for a
-    version before 0.2.0, and for other senders. ``end``, with DataComplete: the end of the worker that sent it; it
-    covers nothing then, and answers no cycle. ``paused_ms``, with DataComplete: since when its worker is paused, in
-    milliseconds since the epoch; None if it is not, or unknown. ``member``, with DataComplete: the worker that sent it,
-    as it describes itself; None for a version before 0.2.0, and for other senders. ``sender``: the member that has sent
-    it, as the control log names it. ``at_us``: when it was made, by its sender's clock, in microseconds since the
-    epoch; None if unknown.
+    the coordinator's attachment to the event; with a worker's event only its form. ``writer``: the version of calving
+    that has published it; None for a version before 0.2.0, and for other senders. ``end``, with DataComplete: the end
+    of the worker that sent it; it covers nothing then, and answers no cycle. ``paused_ms``, with DataComplete: since
+    when its worker is paused, in milliseconds since the epoch; None if it is not, or unknown. ``member``, with
+    DataComplete: the worker that sent it, as it describes itself; None for a version before 0.2.0, and for other
+    senders. ``sender``: the member that has sent it, as the control log names it. ``at_us``: when it was made, by its
+    sender's clock, in microseconds since the epoch; None if unknown.
     """
 
     partition: int

@@ -1,7 +1,7 @@
 """The forms of what workers write into the control log and the tables, by number.
 
 A form is what all versions that know it write and read. A later version adds a form when it writes something that
-earlier versions would misread, and uses it once all workers know it.
+earlier versions would misread, and uses it once all workers know it. Every event that is written in it names it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,10 @@ from calving.model.forms import OLDEST, StoredForm
 def check_form(envelope: Envelope, own: StoredForm) -> None:
     """Refuse to go on where workers have used a form that this one does not know: it would misread what they wrote.
 
-    :raises NewerVersionError: a coordinator names such a form. An operator has to install the version that it names.
+    A coordinator names the form in use. So does each event of a worker that is written in it: from another partition
+    of the control log it may arrive first.
+
+    :raises NewerVersionError: an event names such a form. An operator has to install the version that it names.
     """
     form = envelope.attached.form
     if form.number > own.number:
