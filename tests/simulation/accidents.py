@@ -67,6 +67,8 @@ class Accidents:
             (odds.moves / 3, strangers.accept),
             (odds.stalls, self._stall),
             (odds.breakage, self._break_table),
+            (odds.replacements, self._world.versions.replace),
+            (1.0 if odds.replacements else 0.0, self._world.versions.mend),
         ]
         return [kind for kind in kinds if kind[0] > 0]
 

@@ -58,6 +58,8 @@ class Judge:
     def __init__(self, world: World) -> None:
         self._world = world
         self._answers: dict[UUID, list[DataComplete]] = {}
+        self.answered: dict[UUID, set[str]] = {}
+        """Who has, by cycle."""
         self._known: Counter[UUID] = Counter()
         """How many of the answers came before the last reading."""
         self._expected: frozenset[TopicPartition] = frozenset()
@@ -78,6 +80,7 @@ class Judge:
         for envelope in envelopes:
             if isinstance(envelope.event, DataComplete):
                 self._answers.setdefault(envelope.event.commit_id, []).append(envelope.event)
+                self.answered.setdefault(envelope.event.commit_id, set()).add(envelope.sender)
 
     def announced(self, event: StartCommit) -> None:
         self._announced = self._world.now

@@ -25,6 +25,7 @@ class Ending:
             world.accidents.recover()
         world.odds = CALM
         world.strangers.answer()
+        world.versions.end()
         world.accidents.stalled = set()
         world.veils.clear()
         world.broker.stuck.clear()

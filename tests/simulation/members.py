@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from calving.backend.entries import check_starts
@@ -13,6 +13,7 @@ from calving.errors import (
     CalvingError,
     DataLossError,
     FencedError,
+    NewerVersionError,
     OutcomeUnknownError,
     ProtocolError,
     UnavailableError,
@@ -22,21 +23,25 @@ from calving.model.events import (
     Attachment,
     CommitComplete,
     CommitToTable,
+    DataComplete,
     DataWritten,
     Envelope,
     Event,
     Publication,
     StartCommit,
 )
+from calving.model.forms import OLDEST, StoredForm
 from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, Topic, TopicPartition
 from calving.model.sink import Claim
 from calving.protocol.coordinator import Intervals
+from calving.protocol.members import Members
 from calving.protocol.worker import BatchLimits, BatchOutcome
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import WorkerLoop
 from tests.simulation.broker import SimGroup
 from tests.simulation.checks import Judge, Violation
 from tests.simulation.strangers import OpenSession
+from tests.simulation.versions import SILENT, NoForm, Version
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -81,6 +86,11 @@ class SimSession(OpenSession):
     one atomic act, but the store knows nothing of the consumer group, so the claim is worth nothing.
     """
 
+    version = SILENT
+    """Of its member."""
+    form = OLDEST
+    """The newest that a leader has named."""
+
     def __init__(self, world: World, store: MemoryStore, member: str) -> None:
         super().__init__(world, store, member)
 
@@ -110,7 +120,7 @@ class SimSession(OpenSession):
             self.check()
         if self._world.fences_by_claim and not self._store.is_current(claim):
             raise FencedError(claim.member_id)
-        self._store.publish(publication, self._member)
+        self._world.versions.publish(self._store, publication, self._member, min(self.version.form, self.form))
         self._store.topic_ids.update(publication.identities)
         self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
         self._world.log_ids.update(dict.fromkeys(publication.advances, self._store.identity))
@@ -118,14 +128,18 @@ class SimSession(OpenSession):
 
     def follow(self, *, replay: bool) -> SimCursor:
         self._world.call("follow")
-        return SimCursor(
-            self._world, MemoryCursor(self._store, self._member, replay), Judge(self._world) if replay else None
-        )
+        judge = Judge(self._world) if replay else None
+        return SimCursor(self._world, MemoryCursor(self._store, self._member, replay), judge, self._hear)
+
+    def _hear(self, form: StoredForm) -> None:
+        self.form = max(self.form, form)
 
 
 class SimCursor(Cursor):
-    def __init__(self, world: World, inner: MemoryCursor, judge: Judge | None) -> None:
-        self._world, self._inner, self.judge, self.log = world, inner, judge, inner.log
+    def __init__(
+        self, world: World, inner: MemoryCursor, judge: Judge | None, on_form: Callable[[StoredForm], None]
+    ) -> None:
+        self._world, self._inner, self.judge, self.log, self._on_form = world, inner, judge, inner.log, on_form
         self._fetched: dict[int, list[Envelope]] = {}
         self._late = (0, 0.0)
         """A partition, and until when nothing of it arrives."""
@@ -156,6 +170,9 @@ class SimCursor(Cursor):
         if self.judge is not None:
             found = [envelope for envelope in found if not self._passes_over(envelope)]
             self.judge.heard(found)
+        for envelope in found:
+            if not isinstance(envelope.event, DataWritten | DataComplete):
+                self._on_form(envelope.attached.form)
         return found
 
     def _passes_over(self, envelope: Envelope) -> bool:
@@ -178,6 +195,7 @@ class SimCursor(Cursor):
             if isinstance(event, CommitComplete):
                 self.judge.complete(event)
                 self.judge.saved(position)
+                self._world.versions.named(attached.form, self.judge.answered.get(event.commit_id, ()))
             elif isinstance(event, CommitToTable):
                 self.judge.committed(event)
             elif isinstance(event, StartCommit):
@@ -201,6 +219,13 @@ class Member:
         self.is_coordinating = False
         """Right now, on a thread of its own."""
         self._elect_after = 0.0
+        self.version, self.otherwise = world.versions.first(), False
+        """Whether its settings append to the tables whose rows records change."""
+        self.successor: tuple[Version, bool] | None = None
+        """The same of the one that takes its place, as soon as it has left."""
+        self.sender = ""
+        """As the control log names it, while it runs."""
+        self.others: Members | None = None
         self.expecting: dict[TopicPartition, int] = {}
         """Where the partitions must be stored that it hands over right now; empty once an operator has moved positions."""
 
@@ -217,7 +242,7 @@ class Member:
             loop.step(0)
             if self.loop is loop:  # it may have died while it waited
                 self._elect(loop)
-                if world.chance(world.odds.restarts):
+                if world.chance(world.odds.restarts) or self.successor is not None:
                     loop.finish()
                     world.stats["stopped cleanly"] += 1
                     self.die()
@@ -226,6 +251,8 @@ class Member:
         except (Crash, CalvingError) as error:
             if isinstance(error, DataLossError):
                 world.accidents.call_operator()
+            if isinstance(error, NewerVersionError):
+                world.versions.install(self)
             world.stats[type(error).__name__] += 1
             self.die()
 
@@ -237,6 +264,10 @@ class Member:
             judge.stepped(coordinator.machine.missing, INTERVALS.repeat)
         except ProtocolError:
             raise
+        except NewerVersionError as error:
+            world.versions.install(self)
+            world.stats[type(error).__name__] += 1
+            self.die()
         except CalvingError as error:
             if isinstance(error, DataLossError):
                 world.accidents.call_operator()
@@ -257,6 +288,7 @@ class Member:
             assert judge is not None
             committer = world.committer(world, world.key(cursor.log.identity), judge.committing)
             judge.committer = committer
+            committer.version, committer.otherwise = self.version, self.otherwise
             machine = world.coordinator(INTERVALS, cursor.log.start, world.now, committer.seen)
             # What is parked is handed on by the last one that writes: there must be one.
             machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize
@@ -268,7 +300,10 @@ class Member:
                 lambda: world.now,
                 world.fresh_id,
                 world.unknown,
+                newest=world.minds(self.version),
             )
+            if not self.version.tells:
+                coordinator._form = NoForm()  # type: ignore[assignment]
             self._coordinator = (coordinator, judge)
         elif not leads and not world.chance(world.odds.coups * 30):  # a deposed one may live on for a while
             self._coordinator = None
@@ -277,15 +312,17 @@ class Member:
         world = self._world
         world.people.guard()
         self._starts += 1
-        member = f"{self._name}{self._starts}"
+        member = self.sender = f"{self._name}{self._starts}"
         self._session = world.session(world, world.store, member)
+        self._session.version = self.version
         cursor = self._session.follow(replay=False)
         self._runner = SimRunner(world)
         self._group = SimGroup(world.broker, member, self._on_revoked, world.call)
         self._elect_after = 0.0
-        machine = world.worker(BatchLimits(12, 10_000))
+        machine = world.worker(BatchLimits(12, 10_000), world.minds(self.version))
+        self.others = world.versions.described(self._name, self.version, otherwise=self.otherwise)
         parts = self._group, self._session, cursor, self._runner, machine, world.policy, lambda: world.now
-        self.loop = world.worker_loop(*parts, resumed=world.strangers.resumed)
+        self.loop = world.worker_loop(*parts, members=self.others, resumed=world.strangers.resumed)
         return self.loop
 
     def _on_revoked(self, leaving: Collection[TopicPartition]) -> None:
@@ -319,4 +356,7 @@ class Member:
             self._world.skipped.update(self.loop.skipped)
             self._world.strangers.counted.update(self.loop.passed_over)
             self._group.close()
-        self.loop = self._coordinator = None
+        self.loop = self._coordinator = self.others = None
+        self.sender = ""
+        if self.successor is not None:
+            (self.version, self.otherwise), self.successor = self.successor, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from calving.model.files import DataFile
 from calving.protocol.commit import Step
 from tests.simulation.broker import Record
 
@@ -64,6 +65,11 @@ def resolved(live: Rows, steps: Iterable[Step], done: Mapping[str, Changes]) -> 
         for file in step.data_files:
             live |= {Row(record, file.file_path) for record in done[file.file_path].rows}
     return live
+
+
+def appended(live: Rows, files: Iterable[DataFile], done: Mapping[str, Changes]) -> Rows:
+    """The rows that there are with those of the files added, and none deleted."""
+    return live | {Row(record, file.file_path) for file in files for record in done[file.file_path].rows}
 
 
 def compacted(live: Rows, file: str) -> Rows:

@@ -38,6 +38,7 @@ class Odds:
     breakage: float = 0.0
     slowness: float = 0.0
     moves: float = 0.0
+    replacements: float = 0.0
 
 
 CALM = Odds(crashes=0, faults=0, contention=0, restarts=0, expulsions=0, coups=0)
@@ -70,4 +71,7 @@ THEMES: dict[str, Odds] = {
     ),
     "positions moved": Odds(crashes=0.01, moves=0.01),
     "table hangs": Odds(crashes=0.005, stalls=0.02),
+    "several versions": Odds(
+        crashes=0.006, faults=0.02, expulsions=0.006, coups=0.005, breakage=0.01, slowness=0.3, replacements=0.015
+    ),
 }

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from calving.errors import AlreadyHeldError, CommitRefusedError, CommitUncertainError, SupersededError
+from calving.errors import (
+    AlreadyHeldError,
+    CommitRefusedError,
+    CommitUncertainError,
+    OtherSettingsError,
+    SupersededError,
+)
 from calving.iceberg.parking import ParkedCommit
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.protocol.commit import Admitted
@@ -19,7 +25,8 @@ from calving.protocol.effects import CommitTables
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.rollback import Ancestor, Line, SnapshotPlace
 from tests.simulation.broker import Record
-from tests.simulation.mutations import Rows, resolved
+from tests.simulation.mutations import Rows, appended, resolved
+from tests.simulation.versions import SILENT
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -138,6 +145,11 @@ class WentBack(Exception):
 class SimTarget:
     """One table for one commit."""
 
+    version = SILENT
+    """Of the leader."""
+    otherwise = False
+    """Whether its settings append to the tables whose rows records change."""
+
     def __init__(
         self, world: World, name: TableId, key: LedgerKey, uuids: frozenset[int], mark: TableMark | None
     ) -> None:
@@ -149,6 +161,11 @@ class SimTarget:
     @property
     def table(self) -> SimTable:
         return self.world.tables[self.name]
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether records change rows of the table, as the leader's settings say."""
+        return self.name in self.world.mutation_tables and not self.otherwise
 
     def load(self) -> Loaded:
         world, table = self.world, self.table
@@ -170,9 +187,13 @@ class SimTarget:
 
     def attempt(self, state: Loaded, admitted: Admitted) -> int:
         world = self.world
+        world.refuse_other_settings(self.name, "sim", admitted.delete_files, changes_rows=self.changes_rows)
+        admitted = world.versions.read(admitted, self.version)
         self._attempt, self._required = world.next_id(), state.head
         self._tried.add(self._attempt)
         live = self.resolve(state, admitted) if admitted.steps else None
+        if self.otherwise and self.name in world.mutation_tables:
+            live = appended(state.live, admitted.data_files, world.changes)
         world.call("attempt")
         world.hazard()
         if world.chance(world.odds.interventions):
@@ -257,6 +278,8 @@ class SimCommitter:
         self._world, self._key, self._on_request = world, key, on_request
         self._parking = world.parking(SimStorage(world), lambda: str(world.next_id()))
         self.seen = {name: self._look(table) for name, table in world.tables.items() if not table.broken}
+        self.version, self.otherwise = SILENT, False
+        """Of its leader."""
         self.failing: set[TableId] = set()
         """Tables whose last commit failed."""
         self._late: dict[TableId, CommitTables] = {}
@@ -315,6 +338,7 @@ class SimCommitter:
                     int(e.event.table.table_uuid or 0) for e in commit.entries if isinstance(e.event, DataWritten)
                 )
                 target = world.target(world, table, self._key, uuids, mark)
+                target.version, target.otherwise = self.version, self.otherwise
                 progress = world.progress_of(commit, request.progress)
                 done = world.commit_loop(target).settle(commit.entries, commit.read, progress)
                 mark, snapshot_id = target.mark, done.snapshot_id or snapshot_id
@@ -323,6 +347,9 @@ class SimCommitter:
             return Failed(str(error), lost=True)
         except SupersededError as error:
             return Failed(str(error), lost=True)
+        except OtherSettingsError as error:
+            world.stats["other settings refused"] += 1
+            return Failed(str(error))
         except AlreadyHeldError as error:
             world.stats["held already"] += 1
             return self._park(table, last, request, str(error))
@@ -339,8 +366,10 @@ class SimCommitter:
         if table not in request.park:
             return Failed(reason)
         held_back: tuple[Envelope, ...] = ()
-        if table in self._world.mutation_tables:
+        if table in self._world.mutation_tables and not self.otherwise:
             commit, held_back = self._world.to_park(commit)
+        elif commit.changes_rows:
+            return Failed(reason)
         if not commit.entries:
             return Failed(reason)
         try:

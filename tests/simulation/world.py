@@ -19,9 +19,11 @@ from uuid import UUID
 from calving.backend.memory import MemoryStore
 from calving.cli.release import discard
 from calving.errors import CalvingError, UnavailableError
+from calving.iceberg.locations import refuse_other_settings
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
+from calving.model.forms import StoredForm
 from calving.model.offsets import Coverage, Spans, Topic, TopicPartition, decode_coverage, within
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
@@ -42,6 +44,7 @@ from tests.simulation.odds import THEMES
 from tests.simulation.operators import Operators
 from tests.simulation.strangers import Strangers
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget, Snapshot
+from tests.simulation.versions import ANY_FORM, Version, Versions
 
 _STARTING_OVER = ("truncated", "truncated while a table fails", "topic without identity")
 
@@ -78,6 +81,11 @@ class World:
     mutates: ClassVar[bool | None] = None
     """Whether the last table is a mutation table; by the seed, if it is not given."""
     changes_of = staticmethod(changes)
+    refuse_other_settings = staticmethod(refuse_other_settings)
+    digest = staticmethod(str.upper)
+    """Of the settings of a member."""
+    entries_name_forms = True
+    """Whether a worker's entry says in which form it is written, if it is not the oldest."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -128,6 +136,7 @@ class World:
         """Which control log each stored position belongs to."""
         self.checks, self.accidents, self.people = Checks(self), Accidents(self), self.operators(self)
         self.strangers = self.strangers_of(self)
+        self.versions = Versions(self)
         self._disturbed = False
         self._ignorant = 0
         """How often in a row the broker has not known of topics that it has."""
@@ -218,7 +227,11 @@ class World:
         return commit.in_order()
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
-        return CommitLoop(target, target.key, 3, in_order=target.name in self.mutation_tables)
+        return CommitLoop(target, target.key, 3, in_order=target.changes_rows)
+
+    def minds(self, version: Version) -> StoredForm:
+        """The newest form for which a member of this version does not stop."""
+        return version.form if version.tells else ANY_FORM
 
     def ledger_of(self, state: Loaded) -> Ledger:
         """The table's ledgers of the sink, under its present and its former name."""
@@ -332,6 +345,7 @@ class World:
             if self.accidents.operator_in is not None:
                 self.accidents.recover()
             self.people.release()
+            self.versions.mend()
 
 
 def simulate(seed: int, world: Callable[[int], World] = World) -> Counter[str]:

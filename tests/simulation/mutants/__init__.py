@@ -1,6 +1,16 @@
 """Broken variants of the product, by the part that is broken."""
 
-from tests.simulation.mutants import coordinator, mutations, operators, rollbacks, stores, strangers, tables, worker
+from tests.simulation.mutants import (
+    coordinator,
+    mutations,
+    operators,
+    rollbacks,
+    stores,
+    strangers,
+    tables,
+    versions,
+    worker,
+)
 from tests.simulation.mutants.registry import MUTANTS, Verdicts, table, verdicts
 
 __all__ = [
@@ -15,5 +25,6 @@ __all__ = [
     "table",
     "tables",
     "verdicts",
+    "versions",
     "worker",
 ]

@@ -1,0 +1,58 @@
+"""Workers of several versions and settings that break a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from calving.model.events import DataComplete, Envelope, TableId
+from calving.model.files import DataFile
+from calving.model.forms import OLDEST, StoredForm
+from calving.protocol.forms import FormInUse
+from calving.runtime.coordinator import CoordinatorLoop
+from tests.simulation.mutants.registry import mutant
+from tests.simulation.versions import ANY_FORM, Version
+from tests.simulation.world import World
+
+THEME = "several versions"
+
+
+@mutant("F1 a leader names a form that not all workers know", THEME)
+class NamesTheHighest(World):
+    class coordinator_loop(CoordinatorLoop):
+        class _Highest(FormInUse):
+            def hear(self, envelope: Envelope) -> None:
+                before = self._lowest
+                super().hear(envelope)
+                if isinstance(envelope.event, DataComplete) and envelope.event.commit_id == self._cycle:
+                    own = OLDEST if envelope.member is None else envelope.member.form
+                    self._lowest = max(before or OLDEST, own)
+
+        def step(self, timeout: float) -> None:
+            if type(self._form) is FormInUse:
+                self._form = self._Highest(self._form._own)
+            super().step(timeout)
+
+
+@mutant("F2 a member goes on although others use a form that it does not know", THEME)
+class ReadsAnyForm(World):
+    def minds(self, version: Version) -> StoredForm:
+        return ANY_FORM
+
+
+@mutant("F2 an entry does not say in which form it is written", THEME)
+class NamelessEntries(World):
+    entries_name_forms = False
+
+
+@mutant("F3 a leader appends what others' settings have changed rows", THEME)
+class AppendsChanges(World):
+    @staticmethod
+    def refuse_other_settings(table: TableId, group: str, deletes: Collection[DataFile], *, changes_rows: bool) -> None:
+        pass
+
+
+@mutant("F3 workers do not notice that their settings differ", THEME)
+class SameDigests(World):
+    @staticmethod
+    def digest(settings: str) -> str:
+        return "the same"
