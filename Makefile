@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock security native-wheels release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling simulate histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -16,6 +16,7 @@ help:
 	@echo "               BENCH='--only java' takes the Java sink beside it, also over 3 * RECORDS"
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
 	@echo "               campaign-short takes ten minutes"
+	@echo "make rolling   workers of two versions replace each other, on every store (REPLACEMENTS=500)"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make histories seeded histories of tables whose rows records change (ARGS='--seeds 200')"
 	@echo "make mirror    a million records of Debezium over 100,000 keys, compared with their source"
@@ -122,6 +123,10 @@ campaign: $(BIN)/calving
 
 campaign-short: $(BIN)/calving
 	@$(BIN)/python -m campaign.run --seconds 150 --tables 20
+
+REPLACEMENTS ?= 500
+rolling: $(BIN)/calving
+	@nice $(BIN)/python -m campaign.rolling --replacements $(REPLACEMENTS) $(ARGS)
 
 SEEDS ?= 5000
 simulate: $(BIN)/calving

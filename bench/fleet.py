@@ -14,12 +14,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench.meter import tree_cpu
 from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import Process
 from calving.source.client import client_config
-from harness.processes import descendants
+from harness.processes import descendants, tree_cpu
 from harness.waiting import wait_for
 
 CASES, SECONDS, RATE = (("spark", 1), ("spark", 4), ("local", 4)), 40, 200

@@ -18,12 +18,12 @@ from pyiceberg.catalog import Catalog
 from rich.console import Console
 from rich.table import Table
 
-from bench.meter import tree_cpu
 from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import Process
 from calving.source.client import client_config
 from harness.locations import locations
+from harness.processes import tree_cpu
 
 TABLE = ("bench", "trickle")
 _START_SECONDS = 120.0

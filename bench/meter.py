@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.processes import descendants, stat
+from harness.processes import stat
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -45,11 +45,6 @@ def run(command: Sequence[str], log: Path, env: Mapping[str, str], done: Callabl
         wall = time.monotonic() - started
         meter.stop()
     return Usage(code, wall, sum(meter.cpu.values()), meter.peak)
-
-
-def tree_cpu(root: int) -> float:
-    """CPU seconds so far of a process, of all that descend from it, and of those of their children that have ended."""
-    return sum(sum(map(int, fields[11:15])) for fields in descendants(root).values()) / _TICKS
 
 
 class _Meter(threading.Thread):

@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.latency import settings
-from bench.meter import tree_cpu
 from calving.errors import UnavailableError
 from calving.services.kafka import kafka
 from calving.services.process import Process
 from calving.source.client import client_config
 from calving.source.members import members
+from harness.processes import tree_cpu
 
 _PARTITIONS, _ROUNDS = 4, 5
 _WAIT_SECONDS = 120.0

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from campaign import records
 
-Workload = Literal["append", "upsert", "cdc"]
+Workload = Literal["append", "upsert", "cdc", "mixed"]
 Warehouse = Literal["local", "rest", "s3"]
 Kind = Literal[
     "plain",
@@ -20,9 +20,11 @@ Kind = Literal[
     "by key, ordered",
     "ordered, soft",
     "by key, ordered, soft",
+    "appended",
 ]
 """Of a table: partitioned by its key or not; its deletes are positions or keys; the offset of a record decides which
-change is the last, or a column does; rows that are deleted go, or stay and are marked.
+change is the last, or a column does; rows that are deleted go, or stay and are marked. Or each record is a row of its
+own.
 """
 GONE = "deleted by "
 """Before the proof of a row that is marked as deleted."""
@@ -50,6 +52,8 @@ def kind(place: int, workload: Workload, warehouse: Warehouse) -> Kind:
     3, which takes no keys as deletes. Where a column decides, no row goes: it would leave nothing that a late change
     could be compared with.
     """
+    if workload == "mixed":
+        return "appended" if place % 2 else "plain"
     kinds: list[Kind] = ["plain", "by key"]
     if warehouse == "local":
         kinds += ["equality", "by key, equality"]
@@ -71,6 +75,8 @@ def change(number: int, tables: Sequence[str], workload: Workload, warehouse: Wa
     key = own * PARTITIONS + number * 7 % PARTITIONS  # the partition, as it is sent
     at = own % len(tables)
     words = kind(at, workload, warehouse)
+    if words == "appended":
+        key = _KEYS * PARTITIONS + number
     proof: str | None = _proof(number)
     if _deletes(number, workload):
         proof = f"{GONE}{proof}" if "soft" in words else None
@@ -96,11 +102,11 @@ def place(number: int, tables: Sequence[str], workload: Workload) -> tuple[str, 
     return records.place(number, tables) if found is None else (found.table, found.proof or "")
 
 
-def payload(number: int, tables: Sequence[str], workload: Workload) -> bytes | None:
-    """The value of a record."""
+def payload(number: int, tables: Sequence[str], workload: Workload, *, poisoned: bool = True) -> bytes | None:
+    """The value of a record. ``poisoned``: see ``records.payload``."""
     found = change(number, tables, workload)
     if found is None:
-        return records.payload(number, tables)
+        return records.payload(number, tables, poisoned=poisoned)
     op = {"op": "d" if _deletes(number, workload) else "cu"[number % 2]} if workload == "cdc" else {}
     row = {"id": found.key, "route": found.table, "proof": _proof(number), "seq": _order(number), **op}
     return json.dumps(row).encode()
@@ -110,6 +116,10 @@ def settings(workload: Workload, warehouse: Warehouse, tables: Sequence[str]) ->
     """The keys that make records change rows, and tables of several kinds."""
     if workload == "append":
         return {}
+    if workload == "mixed":
+        changed = [name for at, name in enumerate(tables) if kind(at, workload, warehouse) != "appended"]
+        keys = {"upsert-mode-enabled": "true", "id-columns": "id"}
+        return {f"iceberg.table.{name}.{key}": text for name in changed for key, text in keys.items()}
     how = {"iceberg.tables.cdc-field": "op"} if workload == "cdc" else {"iceberg.tables.upsert-mode-enabled": "true"}
     version = {} if warehouse == "local" else {"iceberg.tables.auto-create-props.format-version": "3"}
     own: dict[str, str | None] = {}

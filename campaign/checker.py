@@ -39,6 +39,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from campaign import changes, records
 from campaign.audit import Audit
 from campaign.changes import Warehouse, Workload
+from campaign.latency import Commit
 from campaign.rows import ChangedTables, RowAudit
 from campaign.tables import Tables
 from harness.locations import locations
@@ -115,7 +116,7 @@ class Checker:
         out, _ = self._child.communicate(timeout=4 * _END_SECONDS)
         assert self._child.returncode == 0, f"the checker failed: {Path(self._log.name).read_text()[-2000:]}"
         found: dict[str, Any] = json.loads(out)
-        return found
+        return found | {"commits": [Commit(*each) for each in found["commits"]]}
 
     def stop(self) -> None:
         self._child.kill()
@@ -265,7 +266,8 @@ def _audit(workload: Workload, warehouse: Warehouse, names: list[str], partition
         return Audit(names, partitions, partial(records.place, tables=names), records.BAD)
     place = partial(changes.place, tables=names, workload=workload)
     change = partial(changes.change, tables=names, workload=workload, warehouse=warehouse)
-    return RowAudit(names, partitions, place, records.BAD, change=change)
+    appended = [name for at, name in enumerate(names) if changes.kind(at, workload, warehouse) == "appended"]
+    return RowAudit(names, partitions, place, records.BAD, change=change, appended_to=appended)
 
 
 def _tables(names: list[str], topic: str, ledger: str, audit: Audit) -> Tables:
@@ -313,7 +315,7 @@ def _cycles(source: Source, tables: Tables, audit: Audit, database: Path, sent: 
             read = time.time()
         _look(source, tables.look, database)
         if read is not None and tables.complete(sent):
-            return len({cycle for moment, cycle, _ in tables.commits if moment > read})
+            return len({cycle for moment, cycle, *_ in tables.commits if moment > read})
         time.sleep(0.05)
     return None
 

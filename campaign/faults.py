@@ -48,8 +48,6 @@ _MEMBERS_SECONDS = 240
 _NOTICED_SECONDS = 60
 """So long after a rollback a table may say nothing of it: a few commits, on a machine that is busy."""
 _REREAD_SECONDS = 120
-_STARTED_SECONDS = 60
-"""So long a worker may take to its first batch."""
 
 
 def worker_killed(f: Field) -> None:
@@ -65,15 +63,6 @@ def worker_killed_inside(f: Field) -> None:
     while trigger.exists() and time.monotonic() < end:
         time.sleep(0.05)
     trigger.unlink(missing_ok=True)
-
-
-def worker_replaced(f: Field) -> None:
-    """By one of a former version, as in a rolling upgrade, or back; some leave, and some are killed."""
-    if (victim := f.victim()) is None or f.former is None:
-        return
-    victim.signal(f.rng.choice((signal.SIGTERM, signal.SIGKILL)))
-    worker = f.run.start(former=f.former, forced=True)
-    _within(_STARTED_SECONDS, lambda: worker.returncode is not None or "first batch" in worker.log.read_text())
 
 
 def worker_stopped(f: Field) -> None:
@@ -493,7 +482,6 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "worker killed": (worker_killed, 10),
     "worker killed inside a transaction": (worker_killed_inside, 4),
     "worker stopped": (worker_stopped, 4),
-    "worker of another version": (worker_replaced, 3),
     "worker left": (worker_left, 3),
     "all workers killed": (all_workers_killed, 1),
     "store killed": (store_killed, 3),

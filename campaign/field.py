@@ -58,8 +58,6 @@ class Field:
     """Where the tables are, if they are not in the embedded catalog."""
     armory: Sequence[str] = ()
     """Faults that workers may be started with."""
-    former: Path | None = None
-    """A tree of a former version, whose workers may take the places of others."""
     sabotage: str | None = None
     """Of every worker, or of one in three: see ``OF_ONE``."""
     recovered: int = 0

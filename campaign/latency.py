@@ -1,14 +1,47 @@
-"""How long it takes from a fault to the next full commit: one of the sink's own that brings every partition on."""
+"""How long it takes from a fault to the next full commit, one of the sink's own that brings every partition on; and
+how long tables go without a commit.
+"""
 
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
-Commit = tuple[float, str, int | None]
-"""When it was made, seconds since the epoch; which cycle it belongs to; and through when it is valid, milliseconds
-since the epoch, which only a commit that has news of all partitions says.
-"""
+
+class Commit(NamedTuple):
+    """One of the sink's own, of one table."""
+
+    at: float
+    """Seconds since the epoch, by the clock that all processes here share."""
+    cycle: str
+    through: int | None
+    """Through when it is valid, milliseconds since the epoch; only a commit that has news of all partitions says it."""
+    table: str
+
+
+class Gap(NamedTuple):
+    """Between two commits of a table."""
+
+    seconds: float
+    begin: float
+    table: str
+
+
+def longest_gap(commits: Iterable[Commit], begin: float, end: float) -> Gap:
+    """The longest time, within these, in which one of the tables had no commit. Each has news all the time."""
+    moments: dict[str, list[float]] = defaultdict(lambda: [begin])
+    for commit in sorted(commits, key=lambda each: each.at):
+        if begin < commit.at < end:
+            moments[commit.table].append(commit.at)
+    gaps = [
+        Gap(after - before, before, table)
+        for table, times in moments.items()
+        for before, after in pairwise([*times, end])
+    ]
+    return max(gaps, default=Gap(end - begin, begin, "every table"))
 
 
 def recovered(commits: Iterable[Commit], fault: float) -> float | None:
@@ -16,7 +49,7 @@ def recovered(commits: Iterable[Commit], fault: float) -> float | None:
 
     None if there was none.
     """
-    times = [at for at, _, through in commits if through is not None and through >= fault * 1000 and at >= fault]
+    times = [c.at for c in commits if c.through is not None and c.through >= fault * 1000 and c.at >= fault]
     return min(times) - fault if times else None
 
 

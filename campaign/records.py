@@ -35,12 +35,12 @@ def place(number: int, tables: Sequence[str]) -> tuple[str, str]:
     return found["route"], found["proof"]
 
 
-def payload(number: int, tables: Sequence[str]) -> bytes | None:
-    """The value of a record. Its key is its number."""
+def payload(number: int, tables: Sequence[str], *, poisoned: bool = True) -> bytes | None:
+    """The value of a record. Its key is its number. ``poisoned``: bad values are of every kind, not only no JSON."""
     apart = _APART.get(number % _EVERY)
     if apart is None:
         return value(number, tables)
-    return _POISON[number // _EVERY % len(_POISON)] if apart == BAD else None
+    return _POISON[number // _EVERY % len(_POISON) if poisoned else 0] if apart == BAD else None
 
 
 def timestamp(number: int, now_ms: int) -> int:

@@ -41,7 +41,6 @@ from campaign.faults import FAULTS, faults_of
 from campaign.field import Field, armory
 from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
-from harness.former import BEFORE_0_2_0, unpacked
 from harness.producing import Producing
 from harness.proxy import Proxy
 from harness.raw import RawProducer
@@ -61,9 +60,12 @@ _OTHER_SETTINGS = {"iceberg.limits.nesting": "31"}
 
 
 class Sink(Run):
-    """With records among the others that no table takes, and with records that have odd timestamps and headers."""
+    """With records among the others that no table takes. If they are ``poisoned``, also with records that have odd
+    timestamps and headers, at which earlier versions stop.
+    """
 
     workload: Workload = "append"
+    poisoned = True
 
     @cached_property
     def _raw(self) -> RawProducer:
@@ -72,7 +74,7 @@ class Sink(Run):
     def send(self, number: int, partition: int) -> None:
         now = time.time_ns() // 1_000_000
         stamped, headers = records.timestamp(number, now), records.headers(number)
-        if stamped == now and not headers:
+        if not self.poisoned or (stamped == now and not headers):
             super().send(number, partition)
             return
         assert self._producer.flush(60) == 0  # records stay in order
@@ -85,7 +87,7 @@ class Sink(Run):
             raw.close()
 
     def payload(self, number: int) -> bytes | None:
-        return changes.payload(number, self.tables, self.workload)
+        return changes.payload(number, self.tables, self.workload, poisoned=self.poisoned)
 
     def mix_formats(self) -> None:
         """Every table that there is gets its own from now on, those of one kind different ones."""
@@ -100,8 +102,8 @@ class Plan:
     """The choices of one campaign.
 
     ``warehouse``: the tables are on local disk, in the embedded catalog or behind a REST catalog (``rest``); or in S3,
-    behind a REST catalog. ``workload``: whether records are appended, replace each other by key, or are change events
-    with deletes.
+    behind a REST catalog. ``workload``: whether records are appended, replace each other by key, are change events with
+    deletes, or are of the first two kinds, by table. ``timeout_ms``: of a commit.
     ``kinds``: of faults; if None, all that harm this backend. ``arms``: the faults that workers carry; if None, every
     one, or none where ``kinds`` are named. ``sabotage``: see ``campaign/worker.py``. ``settle_seconds``: how long those
     that are there at the end may take until everything is committed.
@@ -118,6 +120,7 @@ class Plan:
     arms: tuple[str, ...] | None = None
     sabotage: str | None = None
     settle_seconds: float = 180
+    timeout_ms: int = 4000
 
 
 @contextlib.contextmanager
@@ -142,11 +145,11 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
 
 def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name: str) -> dict[str, Any]:
     """One sink on one backend, then the verdict. ``broker`` runs already. No other sink there has this ``name``."""
-    store = _store(folder, plan.backend, broker)
+    store = store_of(folder, plan.backend, broker)
     if not isinstance(store, KafkaServer):
         proxy.target = store.port
     lake = _lake(folder, plan)
-    run = _sink(folder, broker, store, plan, lake, name)
+    run = sink_of(folder, broker, store, plan, lake, name)
     run.workload = plan.workload
     run.module = "campaign.worker"
     run.put_aside({**through(store, proxy.port), **_long_session(store), **_OTHER_SETTINGS})
@@ -156,8 +159,7 @@ def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name:
     rng = random.Random(plan.seed)
     arms = plan.arms if plan.arms is not None else armory(plan.workload) if plan.kinds is None else ()
     parts = run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake
-    former = unpacked(BEFORE_0_2_0, folder / "former", "harness", "campaign")
-    field = Field(*parts, armory=arms, former=former, sabotage=plan.sabotage)
+    field = Field(*parts, armory=arms, sabotage=plan.sabotage)
     run.environment["HANG"] = str(field.hang)
     try:
         field.revive()
@@ -197,7 +199,7 @@ def _lake(folder: Path, plan: Plan) -> Lake | None:
             return S3Lake(folder, random.Random(plan.seed))
 
 
-def _sink(folder: Path, broker: KafkaServer, store: Store, plan: Plan, lake: Lake | None, name: str) -> Sink:
+def sink_of(folder: Path, broker: KafkaServer, store: Store, plan: Plan, lake: Lake | None, name: str) -> Sink:
     names = [f"db.t{i}" for i in range(plan.tables)]
     keys = lake.keys if lake is not None else None
     settings = _settings(store, plan, names, name)
@@ -268,7 +270,7 @@ def _is_exact(plan: Plan, field: Field) -> bool:
 def _settings(store: Store, plan: Plan, names: Sequence[str], sink: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {
         # Batches that are large enough to catch up with what comes after an outage.
-        "iceberg.control.commit.timeout-ms": "4000",
+        "iceberg.control.commit.timeout-ms": str(plan.timeout_ms),
         "iceberg.batch.max-records": "4000",
         "iceberg.source.on-data-loss": "skip",  # for a topic that is recreated; what is skipped wrongly is lost
         "errors.tolerance": "all",
@@ -295,7 +297,7 @@ def _settle(field: Field, seconds: float) -> float | None:
     return field.wait(seconds, lambda: field.revive(armed=False))
 
 
-def _store(folder: Path, backend: str, broker: KafkaServer) -> Store:
+def store_of(folder: Path, backend: str, broker: KafkaServer) -> Store:
     if backend == "kafka":
         return broker
     longest = {"maxSessionTimeout": str(_SESSION_MS)}

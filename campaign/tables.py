@@ -12,6 +12,7 @@ from typing import Any
 from campaign import records
 from campaign.audit import Audit, Claim
 from campaign.files import avro, content, rows
+from campaign.latency import Commit
 
 _ADDED, _DELETED = 1, 2
 """Of a manifest entry's status; others exist."""
@@ -43,10 +44,7 @@ class Tables:
         self._seen: dict[str, Seen] = {}
         self._incarnations = [""]
         """The topic's ids, oldest first; the first is any that is not named."""
-        self.commits: list[tuple[float, str, int | None]] = []
-        """When which cycle committed something, by the clock that all processes here share, and through when it was
-        valid, milliseconds: only a commit that brings all partitions on says that.
-        """
+        self.commits: list[Commit] = []
 
     def look(self, where: Mapping[str, str]) -> None:
         """Read the tables, and judge them. For errors see ``read``."""
@@ -127,7 +125,7 @@ class Tables:
             if (
                 cycle := summary.get("kafka.connect.commit-id")
             ) is not None:  # `calving maintain` copies the ledger only
-                self.commits.append((snapshot["timestamp-ms"] / 1000, cycle, _through(summary)))
+                self.commits.append(Commit(snapshot["timestamp-ms"] / 1000, cycle, _through(summary), name))
 
     def _live(self, metadata: dict[str, Any]) -> Iterator[Listed]:
         head = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}.get(metadata.get("current-snapshot-id"))

@@ -25,21 +25,25 @@ from typing import cast
 
 from calving.lean import without_pandas
 from calving.services.process import Process, die_with_parent
+from harness.former import path_of
 
 _IMPORTED = ("harness.worker", "calving.tasks.task", "fastavro", "pyiceberg.catalog.sql")
 """What workers import sooner or later."""
 
 
 class Forked(Process):
-    """``python -m module arguments`` as a process, forked from the nursery of this process and started at once."""
+    """``python -m module arguments`` as a process, forked from a nursery of this process and started at once."""
 
-    def __init__(self, module: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, module: str, arguments: Sequence[str], log: Path, env: Mapping[str, str], former: Path | None = None
+    ) -> None:
+        """``former``: a tree of another version, whose packages and harness are imported instead of these."""
         self.log = log
         request = {"module": module, "arguments": list(arguments), "env": {**os.environ, **env}, "cwd": str(Path.cwd())}
         status, theirs = os.pipe()
         with log.open("ab") as out:
             content = json.dumps(request).encode()
-            nursery = _nursery()
+            nursery = _nursery(former)
             socket.send_fds(nursery, [len(content).to_bytes(4, "big")], [out.fileno(), theirs])
             nursery.sendall(content)
         os.close(theirs)
@@ -77,14 +81,14 @@ class _Child:
 
 
 @functools.cache
-def _nursery() -> socket.socket:
+def _nursery(former: Path | None) -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         command = [sys.executable, "-m", "harness.nursery", str(theirs.fileno())]
-        env = {**os.environ, "COLUMNS": "200"}  # consoles that modules make have this width
-        subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], cwd=Path(__file__).parents[1], stdin=subprocess.DEVNULL, env=env
-        )
+        env = {**os.environ, "COLUMNS": "200", **(path_of(former) if former is not None else {})}
+        # Consoles that modules make have this width.
+        tree = former or Path(__file__).parents[1]
+        subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=tree, stdin=subprocess.DEVNULL, env=env)
     return ours
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import statistics
+import threading
+import time
 from pathlib import Path
 
+TICKS = os.sysconf("SC_CLK_TCK")
+"""Of the clock in ``stat``, a second."""
 PARENT = 1
 """The place of the parent's id in what ``stat`` gives."""
 
@@ -34,3 +40,29 @@ def descendants(root: int) -> dict[int, list[str]]:
         return pid == root or (pid in parents and descends(parents[pid]))
 
     return {pid: found[pid] for pid in parents if descends(pid)}
+
+
+def tree_cpu(root: int) -> float:
+    """CPU seconds so far of a process, of all that descend from it, and of those of their children that have ended."""
+    return sum(sum(map(int, fields[11:15])) for fields in descendants(root).values()) / TICKS
+
+
+class Waiting(threading.Thread):
+    """Watches how many processes of this machine wait for a CPU, until ``stop``."""
+
+    def __init__(self, every: float = 0.5) -> None:
+        super().__init__(daemon=True)
+        self._every, self._end = every, threading.Event()
+        self._samples: list[tuple[float, float]] = []
+
+    def run(self) -> None:
+        while not self._end.wait(self._every):
+            running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1  # without this one
+            self._samples.append((time.time(), running / (os.cpu_count() or 1)))
+
+    def stop(self) -> None:
+        self._end.set()
+
+    def slowdown(self, begin: float, end: float) -> float:
+        """How many times as long as on an idle machine work took then: the processes for each CPU, and at least 1."""
+        return max(1.0, statistics.fmean([share for at, share in self._samples if begin <= at <= end] or [1.0]))

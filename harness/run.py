@@ -23,7 +23,6 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, Process, Service
 from calving.services.stores import RedisServer, ZooKeeperServer
 from calving.source.client import client_config
-from harness.former import path_of
 from harness.heads import row_count
 from harness.nursery import Forked
 from harness.sent import TABLES, value
@@ -145,10 +144,7 @@ class Run:
         if aside is None:
             aside = len(self.workers) % 3 == 0
         config = self.aside if self.aside is not None and aside else self.config
-        if former is None:
-            worker: Process = Forked(self.module, [str(config)], log, env)
-        else:
-            worker = Process([sys.executable, "-P", "-m", self.module, str(config)], log, env | path_of(former))
+        worker = Forked(self.module, [str(config)], log, env, former)
         self.workers.append(worker)
         return worker
 

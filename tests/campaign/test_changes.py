@@ -28,6 +28,15 @@ def test_where_a_column_decides_deletes_mark_rows_and_some_of_them_come_late() -
     assert len({made.order for _, made in found}) == len(found)
 
 
+def test_in_a_mixed_workload_every_second_table_is_appended_to() -> None:
+    found = [made for number in range(5000) if (made := changes.change(number, TABLES, "mixed")) is not None]
+    appended = [made.key for made in found if made.table == "db.t1"]
+    changed = [made.key for made in found if made.table == "db.t0"]
+    assert len(set(appended)) == len(appended) > 2000
+    assert len(set(changed)) < 500 < 2000 < len(changed)
+    assert not set(appended) & set(changed)
+
+
 @pytest.mark.parametrize("workload", ["upsert", "cdc"])
 def test_a_key_stays_in_its_table_and_its_partition(workload: Workload) -> None:
     found = [(number, changes.change(number, TABLES, workload)) for number in range(5000)]

@@ -94,3 +94,14 @@ def test_a_key_stays_in_its_partition_and_its_table() -> None:
         assert len(places) == len({found.key for _, found in made}) == 900
         deleted = np.mean([found.proof is None for _, found in made])
         assert (0.1 < deleted < 0.3) == (workload == "cdc")
+
+
+def test_a_table_that_is_appended_to_may_lack_offsets_but_not_rows_that_it_has_read() -> None:
+    appended = [Change(TABLE, key, "a") for key in range(4)]
+    audit = RowAudit([TABLE], 1, lambda number: (TABLE, ""), change=appended.__getitem__, appended_to=[TABLE])
+    for number in range(4):
+        audit.produced(0, number, number)
+    audit.compare(TABLE, claim(4, [[1, 3]]), [row(0, "a"), row(3, "a")])
+    assert not audit.found and not audit.broken
+    audit.compare(TABLE, claim(4, [[1, 3]]), [row(0, "a")])
+    assert audit.found == {"lost": 1}
