@@ -251,6 +251,15 @@ def test_a_coordinator_counts_although_its_predecessor_had_read_more_of_a_partit
     assert buffer.parked == {T.identifier: now}
 
 
+def test_what_is_repeated_in_another_partition_of_the_log_does_not_count() -> None:
+    before, now = (Parked(name, 1, {TP: (Span(10, end),)}) for name, end in (("before", 20), ("now", 30)))
+    buffer = Buffer({0: 9, 1: 9})
+    for place, parked, read in (((0, 25), now, {0: 24, 1: 9}), ((1, 30), before, {0: 14, 1: 9})):
+        told = Attachment(parked={T.identifier: parked}, read=read)
+        buffer.hear(Envelope(*place, CommitComplete(COMMIT), attached=told))
+    assert buffer.parked == {T.identifier: now}
+
+
 def test_a_part_of_a_settled_publication_that_somebody_repeats_does_not_hold_back_those_after_it() -> None:
     part = replace(entry(11), spans={TP: (Span(0, 10),)})
     last = Envelope(0, 10, CommitComplete(COMMIT), attached=Attachment({TP: (Span(0, 10),)}, read={0: 9}))

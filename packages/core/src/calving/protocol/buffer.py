@@ -41,8 +41,8 @@ class Buffer:
         self._since = dict(position or {})
         self.read = dict(self._since)
         """Next control offset to read, by partition."""
-        self._attached_at = dict(self._since)
-        """How far the sender of the last attachment had read the partition that it is in."""
+        self._attached_at: dict[int, int] = {}
+        """How far the sender of the last attachment in a partition had read that partition."""
         self._heard: dict[TableId, list[Envelope]] = {}
         self._begun: dict[Hashable, _OpenPublication] = {}
         """Publications whose last entry has not been read. Their coverage is the key: no two cover the same records."""
@@ -104,10 +104,10 @@ class Buffer:
         # it. Of another partition it may have read less, where that is slow.
         if attached.read:
             partition, _ = place
-            read = attached.read.get(partition, 0)
-            if read < self._attached_at.get(partition, 0):
-                return  # somebody has repeated it
-            self._attached_at[partition] = read
+            known = {partition: self._since.get(partition, 0)} | self._attached_at
+            if any(attached.read.get(p, 0) < read for p, read in known.items()):
+                return  # somebody has repeated it, perhaps in another partition
+            self._attached_at[partition] = attached.read.get(partition, 0)
         # Apply each restart of a predecessor once, so that coverage from after the restart stays.
         new = attached.restarted - self._restarted.keys()
         self._restart({tp: attached.restarts.get(tp, place) for tp in sorted(new)})
