@@ -14,8 +14,8 @@ from calving.status.values import CommitCycle, CoordinatorStatus
 @pytest.mark.parametrize(
     ("unanswered", "said"),
     [
-        ((), "lag 7"),
-        (("s-0", "s-3"), "lag 7, PARTIAL: no answer for s-0, s-3"),
+        ((), "7 records to read"),
+        (("s-0", "s-3"), "7 records to read, PARTIAL: no answer for s-0, s-3"),
         (tuple(f"s-{n}" for n in range(12)), "s-9 and 2 more"),
     ],
 )
@@ -28,7 +28,12 @@ def test_the_line_of_a_commit_says_whose_answers_it_lacks(unanswered: tuple[str,
 def test_the_line_of_a_commit_counts_its_tables(committed: int, said: str) -> None:
     cycle = CommitCycle("c", 0.0, "full", 1.0, 0.5, committed=committed)
     text = cycle_text(cycle, CoordinatorStatus(), 7)
-    assert text == f"c: {said}, 0 failed, 0.50 s (1.00 s after its start), lag 7"
+    assert text == f"c: {said}, 0 failed, 0.50 s (1.00 s after its start), 7 records to read"
+
+
+def test_records_to_read_are_left_out_before_they_are_known() -> None:
+    text = cycle_text(CommitCycle("c", 0.0, "full", 1.0, 0.5), CoordinatorStatus(), None)
+    assert text == "c: 0 tables, 0 failed, 0.50 s (1.00 s after its start)"
 
 
 def test_a_cycle_in_which_a_failing_table_is_not_tried_again_is_not_full() -> None:

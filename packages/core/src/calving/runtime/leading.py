@@ -23,7 +23,7 @@ from calving.runtime.coordinator import CoordinatorLoop, Looks
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.status.board import Board, after_cycle
-from calving.status.values import CommitCycle, CoordinatorStatus
+from calving.status.values import CommitCycle, CoordinatorStatus, WorkerStatus
 from calving.threads import where
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class CoordinatorThread:
             unread=loop.unread,
         )
         self._board.coordinator(now)
-        log.info("commit %s", cycle_text(cycle, now, status.worker.behind + status.worker.hidden))
+        log.info("commit %s", cycle_text(cycle, now, _to_read(status.worker)))
         limit = self._sink.keys.max_failures
         for table, failures in failing.items():
             if limit is not None and failures >= limit:
@@ -191,11 +191,19 @@ def is_full(cycle: CommitCycle, failing: Collection[str]) -> bool:
     return not cycle.unanswered and not failing
 
 
-def cycle_text(cycle: CommitCycle, coordinator: CoordinatorStatus, lag: int) -> str:
-    """The log line of a cycle. Its seconds are those of the commit, without the wait for answers."""
+def _to_read(worker: WorkerStatus) -> int | None:
+    """The number that the live view calls "to read"."""
+    return None if worker.backlog.behind is None else worker.behind + worker.hidden
+
+
+def cycle_text(cycle: CommitCycle, coordinator: CoordinatorStatus, to_read: int | None) -> str:
+    """The log line of a cycle. Its seconds are those of the commit, without the wait for answers. ``to_read``: records
+    of the leader's own partitions, None if it does not know yet.
+    """
+    left = "" if to_read is None else f", {counted(to_read, 'record')} to read"
     text = (
         f"{cycle.commit_id}: {counted(cycle.committed, 'table')}, {cycle.failed} failed, {cycle.commit_seconds:.2f} s"
-        f" ({cycle.seconds:.2f} s after its start), lag {lag}"
+        f" ({cycle.seconds:.2f} s after its start){left}"
     )
     if cycle.unanswered:
         silent = cycle.unanswered
