@@ -32,8 +32,6 @@ INLINE = (
     "iceberg.catalog.token",
     "iceberg.catalog.adls.connection-string",
     "iceberg.catalog.header.X-Auth",
-    "iceberg.catalog.auth.basic.pass",
-    "iceberg.catalog.new-option",
     "iceberg.http.token",
     "iceberg.tables.write-props.own",
     "kafka.sasl.password",

@@ -237,6 +237,7 @@ def without_secrets(text: str, settings: Mapping[str, str]) -> str:
     secrets = {
         form
         for key, value in settings.items()
+        if isinstance(value, str)  # pyiceberg has some of a catalog's twice, also as objects
         for secret in _secrets_of(f"iceberg.catalog.{key}", value)
         for form in _forms(secret)
     }

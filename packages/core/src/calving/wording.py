@@ -50,8 +50,8 @@ def meant(text: str, known: Collection[str], likeness: float, prefix: str = "") 
     return f"; did you mean '{prefix}{near[0]}'?" if near else ""
 
 
-def meant_key(key: str, known: Collection[str]) -> str:
+def meant_key(key: str, known: Collection[str], prefix: str = "") -> str:
     """As ``meant``, for a key whose beginning may be missing."""
     ends = {".".join(parts[i:]): name for name in known for parts in [name.split(".")] for i in range(1, len(parts))}
     near = difflib.get_close_matches(key, ends, 1, 0.7)
-    return meant(key, known, 0.6) or (f"; did you mean '{ends[near[0]]}'?" if near else "")
+    return meant(key, known, 0.6, prefix) or (f"; did you mean '{prefix}{ends[near[0]]}'?" if near else "")

@@ -34,7 +34,7 @@ _UNKNOWN_LOGIN = (UnauthorizedError, AuthorizationExpiredError, OAuthError)
 """The errors for an unknown login. An expired token is not among them at first: pyiceberg gets a new token for a
 ``credential``, and repeats the request.
 """
-_LOGINS = ("credential", "token", "header.Authorization")
+_LOGINS = ("auth.type", "credential", "token", "header.Authorization")
 """The keys that hold a login, in the order in which they count."""
 
 

@@ -24,6 +24,7 @@ from pyiceberg.table import Table
 
 from calving.catalogs import foreign
 from calving.catalogs.jdbc import sql_properties, with_driver
+from calving.catalogs.objects import with_objects
 from calving.catalogs.rest import denial
 from calving.errors import (
     AccessDeniedError,
@@ -120,12 +121,14 @@ _REMEDIES = {
     "specify a region": "set iceberg.catalog.client.region, or AWS_REGION",
     "unable to open database file": "the folder of iceberg.catalog.uri must exist, and this user must write there",
     "sqlalchemy.dialects": "the driver of the database in iceberg.catalog.uri is not installed",
+    "SSLCertVerificationError": "set iceberg.catalog.ssl.cabundle to a file with the certificate of who signed its own",
     "SQLAlchemy support not installed": "the driver of the database in iceberg.catalog.uri is not installed",
 }
 """What to do, by words of the libraries' errors."""
 
 
-def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
+def _loaded(name: str, translated: Mapping[str, str]) -> Catalog:
+    properties = with_objects(translated)
     if not properties.get("uri", "").startswith("http"):
         return load_catalog(name, **properties)
     return within(LOOK_SECONDS, "calving-look", lambda: load_catalog(name, **properties))

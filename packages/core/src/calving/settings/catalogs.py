@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from calving.errors import ConfigError
 from calving.secrets import shown
-from calving.wording import meant, missing
+from calving.settings.catalog_names import check_names
+from calving.wording import meant
 
 _KINDS = ("embedded", "rest", "sql", "hive", "glue", "jdbc")
 _REFUSED = ("dynamodb", "hadoop", "nessie", "in-memory")
@@ -30,30 +31,6 @@ _IN_MEMORY = re.compile(
 )
 _LOCAL = re.compile(r"(file:/.*|[^:]*|[A-Za-z]:[\\/].*)", re.DOTALL)
 _STORES = ("file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "hdfs", "viewfs", "oss", "hf")
-_S3 = ("endpoint", "region", "access-key-id", "secret-access-key", "session-token", "path-style-access")
-_NAMES = (
-    *("type", "uri", "warehouse", "catalog-impl", "io-impl", "py-io-impl", "py-catalog-impl", "prefix", "token"),
-    *("credential", "scope", "audience", "resource", "oauth2-server-uri", "rest.sigv4-enabled", "rest.signing-region"),
-    *("rest.signing-name", "ssl.cabundle", "init_catalog_tables", "glue.id", "glue.endpoint", "glue.skip-archive"),
-    *(f"s3.{name}" for name in (*_S3, "force-virtual-addressing", "anonymous", "role-arn", "signer", "signer.uri")),
-    *("s3.signer.endpoint", "s3.connect-timeout", "s3.request-timeout", "s3.proxy-uri", "s3.profile-name"),
-    *("s3.server-side-encryption", "s3.sse-kms-key-id", "s3.resolve-region", "s3.role-session-name"),
-    *("s3.access-points", "s3.remote-signing-enabled", "s3.dualstack-enabled", "s3.sse.type", "s3.sse.key"),
-    *(f"{of}.{name}" for of in ("client", "glue", "dynamodb") for name in _S3[:5]),
-    *("client.profile-name", "client.role-arn", "client.role-session-name", "client.assume-role.arn"),
-    *("adls.account-name", "adls.account-key", "adls.sas-token", "adls.connection-string", "adls.tenant-id"),
-    *("adls.client-id", "adls.client-secret", "adls.credential", "adls.account-host", "adls.token", "adls.anon"),
-    *(
-        "gcs.project-id",
-        "gcs.oauth2.token",
-        "gcs.oauth2.token-expires-at",
-        "gcs.service.host",
-        "gcs.default-bucket-location",
-    ),
-    *("hive.hive2-compatible", "hive.kerberos-authentication", "hive.kerberos-service-name", "hdfs.host", "hdfs.port"),
-    *("hdfs.user", "hdfs.kerberos_ticket", "jdbc.user", "jdbc.password", "jdbc.schema-version"),
-)
-"""Names that users write. Others may be the catalog's own, unless they look like one of these."""
 _PAIRS = (
     ("access-key-id", "secret-access-key"),
     ("secret-access-key", "access-key-id"),
@@ -63,11 +40,7 @@ _PAIRS = (
 
 def check_catalog(catalog: Mapping[str, str]) -> None:
     """:raises ConfigError: a property is misspelt, is missing, or has a value that no catalog takes."""
-    if "type" not in catalog and (hint := missing("type", catalog, "iceberg.catalog.")):
-        raise ConfigError(f"iceberg.catalog.type is missing{hint}")
-    for name in catalog.keys() - {*_NAMES}:
-        if hint := meant(name, _NAMES, 0.9, "iceberg.catalog."):
-            raise ConfigError(f"unknown key 'iceberg.catalog.{name}'{hint}")
+    check_names(kind_of(catalog), catalog)
     for of in ("s3", "client", "glue"):
         for one, other in _PAIRS:
             if catalog.get(f"{of}.{one}") and not catalog.get(f"{of}.{other}"):
@@ -76,6 +49,49 @@ def check_catalog(catalog: Mapping[str, str]) -> None:
     if kind and kind not in (*_KINDS, *_REFUSED):
         hint = meant(kind, _KINDS, 0.6) or "; write embedded, rest, sql, hive or glue"
         raise ConfigError(f"iceberg.catalog.type = {kind}: there is no such catalog{hint}")
+    _check_login(catalog)
+
+
+def kind_of(catalog: Mapping[str, str]) -> str:
+    """The type of a catalog, also of one that is named as in Java or has only an address; empty if nothing tells it."""
+    uri = catalog.get("uri", "")
+    impl = re.search(r"(\w*)Catalog$", catalog.get("catalog-impl", ""))
+    kind = (catalog.get("type") or (impl[1] if impl else catalog.get("catalog-impl", ""))).lower()
+    if kind in ("", "sql"):
+        return next((of for start, of in _SCHEMES.items() if uri.startswith(start)), kind)
+    return kind
+
+
+_SCHEMES = {"jdbc:": "jdbc", "http": "rest", "thrift": "hive", "sqlite": "sql", "postgresql": "sql"}
+_LOGINS: Mapping[str, Collection[str]] = {
+    "noop": (),
+    "basic": ("username", "password"),
+    "oauth2": ("client_id", "client_secret", "token_url"),
+    "google": (),
+    "entra": (),
+    "custom": (),
+}
+"""The kinds of logins of REST catalogs, with what they need."""
+
+
+def _check_login(catalog: Mapping[str, str]) -> None:
+    given = sorted(name for name in catalog if name.startswith("auth.") and name != "auth.session-timeout-ms")
+    if not given:
+        return
+    kind = catalog.get("auth.type", "")
+    if not kind:
+        raise ConfigError(f"iceberg.catalog.{given[0]} needs iceberg.catalog.auth.type: one of {', '.join(_LOGINS)}")
+    if kind not in _LOGINS:
+        hint = meant(kind, _LOGINS, 0.6) or f"; there are {', '.join(_LOGINS)}"
+        raise ConfigError(f"iceberg.catalog.auth.type = {kind}: there is no such login{hint}")
+    for name in _LOGINS[kind]:
+        if not catalog.get(f"auth.{kind}.{name}"):
+            raise ConfigError(f"iceberg.catalog.auth.type = {kind} needs iceberg.catalog.auth.{kind}.{name}")
+    for name in ("auth.oauth2.refresh_margin", "auth.oauth2.expires_in"):
+        if not re.fullmatch(r"\d{1,9}", catalog.get(name, "0")):
+            raise ConfigError(f"iceberg.catalog.{name}: must be a whole number of seconds (given: '{catalog[name]}')")
+    if ("auth.impl" in catalog) != (kind == "custom"):
+        raise ConfigError("iceberg.catalog.auth.impl, a class, and iceberg.catalog.auth.type = custom go together")
 
 
 def check_address(catalog: Mapping[str, str]) -> None:
@@ -91,7 +107,7 @@ def check_address(catalog: Mapping[str, str]) -> None:
 def _check_uri(catalog: Mapping[str, str], form: re.Pattern[str], example: str, what: str) -> None:
     uri = catalog.get("uri", "")
     if not uri:
-        raise ConfigError(f"iceberg.catalog.uri is missing: where is the {what}?{_misspelt_uri(catalog)}")
+        raise ConfigError(f"iceberg.catalog.uri is missing: where is the {what}?")
     if not form.fullmatch(uri):
         raise ConfigError(
             f"iceberg.catalog.uri: must be such as {example} (given: {shown('iceberg.catalog.uri', uri)})"
@@ -102,11 +118,6 @@ def _check_uri(catalog: Mapping[str, str], form: re.Pattern[str], example: str, 
     port = re.match(r"(?:\[[^\]]*\]|[^/:]*):([^/?#,]*)", host)
     if port is not None and not (port[1].isdecimal() and int(port[1]) < 65536):
         raise ConfigError(f"iceberg.catalog.uri: '{port[1]}' is no port (given: {shown('iceberg.catalog.uri', uri)})")
-
-
-def _misspelt_uri(catalog: Mapping[str, str]) -> str:
-    other = next((name for name in ("url", "ur", "endpoint", "address") if name in catalog), None)
-    return "" if other is None else f" is 'iceberg.catalog.{other}' meant for it?"
 
 
 def _check_warehouse(warehouse: str, kind: str) -> None:

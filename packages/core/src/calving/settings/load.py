@@ -19,7 +19,8 @@ from calving.model.sink import DeadLetterTopic, SinkIdentity
 from calving.model.tables import RowMutations
 from calving.secrets import know, shown, shown_text
 from calving.settings import files
-from calving.settings.catalogs import check_catalog
+from calving.settings.catalog_names import without_effect
+from calving.settings.catalogs import check_catalog, kind_of
 from calving.settings.clients import client_properties, consumer_keys
 from calving.settings.connect import connector_group, from_tabular, with_worker
 from calving.settings.files import read
@@ -241,7 +242,8 @@ def _backend(plain: Mapping[str, str]) -> type[Backend]:
 def _warn(sink: Sink) -> None:
     """Log what may not be meant."""
     mutations = {table: sink.mutations(table) for table in ("", *sink.tables)}
-    for warning in (unread_operations(mutations, sink.transforms), *dotted_names(sink.transforms)):
+    unread = without_effect(kind_of(sink.catalog), sink.catalog)
+    for warning in (unread_operations(mutations, sink.transforms), *dotted_names(sink.transforms), *unread):
         if warning is not None:
             log.warning(warning)
 
