@@ -44,7 +44,7 @@ class KafkaBackend(Backend):
     def provision(self) -> None:
         topic = self._sink.control_topic
         admin = admin_client(self._sink.kafka)
-        with reaching(f"control topic '{topic}'"):
+        with reaching(f"control topic '{topic}'", self._sink.kafka):
             future = admin.create_topics(
                 [NewTopic(topic, self._settings.partitions, self._settings.replication_factor, config=_KEEP)],
                 request_timeout=TIMEOUT,
@@ -97,7 +97,7 @@ class KafkaBackend(Backend):
     def _control_topic(self) -> tuple[str, int]:
         """The control topic's identity and number of partitions."""
         topic = self._sink.control_topic
-        with reaching(f"control topic '{topic}'"):
+        with reaching(f"control topic '{topic}'", self._sink.kafka):
             admin = admin_client(self._sink.kafka)
             description = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)[topic].result()
         return str(description.topic_id), len(description.partitions)

@@ -77,7 +77,7 @@ class Transactions:
             transaction_timeout_ms=timeout_ms,
             message_timeout_ms=timeout_ms,
         )
-        with reaching("iceberg.kafka.*"):
+        with reaching("iceberg.kafka.*", sink.kafka):
             self._producer = Producer(config | {"error_cb": self._on_error})
         try:
             # Connect first: a client without a connection fails to find its coordinator, and tries again after 0.5 s.

@@ -12,6 +12,20 @@ JAVA_TASK = "connector-consumer-"
 """The prefix that Kafka Connect gives to the client id of a task's consumer, unless the connector overrides it."""
 
 
+class ClientProperties(dict[str, str]):
+    """librdkafka properties. ``written``: the key of the configuration for each."""
+
+    def __init__(self, properties: Mapping[str, str], written: Mapping[str, str]) -> None:
+        super().__init__(properties)
+        self.written = dict(written)
+
+
+def key_of(kafka: Mapping[str, str], name: str) -> str:
+    """The key of the configuration that sets, or would set, a property of a client."""
+    written = kafka.written if isinstance(kafka, ClientProperties) else {}
+    return written.get(name, f"kafka.{name}")
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetterTopic:
     """The dead-letter topic. ``replication`` is used if the topic has to be created; None is the broker's default."""

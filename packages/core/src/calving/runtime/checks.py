@@ -154,7 +154,8 @@ def check_settings(sink: Sink, *, files: bool = True) -> None:
 
     :raises ConfigError: one of them is wrong.
     """
-    check_login(sink.kafka)
+    for client in (sink.kafka, sink.control_kafka):
+        check_login(client)
     check_address(sink.catalog)
     for key, path in _files(sink) if files else ():
         _check_file(key, path)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from calving.errors import ConfigError
+from calving.model.sink import ClientProperties, key_of
 from calving.wording import missing
 
 log = logging.getLogger(__name__)
@@ -140,6 +141,7 @@ def _unquoted(value: str) -> str:
 
 _CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceberg.source.auto-offset-reset"}
 """Properties of Kafka's consumers that are keys of a sink."""
+_NESTED = "default.topic.config"
 _OF_PROGRAMS = re.compile(r"\w+_cb|\w+\.\w+_cb|logger|opaque|on_commit|on_delivery|default\.topic\.config")
 """Properties that only a program can give to its client."""
 _EXACTLY_ONCE = {
@@ -165,7 +167,7 @@ def consumer_keys(raw: Mapping[str, str]) -> dict[str, str]:
     return {**renamed, **{key: value for key, value in raw.items() if key not in moved}}
 
 
-def client_properties(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+def client_properties(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[ClientProperties, ClientProperties]:
     """Properties of the clients that read records, and of the backend's clients, from the keys by their prefix.
 
     :raises ConfigError: a property has no effect, or has no counterpart, or no broker is named.
@@ -173,28 +175,38 @@ def client_properties(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[dict[
     for theirs, ours in _CONSUMERS.items():
         if theirs in handed_on["kafka."]:
             raise ConfigError(f"kafka.{theirs} has no effect: set {ours} in its place")
-    overrides, own, control = (translate(handed_on[p], p) for p in ("consumer.override.", "kafka.", "iceberg.kafka."))
-    kafka = {**overrides, **own}
+    kafka = _joined(handed_on, "consumer.override.", "kafka.")
+    control = _joined(handed_on, "consumer.override.", "kafka.", "iceberg.kafka.")
     if "bootstrap.servers" not in kafka:
         hint = missing("bootstrap.servers", kafka, "kafka.")
         raise ConfigError(f"kafka.bootstrap.servers is missing: where is Kafka?{hint.replace(';', '')}")
-    for prefix, properties in (("kafka.", kafka), ("iceberg.kafka.", control)):
-        _check_brokers(f"{prefix}bootstrap.servers", properties.get("bootstrap.servers"))
+    for properties in (kafka, control):
         for name, value in properties.items():
-            _check_property(prefix, name, value)
-            if name.endswith((".ms", ".bytes")) and not re.fullmatch(r"-?\d+", value):
-                unit = "milliseconds" if name.endswith(".ms") else "bytes"
-                raise ConfigError(f"{prefix}{name}: must be a whole number of {unit} (given: '{value}')")
-    return kafka, {**kafka, **control}
+            _check_property(key_of(properties, name), name, value)
+    return kafka, control
 
 
-def _check_property(prefix: str, name: str, value: str) -> None:
+def _joined(handed_on: Mapping[str, Mapping[str, str]], *prefixes: str) -> ClientProperties:
+    """The properties of all these prefixes, of which a later one counts more."""
+    translated = {prefix: translate(handed_on[prefix], prefix) for prefix in prefixes}
+    return ClientProperties(
+        {name: value for of_prefix in translated.values() for name, value in of_prefix.items()},
+        {name: f"{prefix}{name}" for prefix, of_prefix in translated.items() for name in of_prefix},
+    )
+
+
+def _check_property(key: str, name: str, value: str) -> None:
+    if name == "bootstrap.servers":
+        _check_brokers(key, value)
     if _OF_PROGRAMS.fullmatch(name):
-        hint = f": write its properties under {prefix}" if name == "default.topic.config" else ": remove it"
-        raise ConfigError(f"{prefix}{name}: only a program can give it to its client, and no file{hint}")
+        hint = f": write its properties under {key.removesuffix(name)}" if name == _NESTED else ": remove it"
+        raise ConfigError(f"{key}: only a program can give it to its client, and no file{hint}")
     allowed, called = _EXACTLY_ONCE.get(name, (".*", ""))
     if not re.fullmatch(allowed, value.strip(), re.IGNORECASE | re.DOTALL):
-        raise ConfigError(f"{prefix}{name}: must be {called}, which exactly-once needs (given: '{value}')")
+        raise ConfigError(f"{key}: must be {called}, which exactly-once needs (given: '{value}')")
+    if name.endswith((".ms", ".bytes")) and not re.fullmatch(r"-?\d+", value):
+        unit = "milliseconds" if name.endswith(".ms") else "bytes"
+        raise ConfigError(f"{key}: must be a whole number of {unit} (given: '{value}')")
 
 
 def check_login(kafka: Mapping[str, str]) -> None:
@@ -202,14 +214,16 @@ def check_login(kafka: Mapping[str, str]) -> None:
     protocol = kafka.get("security.protocol", "PLAINTEXT")
     given = next((name for name in ("sasl.mechanism", "sasl.mechanisms", "sasl.username") if name in kafka), None)
     if given is not None and protocol.upper() in ("PLAINTEXT", "SSL"):
+        key = key_of(kafka, given)
+        decides = f"{key.removesuffix(given)}security.protocol"
+        if "security.protocol" in kafka:
+            decides = key_of(kafka, "security.protocol")
         raise ConfigError(
-            f"kafka.{given} has no effect with kafka.security.protocol = {protocol}: set it to SASL_SSL, or to"
-            " SASL_PLAINTEXT without TLS"
+            f"{key} has no effect with {decides} = {protocol}: set it to SASL_SSL, or to SASL_PLAINTEXT without TLS"
         )
 
 
-def _check_brokers(key: str, servers: str | None) -> None:
-    brokers = [] if servers is None else [server.strip() for server in servers.split(",")]
-    for broker in brokers:
+def _check_brokers(key: str, servers: str) -> None:
+    for broker in map(str.strip, servers.split(",")):
         if not _BROKER.fullmatch(broker):
             raise ConfigError(f"{key}: '{broker}' is no broker: write host:port, and commas between several")

@@ -20,9 +20,12 @@ _COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
 def _split(value: object) -> object:
-    if isinstance(value, str):
-        return [item.strip() for item in _COMMAS_OUTSIDE_PARENTHESES.split(value) if item.strip()]
-    return value
+    if not isinstance(value, str):
+        return value
+    names = [item.strip() for item in _COMMAS_OUTSIDE_PARENTHESES.split(value) if item.strip()]
+    if any(name[0] in "[\"'" for name in names):
+        raise ValueError("has brackets or quotes within its text: leave them out, and write commas between the names")
+    return names
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]

@@ -17,6 +17,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 
 from calving.errors import ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Headers
+from calving.model.sink import key_of
 from calving.wording import meant
 
 _UNKNOWN = re.compile(r'No such configuration property: "(?P<name>[^"]+)"')
@@ -56,35 +57,49 @@ _NAMES = (
 """Names that users write."""
 
 
-def of_property(text: str) -> str | None:
-    """What is wrong with a property, and what to write, from librdkafka's text; None for any other text."""
+def of_property(text: str, kafka: Mapping[str, str]) -> str | None:
+    """What is wrong with a property of ``kafka``, and what to write, from librdkafka's text; None for any other
+    text.
+    """
     if match := _UNKNOWN.search(text):
-        hint = meant(match["name"], _NAMES, 0.6, "kafka.") or ": remove it"
-        return f"kafka.{match['name']}: Kafka's client has no such property{hint}"
+        key = key_of(kafka, match["name"])
+        hint = meant(match["name"], _NAMES, 0.6, key.removesuffix(match["name"])) or ": remove it"
+        return f"{key}: Kafka's client has no such property{hint}"
     if match := _WRONG.search(text):
-        return f"kafka.{match['name']}: '{match['value']}' is not among its values{_values(match['name'])}"
+        return f"{key_of(kafka, match['name'])}: '{match['value']}' is not among its values{_values(match['name'])}"
     if match := _RANGE.search(text):
-        return f"kafka.{match['name']}: must be from {match['least']} to {match['most']} (given: '{match['value']}')"
+        key = key_of(kafka, match["name"])
+        return f"{key}: must be from {match['least']} to {match['most']} (given: '{match['value']}')"
     if match := _BOOLEAN.search(text):
-        return f"kafka.{match['name']}: must be true or false"
+        return f"{key_of(kafka, match['name'])}: must be true or false"
     if match := _FILE.search(text):
-        return f"kafka.{match['name'] or match['text']}: it is no certificate or key in PEM: convert it ({text})"
+        key = key_of(kafka, match["name"] or match["text"])
+        return f"{key}: it is no certificate or key in PEM: convert it ({text})"
+    return _of_login(text, kafka) or _of_two(text, kafka)
+
+
+def _of_login(text: str, kafka: Mapping[str, str]) -> str | None:
+    """As ``of_property``, of a login by SASL."""
+    mechanism = key_of(kafka, "sasl.mechanisms" if "sasl.mechanisms" in kafka else "sasl.mechanism")
     if match := _MECHANISM.search(text):
         return (
-            f"kafka.sasl.mechanism: '{match['value'] or match['absent']}' is not among its values: it is PLAIN,"
+            f"{mechanism}: '{match['value'] or match['absent']}' is not among its values: it is PLAIN,"
             " SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
         )
     if _NO_LOGIN in text:
-        return "kafka.sasl.username or kafka.sasl.password is missing: kafka.sasl.mechanism needs both"
-    return _of_two(text)
+        user, password = (key_of(kafka, f"sasl.{name}") for name in ("username", "password"))
+        return f"{user} or {password} is missing: {mechanism} needs both"
+    return None
 
 
-def _of_two(text: str) -> str | None:
+def _of_two(text: str, kafka: Mapping[str, str]) -> str | None:
     """As ``of_property``, of properties that do not go together."""
     if match := _AT_LEAST.search(text):
-        return f"kafka.{match['name']}: must be at least kafka.{match['other']}{match['more'] or ''}: set both"
+        key, other = key_of(kafka, match["name"]), key_of(kafka, match["other"])
+        return f"{key}: must be at least {other}{match['more'] or ''}: set both"
     if match := _BROKERS_OWN.search(text):
-        return f"kafka.{match['name']}: the brokers set it with kafka.group.protocol = consumer: remove it"
+        key, protocol = key_of(kafka, match["name"]), key_of(kafka, "group.protocol")
+        return f"{key}: the brokers set it with {protocol} = consumer: remove it"
     return None
 
 
@@ -168,7 +183,7 @@ def admin_client(kafka: Mapping[str, str]) -> AdminClient:
     :raises ConfigError: a property is wrong.
     """
     config: dict[str, Any] = {**client_config(kafka), "error_cb": _note}
-    with reaching("kafka.*"):
+    with reaching("kafka.*", kafka):
         made = AdminClient(config)
     _asking.add(made)
     return made
@@ -179,7 +194,7 @@ def consumer_client(kafka: Mapping[str, str], **ours: str | int | bool) -> Consu
 
     :raises ConfigError: a property is wrong, or does not go with another one.
     """
-    with reaching("kafka.*"):
+    with reaching("kafka.*", kafka):
         return Consumer(client_config(kafka, **ours))
 
 
@@ -205,9 +220,12 @@ def _said_since(start: float) -> KafkaError | None:
     return max(since, key=itemgetter(0, 1))[2] if since else None
 
 
+_NONE: Mapping[str, str] = {}
+
+
 @contextlib.contextmanager
-def reaching(what: str) -> Iterator[None]:
-    """Translate the errors of a request that writes nothing.
+def reaching(what: str, kafka: Mapping[str, str] = _NONE) -> Iterator[None]:
+    """Translate the errors of a request that writes nothing. ``kafka``: the properties of the client that makes it.
 
     :raises ConfigError: settings or privileges are wrong. :raises UnavailableError: try again.
     """
@@ -222,11 +240,11 @@ def reaching(what: str) -> Iterator[None]:
             code, text = said.code(), said.str()
         if code in _UNAUTHENTICATED:
             raise ConfigError(
-                f"{what}: the broker does not let the sink in: correct kafka.security.protocol, or"
-                f" kafka.sasl.mechanism and its credentials ({text})"
+                f"{what}: the broker does not let the sink in: correct {key_of(kafka, 'security.protocol')}, or"
+                f" {key_of(kafka, 'sasl.mechanism')} and its credentials ({text})"
             ) from error
         untrusted = code == KafkaError._SSL and _UNTRUSTED in text
-        if code == KafkaError._INVALID_ARG and (mistake := of_property(text)) is not None:
+        if code == KafkaError._INVALID_ARG and (mistake := of_property(text, kafka)) is not None:
             raise ConfigError(mistake) from error
         if code in _SETTINGS or code in REFUSED or untrusted:
             raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error

@@ -67,7 +67,7 @@ class KafkaReader(Reader):
         self._limits, self._headers = limits, headers
         self._key = json.dumps([absence(), *sorted(kafka.items())])
         if self._key not in _CLIENTS:
-            with reaching("kafka.*"):
+            with reaching("kafka.*", kafka):
                 _CLIENTS[self._key] = Client(_consumer_config(kafka)), set()
         self._client, self._topics = _CLIENTS[self._key]
         self._open: dict[PartitionKey, _Open] = {}

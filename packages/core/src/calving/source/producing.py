@@ -168,7 +168,7 @@ class DeadLetterWriter:
         if not letters or topic is None:
             return
         if self._producer is None:
-            with reaching("kafka.*"):
+            with reaching("kafka.*", self._sink.kafka):
                 self._producer = Producer(producer_config(self._sink.kafka, enable_idempotence=True))
         deliveries = Deliveries()
         for r in records(letters, topic, self._sink.name):
