@@ -29,6 +29,8 @@ class Registry:
     """calving's own parts by name, as ``module:attribute``. Another package cannot take these names."""
     extras: Collection[str] = ()
     """Names that come with the extra of calving of the same name."""
+    theirs: Mapping[str, str] = field(default_factory=dict)
+    """Names of other projects' parts, with the names of those here that do the same."""
     direct: bool = False
     """Whether ``module:attribute`` is accepted as a name."""
     also: tuple[str, ...] = ()
@@ -67,6 +69,8 @@ class Registry:
         if name in self.extras:
             return ConfigError(f"the {self.what} '{name}' is not installed: pip install \"calving[{name}]\"")
         short = name.rpartition(".")[2].partition("$")[0]
+        if short in self.theirs:
+            return ConfigError(f"there is no {self.what} '{name}'; {self.theirs[short]} does the same")
         if hint := meant(short, [*self.own, *self._entries().names], 0.6):
             return ConfigError(f"there is no {self.what} '{name}'{hint}")
         there = [*self.own, *sorted(self._entries().names), *self.also, *(["module:name"] if self.direct else [])]

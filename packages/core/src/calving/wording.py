@@ -33,7 +33,7 @@ def wrong_value(key: str, error: Mapping[str, Any]) -> str:
         case "greater" | "less":
             (bound,) = bounds.values()
             return f"must be {_BOUNDS[kind]} {bound} {unit}".rstrip()
-        case "string" if "min_length" in bounds:
+        case "string" | "too" if "min_length" in bounds:
             return f"must have at least {bounds['min_length']} characters"
     return str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
 

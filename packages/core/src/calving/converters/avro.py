@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Any
 
 import fastavro
-from fastavro.schema import SchemaParseException
+from fastavro.schema import SchemaParseException, UnknownType
 
 from calving.avro_binary import checker
 from calving.converters.avro_schema import AvroColumns, Named, Naming, Schema, branch_unions, branched, plain, record
@@ -50,6 +50,13 @@ class AvroConverter(Converter):
         if "schema" in options:
             try:
                 self._fixed = _reader(options["schema"], {}, self._naming, self._limits)
+            except json.JSONDecodeError as error:
+                raise ConfigError(
+                    f"{full('schema', is_key)}: it is no JSON: write the schema's text itself, not the name of its file"
+                    f" ({error})"
+                ) from error
+            except UnknownType as error:
+                raise ConfigError(f"{full('schema', is_key)}: Avro has no type {error}: correct it") from error
             except (ValueError, SchemaParseException, KeyError, TypeError) as error:
                 raise ConfigError(f"{full('schema', is_key)} is not an Avro schema for a table: {error}") from error
         else:

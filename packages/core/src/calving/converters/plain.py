@@ -30,7 +30,7 @@ class StringConverter(Converter):
             "".encode(self._encoding)  # some codecs are no text encodings
         except LookupError as error:
             raise ConfigError(
-                f"{full('converter.encoding', is_key)} = {encoding}: there is no such encoding"
+                f"{full('converter.encoding', is_key)} = {encoding}: there is no such encoding: write one such as UTF-8"
             ) from error
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:

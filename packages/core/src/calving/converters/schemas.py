@@ -37,7 +37,11 @@ _NUMBERS = (
     "cache.capacity",
     "cache.latest.ttl.sec",
 )
-_URL = re.compile(r"https?://[^/\s,]+[^\s,]*(,https?://[^/\s,]+[^\s,]*)*")
+_ONE = r"https?://([^/\s,:\[\]]+|\[[^\]\s,]+\])(:\d{1,5})?([/?][^\s,]*)?"
+_URL = re.compile(rf"{_ONE}(,{_ONE})*")
+_BASIC, _BEARER = ("USER_INFO", "URL"), ("STATIC_TOKEN", "OAUTHBEARER")
+"""Where the client's login comes from."""
+_MISSING = re.compile(r"Missing required (?:bearer|OAuth) configuration properties: (?P<names>[\w., ]+)")
 _NOT_FOUND = (40401, 40402, 40403)
 _REFUSED = (401, 403)
 _NO_SUCH_PATH = 404
@@ -191,17 +195,16 @@ class SchemaRegistry:
             raise ConfigError(f'{prefix[:-1]}: install "calving[registry]" for schema registries') from error
         conf = {"timeout": _TIMEOUT_S} | {name: options[name] for name in CLIENT if name in options}
         conf |= {name.removeprefix(REGISTRY): text for name, text in options.items() if name.startswith(REGISTRY)}
-        if conf.get("basic.auth.credentials.source", "").upper() in ("USER_INFO", "URL"):
-            del conf["basic.auth.credentials.source"]
         self.url = _take_login(conf, prefix)
         _check(conf, prefix)
+        conf.pop("basic.auth.credentials.source", None)
         key = json.dumps(sorted(conf.items()))
         if key not in _CLIENTS:
             numbers = {name: int(conf[name]) for name in _NUMBERS if name in conf}
             try:
                 _CLIENTS[key] = SchemaRegistryClient({**conf, **numbers})
             except (ValueError, TypeError, OSError) as error:
-                raise ConfigError(f"{prefix}{REGISTRY}*: {masked(str(error))}") from error
+                raise ConfigError(_refused(error, conf, f"{prefix}{REGISTRY}")) from error
         self._client = _CLIENTS[key]
 
     def schema(self, number: int, form: str | None = None) -> Any:
@@ -299,7 +302,23 @@ def _check(conf: Mapping[str, str], prefix: str) -> None:
         raise ConfigError(f"{prefix}{REGISTRY}basic.auth.user.info: must be user:password")
     for name in _NUMBERS:
         if not conf.get(name, "0").isdigit():
-            raise ConfigError(f"{prefix}{name}: must be a whole number (given: '{conf[name]}')")
+            raise ConfigError(f"{prefix}{name}: must be a whole number of at least 0 (given: '{conf[name]}')")
+    for name, values in (("basic.auth", _BASIC), ("bearer.auth", _BEARER)):
+        source = conf.get(f"{name}.credentials.source", values[0])
+        if source.upper() not in values:
+            raise ConfigError(f"{prefix}{name}.credentials.source: must be {' or '.join(values)} (given: '{source}')")
+
+
+def _refused(error: Exception, conf: Mapping[str, str], prefix: str) -> str:
+    """What is wrong with the options that the client refuses."""
+    text = masked(str(error))
+    if match := _MISSING.search(text):
+        source = f"{prefix}bearer.auth.credentials.source = {conf.get('bearer.auth.credentials.source')}"
+        return f"{source} needs {', '.join(prefix + name.strip() for name in match['names'].split(','))}"
+    if isinstance(error, OSError):
+        of_tls = [f"{prefix}{name}" for name in CLIENT if name.startswith("ssl.") and name in conf]
+        return f"{', '.join(of_tls)}: not a certificate and its key in PEM: convert or correct them ({text})"
+    return f"{prefix}*: {text}"
 
 
 def _take_login(conf: dict[str, str], prefix: str) -> str:

@@ -117,7 +117,10 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 _CLASS = re.compile(r"^\(\w+\.\w+\) ")
 """The name of a driver's exception, before its text."""
+_NO_CATALOG = "no REST catalog is at the address in iceberg.catalog.uri: correct it, and leave out /v1 at its end"
 _REMEDIES = {
+    "RESTError 404": _NO_CATALOG,
+    "validation error for ConfigResponse": _NO_CATALOG,
     "specify a region": "set iceberg.catalog.client.region, or AWS_REGION",
     "unable to open database file": "the folder of iceberg.catalog.uri must exist, and this user must write there",
     "sqlalchemy.dialects": "the driver of the database in iceberg.catalog.uri is not installed",

@@ -259,6 +259,10 @@ def parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
         if name == "bucket":
             return arguments[0], BucketTransform(size), "_bucket"
         return arguments[0], TruncateTransform(size), "_trunc"
+    if name in ("bucket", "truncate") and len(arguments) == 2 and arguments[0].isdigit():
+        raise ConfigError(
+            f"table {table}: partition-by '{term}' has the column last: write {name}({arguments[1]}, {arguments[0]})"
+        )
     raise ConfigError(
         f"table {table}: partition-by '{term}' is not understood: use year, month, day or hour(column),"
         " bucket(column, N), truncate(column, W), or a column"

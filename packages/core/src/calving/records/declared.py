@@ -106,6 +106,9 @@ class _Reader:
         return match[1]
 
     def type(self, column: str) -> InferredType:
+        if self._rest.startswith(":") and "." not in column:
+            kind = self._rest[1:].partition(",")[0].strip()
+            raise ValueError(f"column '{column}': a blank stands before its type, not a colon: write {column} {kind}")
         word = self.word(f"the type of column '{column}'")
         name = word.lower()
         if name == "decimal":

@@ -26,6 +26,10 @@ _SET_WITHIN_SET = re.compile(rf"(?:\\.|[^\\\[]|{_SIMPLE_SET}\])*+{_SIMPLE_SET}\[
 
 _REMEDIES = {
     "nothing to repeat": ": write .* for any text",
+    "multiple repeat": ": write \\ before a * or + that is a character",
+    "min repeat": ": write the smaller number first",
+    "bad escape": ": write the characters themselves, as in [A-Za-z], or leave the backslash out",
+    "bad character range": ": write the smaller character first, or - at the end of the set",
     "unterminated subpattern": ": close the bracket, or write \\( for the character",
     "unbalanced parenthesis": ": open the bracket, or write \\) for the character",
     "unterminated character set": ": close the set, or write \\[ for the character",

@@ -5,7 +5,8 @@ written as it is: what would otherwise fail late, or only with the first record.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -29,8 +30,10 @@ from calving.iceberg.schemas import as_in, check_names, parse_term, spec_names, 
 from calving.model.tables import RowMutations
 from calving.records.declared import declaration
 from calving.records.inferred import find, of_type
+from calving.serving.tls import tls_context
 from calving.settings.catalogs import check_address
 from calving.settings.clients import check_login
+from calving.settings.keys import whole_location
 from calving.settings.load import Sink
 from calving.tasks.letters import LETTERS
 from calving.transforms.chain import Chain
@@ -100,14 +103,21 @@ def _check_letters(catalog: Catalog, sink: Sink) -> None:
 def check_creation(sink: Sink, name: str) -> None:
     """:raises ConfigError: the table could not be created with these partitions, columns and id columns."""
     own = sink.tables.get(name)
-    terms = sink.keys.default_partition_by if own is None or own.partition_by is None else own.partition_by
+    key, terms = "iceberg.tables.default-partition-by", sink.keys.default_partition_by
+    if own is not None and own.partition_by is not None:
+        key, terms = f"iceberg.table.{name}.partition-by", own.partition_by
     declared = sink.declared(name)
-    check_names(terms, dict(() if own is None else own.columns), name)
-    for term in terms:
-        column, transform, _ = parse_term(term, name)
+    try:
+        parsed = [parse_term(term, name) for term in terms]
+        check_names(terms, dict(() if own is None else own.columns), name)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{key}: {str(error).removeprefix(f'table {name}: ').removeprefix('partition-by ')}"
+        ) from error
+    for term, (column, transform, _) in zip(terms, parsed, strict=True):
         type_ = declared.get(column)
         if type_ is not None and not takes(transform, type_):
-            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {column} {type_}")
+            raise ConfigError(f"{key}: '{term}' cannot be applied to {column} {type_}")
     for column in sink.id_columns(name):
         type_ = declared.get(column, "string")
         if not isinstance(type_, str) or type_ in ("float", "double"):
@@ -138,11 +148,14 @@ def _check_new_rows(catalog: Catalog, sink: Sink, name: str, mutations: RowMutat
 
 
 _FILES = re.compile(
-    r"(iceberg\.)?kafka\.(ssl\.(ca|certificate|key|crl|keystore)\.location|sasl\.kerberos\.keytab)"
+    r"((iceberg\.)?kafka|consumer\.override)\.(ssl\.(ca|certificate|key|crl|keystore|truststore)\.location"
+    r"|sasl\.kerberos\.keytab)"
     r"|iceberg\.http\.tls-(certificate|key)-file|iceberg\.control\.zookeeper\.tls-(ca|certificate|key)"
     r"|(key|value)\.converter\.(schema\.registry\.)?ssl\.(ca|certificate|key)\.location"
     r"|iceberg\.catalog\.(ssl\.cabundle|ssl\.client\.(cert|key)|gcp\.bigquery\.credential-file)"
 )
+_PLACES = {"write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage.path"}
+_CLASSES = {"py-io-impl", "py-catalog-impl"}
 _FOLDERS = re.compile(r".*(ssl\.ca\.location|cabundle)")
 _PROPERTIES = [str(field.alias) for field in WriteProperties.model_fields.values()]
 _VERSIONS = ("1", "2", "3")
@@ -157,8 +170,11 @@ def check_settings(sink: Sink, *, files: bool = True) -> None:
     for client in (sink.kafka, sink.control_kafka):
         check_login(client)
     check_address(sink.catalog)
-    for key, path in _files(sink) if files else ():
-        _check_file(key, path)
+    if files:
+        for key, path in _files(sink):
+            _check_file(key, path)
+        tls_context(sink.keys)
+        _check_classes(sink.catalog)
     check_record_path(sink)
     for name in sink.keys.tables:
         check_creation(sink, name)
@@ -193,6 +209,18 @@ def _files(sink: Sink) -> Iterator[tuple[str, str]]:
             yield key, path
 
 
+def _check_classes(catalog: Mapping[str, str]) -> None:
+    for key in _CLASSES & catalog.keys():
+        module, _, name = catalog[key].rpartition(".")
+        try:
+            getattr(import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigError(
+                f"iceberg.catalog.{key}: the class '{catalog[key]}' cannot be loaded: is it installed here, and spelt"
+                f" right? ({error})"
+            ) from error
+
+
 def _check_file(key: str, path: str) -> None:
     if not Path(path).exists():
         raise ConfigError(f"{key}: there is no file {path}: create it, or correct the path")
@@ -209,6 +237,11 @@ def _check_properties(sink: Sink) -> None:
         for name in properties.keys() - {*_PROPERTIES}:
             if hint := meant(name, _PROPERTIES, 0.92, f"{key}."):
                 raise ConfigError(f"unknown key '{key}.{name}'{hint}")
+        for name in _PLACES & properties.keys():
+            try:
+                whole_location(properties[name])
+            except ValueError as error:
+                raise ConfigError(f"{key}.{name}: {error} (given: '{properties[name]}')") from error
         try:
             of_files = WriteProperties.of(properties, "")
             FORMATS.find(of_files.file_format)

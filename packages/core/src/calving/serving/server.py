@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 from calving.errors import ConfigError
 from calving.serving.history import LOOK_SECONDS, SECONDS, Events, History
 from calving.serving.routes import Controls, Endpoints
-from calving.settings.keys import SinkKeys
+from calving.serving.tls import tls_context
 from calving.settings.load import Sink
 
 MOST = 100
@@ -206,7 +206,7 @@ class StatusServer:
         self._history, self._controls, self._events = history or History(), controls, Events()
         config = uvicorn.Config(
             Endpoints(sink, controls, self._history, self._events, self.address, self.advertised).app(),
-            http=connection_maker(_context(keys)),  # type: ignore[arg-type]  # it is called as the class would be
+            http=connection_maker(tls_context(keys)),  # type: ignore[arg-type]  # it is called as the class would be
             log_config=None,
             log_level="error",  # anybody can cause warnings
             access_log=False,
@@ -244,22 +244,6 @@ class StatusServer:
             self._events.look(status, now)
             looks += 1
             self._ended.wait(LOOK_SECONDS)
-
-
-def _context(keys: SinkKeys) -> ssl.SSLContext | None:
-    """The server's certificate; None without HTTPS.
-
-    :raises ConfigError: it cannot be read.
-    """
-    if keys.http_certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(keys.http_certificate, keys.http_key)
-    except OSError as error:  # an SSLError is one
-        reason = error.strerror or error
-        raise ConfigError(f"iceberg.http.tls-certificate-file: {keys.http_certificate}: {reason}") from error
-    return context
 
 
 def _bound(host: str, port: int) -> socket.socket:

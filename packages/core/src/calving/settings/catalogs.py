@@ -48,7 +48,12 @@ def check_catalog(catalog: Mapping[str, str]) -> None:
     kind = catalog.get("type", "").lower()
     if kind and kind not in (*_KINDS, *_REFUSED):
         hint = meant(kind, _KINDS, 0.6) or "; write embedded, rest, sql, hive or glue"
-        raise ConfigError(f"iceberg.catalog.type = {kind}: there is no such catalog{hint}")
+        raise ConfigError(f"iceberg.catalog.type: there is no catalog '{kind}'{hint}")
+    for name in ("s3.connect-timeout", "s3.request-timeout"):
+        if not re.fullmatch(r"\d+(\.\d+)?", catalog.get(name, "0")):
+            raise ConfigError(f"iceberg.catalog.{name}: must be a number of seconds (given: '{catalog[name]}')")
+    if (signer := catalog.get("s3.signer", "S3V4RestSigner")) != "S3V4RestSigner":
+        raise ConfigError(f"iceberg.catalog.s3.signer: must be S3V4RestSigner (given: '{signer}')")
     _check_login(catalog)
 
 

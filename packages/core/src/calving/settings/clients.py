@@ -210,8 +210,23 @@ def _check_property(key: str, name: str, value: str) -> None:
 
 
 def check_login(kafka: Mapping[str, str]) -> None:
-    """:raises ConfigError: there is a login that no broker is sent."""
+    """:raises ConfigError: there is a login that no broker is sent, or no broker would take."""
     protocol = kafka.get("security.protocol", "PLAINTEXT")
+    mechanism = next((kafka[name] for name in ("sasl.mechanism", "sasl.mechanisms") if name in kafka), None)
+    if protocol.upper() in ("SASL_SSL", "SASL_PLAINTEXT") and mechanism is None:
+        key = key_of(kafka, "security.protocol")
+        raise ConfigError(
+            f"{key} = {protocol} needs {key.removesuffix('security.protocol')}sasl.mechanism: PLAIN, SCRAM-SHA-256,"
+            " SCRAM-SHA-512 or OAUTHBEARER"
+        )
+    method = kafka.get("sasl.oauthbearer.method", "default").lower()
+    unsecured = kafka.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() == "true"
+    if mechanism is not None and mechanism.upper() == "OAUTHBEARER" and method != "oidc" and not unsecured:
+        prefix = key_of(kafka, "sasl.mechanism").removesuffix("sasl.mechanism")
+        raise ConfigError(
+            f"{prefix}sasl.mechanism = OAUTHBEARER needs {prefix}sasl.oauthbearer.method = oidc, with its .client.id,"
+            " .client.secret and .token.endpoint.url"
+        )
     given = next((name for name in ("sasl.mechanism", "sasl.mechanisms", "sasl.username") if name in kafka), None)
     if given is not None and protocol.upper() in ("PLAINTEXT", "SSL"):
         key = key_of(kafka, given)
@@ -225,5 +240,6 @@ def check_login(kafka: Mapping[str, str]) -> None:
 
 def _check_brokers(key: str, servers: str) -> None:
     for broker in map(str.strip, servers.split(",")):
-        if not _BROKER.fullmatch(broker):
+        match = _BROKER.fullmatch(broker)
+        if match is None or int((match[4] or ":1")[1:]) > 65535:
             raise ConfigError(f"{key}: '{broker}' is no broker: write host:port, and commas between several")

@@ -191,7 +191,7 @@ def _again(text: str, line: str, where: str) -> str:
     if line.lstrip().startswith("["):
         return f"{where}: the section {line.partition('#')[0].strip()} is there twice: join them"
     key = _name(line)
-    if key and Counter(map(_name, before))[key] > 1:
+    if key and Counter(_name(each).strip("\"'") for each in before)[key.strip("\"'")] > 1:
         return f"{where}: the key {key} is there twice: leave one out"
     return (
         f"{where}: a key without quotes is a path, and {key or 'this one'} goes on below another key; quote such"

@@ -57,6 +57,8 @@ RegularExpression = Annotated[str, AfterValidator(_regex)]
 def _text(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty: give a value, or leave the key out")
+    if not value.isprintable():
+        raise ValueError("has a line break or another character that nothing shows: leave it out")
     return value
 
 
@@ -85,13 +87,30 @@ def _url_without_login(value: str) -> str:
     return value
 
 
-def _location(value: str) -> str:
+def whole_location(value: str) -> str:
+    """:raises ValueError: it is no location of an object store, and no path from the root."""
     if not re.match(r"/|[a-z][a-z0-9+.-]*:/", value):
         raise ValueError("must be a whole location, such as s3://bucket/folder or /folder")
     return value
 
 
-Location = Annotated[str, AfterValidator(_location)]
+Location = Annotated[str, AfterValidator(whole_location)]
+_HOST = re.compile(r"[A-Za-z0-9]([\w.-]*[\w.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
+
+
+def _host(value: str) -> str:
+    # A port after an IPv6 address cannot be told from its last part.
+    if not _HOST.fullmatch(value) or value.count(":") == 1:
+        raise ValueError("must be a host's name or address, without http:// and without a port")
+    return value
+
+
+def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(value if value == "*" else _host(value.strip("[]")) for value in values)
+
+
+Host = Annotated[str, AfterValidator(_host)]
+Hosts = Annotated[Names, AfterValidator(_hosts)]
 HttpUrl = Annotated[str, AfterValidator(_url)]
 PublicUrl = Annotated[str, AfterValidator(_url_without_login)]
 
@@ -575,7 +594,7 @@ class SinkKeys(BaseModel):
         description="Port of the server for the status page, metrics, health and Kafka Connect's REST interface; 0"
         " takes any free one. Default: no server.",
     )
-    http_host: str = Field(
+    http_host: Host = Field(
         "127.0.0.1",
         alias="iceberg.http.host",
         description="The address on which the server listens. An address beyond this machine needs"
@@ -601,7 +620,7 @@ class SinkKeys(BaseModel):
         description="The bearer token of calls that read, except `/healthz` and `/readyz`. Who has `iceberg.http.token`"
         " may read, too. Default: everybody who reaches the server may read.",
     )
-    http_allowed_hosts: Names = Field(
+    http_allowed_hosts: Hosts = Field(
         (),
         alias="iceberg.http.allowed-hosts",
         description="Host names by which clients reach the server, without ports; `*`: any. It is always reached by an"
@@ -764,6 +783,8 @@ class SinkKeys(BaseModel):
         named = [*(("iceberg.tables", table) for table in self.tables)]
         named += [("errors.deadletterqueue.table", table) for table in letters]
         for key, table in named:
+            if ";" in table:
+                raise ValueError(f"{key}: '{table}' has a semicolon: write commas between the names")
             if not is_table_name(table):
                 raise ValueError(f"{key}: '{table}' is no table's name with its namespace, such as db.events")
         topics = [*(("topics", topic) for topic in self.topics)]

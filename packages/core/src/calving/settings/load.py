@@ -27,6 +27,7 @@ from calving.settings.files import read
 from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.records import (
     check_dead_letter_table,
+    check_idle_defaults,
     check_routed_tables,
     check_routes,
     converters,
@@ -220,6 +221,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     check_routes(keys, sink.tables, sink.converters.keys() - {""})
     check_routed_tables(keys, sink.tables, sink.create_properties)
     check_dead_letter_table(keys, sink.tables)
+    check_idle_defaults(keys, [sink.mutations(name) for name in ("", *sink.tables)])
     return sink
 
 
@@ -288,7 +290,7 @@ def _check_names(plain: Mapping[str, str], known: set[str | None]) -> None:
     lines = []
     for key in wrong[:_MOST_SHOWN]:  # a hint takes a millisecond
         advice = next((f": {why}" for prefix, why in REFUSED.items() if key.startswith(prefix)), None)
-        if (match := _BACKEND.match(key)) is not None:
+        if (match := _BACKEND.match(key)) is not None and not any(name.startswith(match[0]) for name in names):
             advice = f": it belongs to another backend: set iceberg.control.backend = {match[1]}"
         hint = advice or meant_key(key, [*names, *_OFTEN, *PREFIXES])
         lines.append(f"unknown key '{key}'{hint or '; the page Configuration of the manual has all keys'}")
@@ -318,6 +320,6 @@ def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:
             names = [str(each.alias) for each in model.model_fields.values()]
             hint = meant(key.removeprefix(prefix), names, 0.6, prefix) or f"; there are {', '.join(names)}"
             raise ConfigError(f"unknown key '{key}'{hint}") from error
-        is_quoted = repr(first["input"]) in message
+        is_quoted = any(quoted in message for quoted in (repr(first["input"]), f"'{first['input']}'"))
         given = f" (given: {shown(key, first['input'])})" if first["loc"] and not is_quoted else ""
         raise ConfigError(f"{key}: {message}{given}" if first["loc"] else message) from error

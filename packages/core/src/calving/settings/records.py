@@ -4,7 +4,7 @@ settings of tables. A mistake in the routes sends records to no table, or drops 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calving.errors import ConfigError
@@ -250,6 +250,18 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
     elif "order_type" in changed:
         raise ConfigError(f"{where}order-type has no effect without an order-field")
     return RowMutations(**fields)
+
+
+def check_idle_defaults(keys: SinkKeys, mutations: Iterable[RowMutations | None]) -> None:
+    """:raises ConfigError: a key says how rows change, and the records of no table change any. ``mutations``: of all
+    tables.
+    """
+    given = [name for name in MUTATIONS if name in keys.model_fields_set and getattr(keys, name)]
+    if given and not any(mutations):
+        alias = SinkKeys.model_fields[given[0]].alias
+        raise ConfigError(
+            f"{alias} has no effect without iceberg.tables.cdc-field or iceberg.tables.upsert-mode-enabled = true"
+        )
 
 
 def check_routed_tables(keys: SinkKeys, tables: Mapping[str, TableKeys], create_properties: Mapping[str, str]) -> None:

@@ -10,10 +10,11 @@ from calving.wording import meant
 
 _PORT = r"[\w.\[\]:-]+:\d{1,5}"
 _MASTER = re.compile(
-    rf"local(\[(\*|[1-9]\d*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|yarn|spark://{_PORT}(,{_PORT})*|(k8s|mesos)://.+",
+    rf"local(\[(\*|[1-9]\d*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|yarn|spark://{_PORT}(,{_PORT})*|k8s://.+",
     re.ASCII | re.IGNORECASE,
 )
-_REMOTE = re.compile(r"sc://[\w.\[\]:-]+(/.*)?|local(\[.+\])?", re.ASCII)
+_REMOTE = re.compile(r"sc://([\w.-]+|\[[\w:]+\])(:\d{1,5})?(/.*)?|local(\[.+\])?", re.ASCII)
+_PACKAGE = re.compile(r"[^:\s]+:[^:\s]+:[^:\s]+")
 _MEMORY = re.compile(r"\d+([kmgtp]b?|b)?", re.ASCII | re.IGNORECASE)
 _COUNT = re.compile(r"[1-9]\d*", re.ASCII)
 _MEMORIES = (
@@ -82,6 +83,12 @@ def check_spark(spark: Mapping[str, str]) -> None:
             raise ConfigError(f"unknown key '{key}'; did you mean 'spark.calving.slots'?")
         if hint := meant(key, _NAMES, 0.92):
             raise ConfigError(f"unknown key '{key}'{hint}")
+    for key, given in spark.items():
+        if key.endswith(".enabled") and given.lower() not in ("true", "false"):
+            raise ConfigError(f"{key}: must be true or false (given: '{given}')")
+    for package in filter(None, map(str.strip, spark.get("spark.jars.packages", "").split(","))):
+        if not _PACKAGE.fullmatch(package):
+            raise ConfigError(f"spark.jars.packages: '{package}' is no package: write group:artifact:version")
     _check_place(spark)
     for name in _MEMORIES:
         if not _MEMORY.fullmatch(size := spark.get(f"spark.{name}", "0")):
@@ -93,6 +100,11 @@ def check_spark(spark: Mapping[str, str]) -> None:
 
 def _check_place(spark: Mapping[str, str]) -> None:
     master, remote = spark.get("spark.master"), spark.get("spark.remote")
+    if (mode := spark.get("spark.submit.deployMode", "client")) != "client":
+        raise ConfigError(
+            f"spark.submit.deployMode = {mode}: `calving run` is the driver: leave it out, or run `spark-submit"
+            f" --deploy-mode {mode}`"
+        )
     if master is not None and remote is not None:
         raise ConfigError("spark.master and spark.remote exclude each other: spark.remote is Spark Connect's server")
     if master is not None and not _MASTER.fullmatch(master):

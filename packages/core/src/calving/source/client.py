@@ -29,13 +29,20 @@ _RANGE = re.compile(
 _AT_LEAST = re.compile(r"`(?P<name>[\w.]+)` ?must be >= `(?P<other>[\w.]+)`(?P<more> \+ \d+)?")
 _BROKERS_OWN = re.compile(r"`(?P<name>[\w.]+)` is not supported for `group\.protocol=consumer`")
 _BOOLEAN = re.compile(r'Expected bool value for "(?P<name>[^"]+)"')
-_FILE = re.compile(r"(?P<name>ssl\.[\w.]+) failed: |from (?P<text>ssl\.[\w.]+): not in PEM format")
+_FILE = re.compile(r"(?P<name>ssl\.[\w.]+\.(location|pem)) failed: |from (?P<text>ssl\.[\w.]+): not in PEM format")
+_CIPHERS = re.compile(r"(?P<name>ssl\.(cipher\.suites|curves\.list|sigalgs\.list)) failed: ")
+_ASSIGNMENT = re.compile(r"Unsupported (?P<name>partition\.assignment\.strategy): (?P<value>\S+)")
+_NEEDED = re.compile(r"`(?P<name>[\w.]+)` is mandatory when `(?P<other>[\w.]+)(=(?P<value>\w+))?` is set")
+_ALIASES = {"compression.codec": "compression.type", "sasl.mechanisms": "sasl.mechanism"}
+"""librdkafka's own names for properties that have Java's names, too."""
 _MECHANISM = re.compile(r"Unsupported SASL mechanism: (?P<value>\S+)|No provider for SASL mechanism (?P<absent>\w+)")
 _NO_LOGIN = "sasl.username and sasl.password must be set"
 _VALUES = {
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
     "group.protocol": "classic or consumer",
     "auto.offset.reset": "earliest or latest",
+    "compression.codec": "none, gzip, snappy, lz4 or zstd",
+    "partition.assignment.strategy": "range, roundrobin or cooperative-sticky",
 }
 _NAMES = (
     *("bootstrap.servers", "client.id", "client.rack", "security.protocol", "session.timeout.ms", "group.protocol"),
@@ -62,20 +69,34 @@ def of_property(text: str, kafka: Mapping[str, str]) -> str | None:
     text.
     """
     if match := _UNKNOWN.search(text):
-        key = key_of(kafka, match["name"])
+        key = _key(kafka, match["name"])
         hint = meant(match["name"], _NAMES, 0.6, key.removesuffix(match["name"])) or ": remove it"
         return f"{key}: Kafka's client has no such property{hint}"
-    if match := _WRONG.search(text):
-        return f"{key_of(kafka, match['name'])}: '{match['value']}' is not among its values{_values(match['name'])}"
+    if match := _WRONG.search(text) or _ASSIGNMENT.search(text):
+        return f"{_key(kafka, match['name'])}: '{match['value']}' is not among its values{_values(match['name'])}"
     if match := _RANGE.search(text):
         key = key_of(kafka, match["name"])
         return f"{key}: must be from {match['least']} to {match['most']} (given: '{match['value']}')"
     if match := _BOOLEAN.search(text):
         return f"{key_of(kafka, match['name'])}: must be true or false"
+    return _of_file(text, kafka) or _of_login(text, kafka) or _of_two(text, kafka)
+
+
+def _key(kafka: Mapping[str, str], name: str) -> str:
+    """As ``key_of``, also if librdkafka has another name for the property."""
+    return key_of(kafka, _ALIASES.get(name, name) if name not in kafka else name)
+
+
+def _of_file(text: str, kafka: Mapping[str, str]) -> str | None:
+    """As ``of_property``, of TLS."""
     if match := _FILE.search(text):
         key = key_of(kafka, match["name"] or match["text"])
+        if "keystore" in key:
+            return f"{key}: it is no store in PKCS12 with this password: correct either, or convert it ({text})"
         return f"{key}: it is no certificate or key in PEM: convert it ({text})"
-    return _of_login(text, kafka) or _of_two(text, kafka)
+    if match := _CIPHERS.search(text):
+        return f"{key_of(kafka, match['name'])}: OpenSSL knows none of these: correct it, or leave it out ({text})"
+    return None
 
 
 def _of_login(text: str, kafka: Mapping[str, str]) -> str | None:
@@ -97,6 +118,10 @@ def _of_two(text: str, kafka: Mapping[str, str]) -> str | None:
     if match := _AT_LEAST.search(text):
         key, other = key_of(kafka, match["name"]), key_of(kafka, match["other"])
         return f"{key}: must be at least {other}{match['more'] or ''}: set both"
+    if match := _NEEDED.search(text):
+        key, other = key_of(kafka, match["name"]), key_of(kafka, match["other"])
+        given = f" = {match['value']}" if match["value"] else ""
+        return f"{key} is missing: {other}{given} needs it"
     if match := _BROKERS_OWN.search(text):
         key, protocol = key_of(kafka, match["name"]), key_of(kafka, "group.protocol")
         return f"{key}: the brokers set it with {protocol} = consumer: remove it"

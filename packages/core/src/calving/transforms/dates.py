@@ -74,9 +74,8 @@ class JavaDateFormat:
                     _Token("", 0, "'" if text == "''" else text if quoted is None else quoted.replace("''", "'"))
                 )
             elif letter not in _SUPPORTED or (letter == "X" and len(text) > 3):
-                raise ConfigError(
-                    f"date pattern '{pattern}': '{text}' is not supported; supported are the letters {_SUPPORTED}"
-                )
+                hint = "write yyyy for the year" if letter == "Y" else f"supported are the letters {_SUPPORTED}"
+                raise ConfigError(f"date pattern '{pattern}': '{text}' is not supported; {hint}")
             else:
                 tokens.append(_Token(letter, len(text)))
         return tokens

@@ -50,6 +50,7 @@ TRANSFORMS = Registry(
         "TimestampRouter": _HERE + "topics:TimestampRouter",
         "ValueToKey": _HERE + "fields:ValueToKey",
     },
+    theirs={"ExtractNewRecordState": "DebeziumTransform", "ExtractNewDocumentState": "MongoDebeziumTransform"},
     direct=True,
 )
 """Each is a ``Transform``, or a function of records and options."""
