@@ -18,7 +18,7 @@ from tests.tls import Authority, Front
 
 
 @contextmanager
-def catalog_server() -> Iterator[tuple[int, list[str]]]:
+def catalog_server(status: int = 200) -> Iterator[tuple[int, list[str]]]:
     """The port of a catalog that has no tables, and the logins that it was sent."""
     logins: list[str] = []
 
@@ -26,7 +26,7 @@ def catalog_server() -> Iterator[tuple[int, list[str]]]:
         def do_GET(self) -> None:
             logins.append(self.headers.get("Authorization", ""))
             body = json.dumps({"defaults": {}, "overrides": {}}).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -79,3 +79,8 @@ def test_the_password_of_a_login_is_masked_in_answers_of_the_catalog() -> None:
         keys |= {"auth.basic.username": "sink", "auth.basic.password": "open-sesame"}
         catalog = open_catalog("iceberg", keys)
     assert without_secrets("you sent open-sesame", catalog.properties) == "you sent ***"
+
+
+def test_an_address_without_a_catalog_is_named_with_the_likely_mistake() -> None:
+    with catalog_server(status=404) as (port, _), pytest.raises(ConfigError, match="no REST catalog is at the address"):
+        open_catalog("iceberg", {"type": "rest", "uri": f"http://127.0.0.1:{port}/v1"})

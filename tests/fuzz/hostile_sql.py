@@ -15,7 +15,7 @@ from calving.model.record_path import Limits, TransformSpec
 from calving.records.values import objects
 from calving.transforms.chain import Chain
 from calving.transforms.columns import rows_without_utf8
-from tests.transforms.test_transforms import records
+from tests.transforms.applying import records
 
 _COLUMNS = ("s", "t", "n", "l", "m", "j")
 _TEXTS = ("", "a", "é", "日本", "%c", "%s", "{}", "[[]", "(", "infinity", "1e400", "\0", "\U0001f600", "zz", "12:00+02")

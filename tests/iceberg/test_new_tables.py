@@ -167,7 +167,7 @@ def test_a_declaration_that_is_not_understood_is_named_with_its_key() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("partition-by", "day(v)", r"partition-by 'day\(v\)' cannot be applied to v double"),
+        ("partition-by", "day(v)", r"partition-by: 'day\(v\)' cannot be applied to v double"),
         ("id-columns", "v", "the id-column 'v' cannot be declared as double"),
     ],
 )

@@ -18,7 +18,7 @@ from calving.records.values import objects
 from calving.transforms import query_process
 from calving.transforms.chain import Chain, Transformed
 from calving.transforms.database import Database
-from tests.transforms.test_transforms import records
+from tests.transforms.applying import records
 
 
 def chain(query: str, limits: Limits) -> Chain:

@@ -13,8 +13,8 @@ from calving.model.record_path import Limits, TransformSpec
 from calving.records.values import Records, objects
 from calving.transforms.chain import Chain, Transformed
 from calving.transforms.database import Database
+from tests.transforms.applying import records
 from tests.transforms.test_neighbours import outcomes
-from tests.transforms.test_transforms import records
 
 ENDS = "lower(printf('%c', n::INT))"
 """DuckDB takes its own text for damaged, and refuses all later queries."""

@@ -1,0 +1,74 @@
+"""Debezium's events of MongoDB become rows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from calving.records.values import Records, objects
+from tests.transforms.applying import apply, chain, records
+
+
+def mongo(**event: Any) -> Records:
+    return records({"op": "u", **event}, keys=[{"id": '{"$oid": "65"}'}])
+
+
+def test_a_mongo_insert_becomes_a_struct() -> None:
+    document = {
+        "_id": {"$oid": "65"},
+        "n": {"$numberLong": "5"},
+        "d": {"$date": 1704196800000},
+        "list": [{"$numberInt": "1"}, {"$numberInt": "2"}],
+        "b": {"$binary": {"base64": "aGk=", "subType": "00"}},
+        "min": {"$minKey": 1},
+        "symbol": {"$symbol": "s"},
+        "pointer": {"$dbPointer": {"$ref": "c", "$id": {"$oid": "66"}}},
+        "undefined": {"$undefined": True},
+    }
+    found = objects(apply("MongoDebeziumTransform", {}, mongo(after=json.dumps(document))).value)[0]
+    assert found["after"] == {
+        "_id": "65",
+        "n": 5,
+        "d": datetime(2024, 1, 2, 12, tzinfo=UTC),
+        "list": [1, 2],
+        "b": b"hi",
+        "min": "MinKey",
+        "symbol": "s",
+        "pointer": {"ref": "c", "id": "66"},
+        "undefined": None,
+    }
+    assert "before" not in found
+
+
+def test_a_mongo_update_without_after_is_made_of_its_changes() -> None:
+    changes = {"updatedFields": '{"a": 2}', "removedFields": ["b"]}
+    found = objects(apply("MongoDebeziumTransform", {}, mongo(before='{"a":1,"b":1}', updateDescription=changes)).value)
+    assert found[0]["after"] == {"a": 2, "_id": "65"}
+
+
+def test_an_array_that_a_mongo_update_cuts_off_has_only_its_first_elements() -> None:
+    cut: dict[str, Any] = {"updatedFields": '{"n": 2}', "truncatedArrays": [{"field": "l", "size": 1}]}
+    before = '{"l": ["a", "b", "c"], "n": 1}'
+    found = objects(apply("MongoDebeziumTransform", {}, mongo(before=before, updateDescription=cut)).value)
+    assert found[0]["after"] == {"l": ["a"], "n": 2, "_id": "65"}
+
+
+@pytest.mark.parametrize("cut", [{"field": "l"}, {"field": "l", "size": -1}, {"field": "n", "size": 1}, {"size": 1}])
+def test_a_mongo_update_that_cuts_off_what_is_no_array_is_bad(cut: dict[str, Any]) -> None:
+    changes = {"updatedFields": None, "truncatedArrays": [cut]}
+    done = chain("MongoDebeziumTransform").apply(mongo(before='{"l": [1, 2], "n": 1}', updateDescription=changes))
+    assert "truncatedArrays" in done.bad[0].reason
+
+
+def test_mongo_arrays_of_several_kinds_are_bad_unless_taken_as_documents() -> None:
+    event = mongo(after='{"_id": 1, "l": [1, "x"]}')
+    assert "array_handling_mode" in chain("MongoDebeziumTransform").apply(event).bad[0].reason
+    found = apply("MongoDebeziumTransform", {"array_handling_mode": "document"}, event)
+    assert objects(found.value)[0]["after"]["l"] == {"_0": 1, "_1": "x"}
+
+
+def test_what_is_no_mongo_event_is_bad() -> None:
+    assert "not a MongoDB event" in chain("MongoDebeziumTransform").apply(records({"a": 1})).bad[0].reason
