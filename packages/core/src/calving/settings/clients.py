@@ -212,8 +212,22 @@ def _check_property(key: str, name: str, value: str) -> None:
 def check_login(kafka: Mapping[str, str]) -> None:
     """:raises ConfigError: there is a login that no broker is sent, or no broker would take."""
     protocol = kafka.get("security.protocol", "PLAINTEXT")
-    mechanism = next((kafka[name] for name in ("sasl.mechanism", "sasl.mechanisms") if name in kafka), None)
-    if protocol.upper() in ("SASL_SSL", "SASL_PLAINTEXT") and mechanism is None:
+    given = next((name for name in ("sasl.mechanism", "sasl.mechanisms", "sasl.username") if name in kafka), None)
+    if protocol.upper() in ("SASL_SSL", "SASL_PLAINTEXT"):
+        _check_mechanism(kafka, protocol)
+    elif given is not None and protocol.upper() in ("PLAINTEXT", "SSL"):
+        key = key_of(kafka, given)
+        decides = f"{key.removesuffix(given)}security.protocol"
+        if "security.protocol" in kafka:
+            decides = key_of(kafka, "security.protocol")
+        raise ConfigError(
+            f"{key} has no effect with {decides} = {protocol}: set it to SASL_SSL, or to SASL_PLAINTEXT without TLS"
+        )
+
+
+def _check_mechanism(kafka: Mapping[str, str], protocol: str) -> None:
+    name = next((name for name in ("sasl.mechanism", "sasl.mechanisms") if name in kafka), None)
+    if name is None and not any(each.startswith("sasl.kerberos.") for each in kafka):  # Kerberos is the default
         key = key_of(kafka, "security.protocol")
         raise ConfigError(
             f"{key} = {protocol} needs {key.removesuffix('security.protocol')}sasl.mechanism: PLAIN, SCRAM-SHA-256,"
@@ -221,20 +235,11 @@ def check_login(kafka: Mapping[str, str]) -> None:
         )
     method = kafka.get("sasl.oauthbearer.method", "default").lower()
     unsecured = kafka.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() == "true"
-    if mechanism is not None and mechanism.upper() == "OAUTHBEARER" and method != "oidc" and not unsecured:
-        prefix = key_of(kafka, "sasl.mechanism").removesuffix("sasl.mechanism")
+    if name is not None and kafka[name].upper() == "OAUTHBEARER" and method != "oidc" and not unsecured:
+        key = key_of(kafka, name)
         raise ConfigError(
-            f"{prefix}sasl.mechanism = OAUTHBEARER needs {prefix}sasl.oauthbearer.method = oidc, with its .client.id,"
+            f"{key} = OAUTHBEARER needs {key.removesuffix(name)}sasl.oauthbearer.method = oidc, with its .client.id,"
             " .client.secret and .token.endpoint.url"
-        )
-    given = next((name for name in ("sasl.mechanism", "sasl.mechanisms", "sasl.username") if name in kafka), None)
-    if given is not None and protocol.upper() in ("PLAINTEXT", "SSL"):
-        key = key_of(kafka, given)
-        decides = f"{key.removesuffix(given)}security.protocol"
-        if "security.protocol" in kafka:
-            decides = key_of(kafka, "security.protocol")
-        raise ConfigError(
-            f"{key} has no effect with {decides} = {protocol}: set it to SASL_SSL, or to SASL_PLAINTEXT without TLS"
         )
 
 
