@@ -23,9 +23,9 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from calving.catalogs import foreign
+from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties, with_driver
 from calving.catalogs.objects import with_objects
-from calving.catalogs.rest import denial
 from calving.errors import (
     AccessDeniedError,
     CalvingError,
@@ -105,7 +105,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     session = getattr(catalog, "_session", None)
     if session is not None:
         # Imported here, because other catalogs make no requests.
-        from calving.catalogs.rest import limit
+        from calving.catalogs.requests import limit
 
         limit(session)
     if translated.get("type") == "hive":

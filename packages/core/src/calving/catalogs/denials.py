@@ -1,34 +1,13 @@
-"""REST catalogs: the time limit of their requests, and why one refuses a login: an operator has to replace the login,
-or to give it a permission.
-"""
+"""Explains why a REST catalog refuses a login: an operator has to replace the login, or to give it a permission."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
-from requests import PreparedRequest, Response, Session
-from requests.adapters import HTTPAdapter
 
 from calving.errors import first_line
 from calving.secrets import masked, without_secrets
-
-REQUEST_SECONDS = 20.0
-"""The time limit for a request. pyiceberg sets none, so a silent server would block the coordinator for ever."""
-
-
-def limit(session: Session) -> None:
-    """Give each request of a session a timeout, unless it has one."""
-    for prefix in ("http://", "https://"):
-        session.mount(prefix, _TimeoutAdapter())
-
-
-class _TimeoutAdapter(HTTPAdapter):
-    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        kwargs["timeout"] = kwargs.get("timeout") or REQUEST_SECONDS
-        return super().send(request, *args, **kwargs)
-
 
 _UNKNOWN_LOGIN = (UnauthorizedError, AuthorizationExpiredError, OAuthError)
 """The errors for an unknown login. An expired token is not among them at first: pyiceberg gets a new token for a
