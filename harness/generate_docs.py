@@ -53,6 +53,7 @@ _SECTIONS = {
         "iceberg.tables.on-truncate",
         "iceberg.key-cache.",
     ),
+    "Maintenance": ("iceberg.maintenance.",),
     "Commits and coordination": (
         "iceberg.catalog",
         "iceberg.control.",

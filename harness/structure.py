@@ -1,4 +1,4 @@
-"""Invariants of every snapshot of a mutation table."""
+"""Invariants of every snapshot of a table whose rows are changed, or whose files are rewritten."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def check(table: Table, equality: bool = False) -> None:
     assert head is not None
     manifests = read_manifest_list(table.io, head.manifest_list)
     entries = [entry for manifest in manifests for entry in _checked(table.io, manifest)]
-    data = {e.data_file.file_path: e for e in entries if e.data_file.content is DataFileContent.DATA}
-    deletes = [e for e in entries if e.data_file.content is not DataFileContent.DATA]
+    data = {e.data_file.file_path: e for e in entries if e.data_file.content == DataFileContent.DATA}
+    deletes = [e for e in entries if e.data_file.content != DataFileContent.DATA]
     assert len(data) + len(deletes) == len(entries), "a data file is named twice"
-    positions = [e for e in deletes if e.data_file.content is DataFileContent.POSITION_DELETES]
+    positions = [e for e in deletes if e.data_file.content == DataFileContent.POSITION_DELETES]
     assert equality or len(positions) == len(deletes), "there are equality deletes"
     scoped = [(e, path) for e in positions if (path := referenced(e.data_file)) is not None]
     about = Counter(path for _, path in scoped)
@@ -78,7 +78,8 @@ def _check_kept_or_dropped(entry: dict[str, Any], manifest: ManifestFile) -> Non
     if entry["status"] == ManifestEntryStatus.DELETED.value:
         assert entry["snapshot_id"] == manifest.added_snapshot_id, "an entry is deleted by another snapshot"
     if entry["status"] != ManifestEntryStatus.ADDED.value:
-        own = entry["snapshot_id"], entry["sequence_number"], entry["file_sequence_number"]
+        inherited = ("snapshot_id", "sequence_number", "file_sequence_number")
+        own = [entry[name] for name in inherited if name in entry]  # version 1 has no sequence numbers
         assert None not in own, "an entry that is not new inherits its snapshot or sequence number"
 
 

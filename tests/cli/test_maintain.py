@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from calving.cli import maintain
 from calving.engine.interface import Engine
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.lookups import Lookups
 from calving.runtime import components
 from calving.settings.load import load
+from tests.cli.maintaining import lines
 from tests.iceberg.histories import create, pyiceberg_rows
 
 
@@ -45,7 +45,7 @@ def test_where_spark_does_not_start_all_files_are_searched_in_this_process(
     monkeypatch.setattr(components, "engine", no_java)
     monkeypatch.setattr(Lookups, "rows_here", 0)
     with caplog.at_level(logging.WARNING):
-        said = list(maintain.maintain(load(config), [], dry_run=False))
+        said = lines(load(config), [], ["deletes"])
     assert said == [f"table {table.name}: 1 equality-delete file with 3 keys became 3 positions in 1 delete file"]
     assert (
         "searched in this process, because the engine does not start: spark.*: Spark does not start: no Java"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from calving.cli.maintain import maintain
 from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
 from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check
 from harness.topic import Topic
 from tests.cli.commands import Cli
+from tests.cli.maintaining import lines
 
 pytestmark = pytest.mark.services
 
@@ -159,11 +159,11 @@ def test_keys_stay_keys_with_equality_until_they_are_turned_into_positions(sink:
     assert "table db.t: " in said and " became " in said
     assert table_of(sink) == sorted(expected.values())
     upsert(sink, chance, expected)
-    assert "became" in next(maintain(load(sink.config), ["db.t"], dry_run=False))
+    assert "became" in lines(load(sink.config), ["db.t"])[0]
     assert table_of(sink) == sorted(expected.values())
-    assert list(maintain(load(sink.config), [], dry_run=False)) == ["table db.t: no equality deletes"]
+    assert lines(load(sink.config), [], ["deletes"]) == ["table db.t: no equality deletes"]
 
 
-def test_a_table_that_is_only_appended_to_is_not_maintained(sink: Cli) -> None:
-    said = sink.run("maintain", "--table", "db.t", code=2)
+def test_a_table_that_is_only_appended_to_has_no_deletes_to_turn_into_positions(sink: Cli) -> None:
+    said = sink.run("maintain", "--table", "db.t", "--task", "deletes", code=2)
     assert "table db.t: this sink only appends to it, which leaves no deletes" in said

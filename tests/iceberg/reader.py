@@ -27,11 +27,11 @@ def rows_of(table: Table) -> list[tuple[Any, ...]]:
     assert head is not None
     manifests = read_manifest_list(table.io, head.manifest_list)
     entries = [entry for manifest in manifests for entry in read_entries(table.io, manifest)]
-    deletes = [entry for entry in entries if entry.data_file.content is not DataFileContent.DATA]
+    deletes = [entry for entry in entries if entry.data_file.content != DataFileContent.DATA]
     keys = {entry.data_file.file_path: _keys(table, entry.data_file) for entry in deletes if _is_equality(entry)}
     found: list[tuple[Any, ...]] = []
     for entry in entries:
-        if entry.data_file.content is DataFileContent.DATA:
+        if entry.data_file.content == DataFileContent.DATA:
             found += _live(table, entry, deletes, keys)
     return sorted(found, key=repr)
 
@@ -62,7 +62,7 @@ def _applies(table: Table, delete: DataFile, data: DataFile) -> bool:
 
 
 def _is_equality(entry: ManifestEntry) -> bool:
-    return entry.data_file.content is DataFileContent.EQUALITY_DELETES
+    return entry.data_file.content == DataFileContent.EQUALITY_DELETES
 
 
 def _names(table: Table, file: DataFile) -> list[str]:

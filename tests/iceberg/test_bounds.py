@@ -17,7 +17,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType, StructType
 
-from calving.cli.maintain import maintain
 from calving.errors import TableTroubleError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.maintenance import Maintenance
@@ -32,6 +31,7 @@ from calving.protocol.ledger import SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from calving.settings.load import Sink, load
 from harness.duckdb_extensions import connected
+from tests.cli.maintaining import lines
 from tests.protocol.lines import line_of
 from tests.writing import written
 
@@ -168,11 +168,11 @@ def test_rows_that_filters_miss_are_found_after_the_command(catalog: Catalog, tm
     before, head = tell(table), table.current_snapshot()
     assert (pyiceberg_finds(table), duckdb_finds(table)) == (0, 0)
 
-    (would,) = maintain(sink(tmp_path), [], ["bounds"], dry_run=True)
+    (would,) = lines(sink(tmp_path), [], ["bounds"], dry_run=True)
     assert would == "table db.t: bounds of 1 file would be corrected (msg, o.raw), 2 files looked at"
     assert table.refresh().current_snapshot() == head
 
-    (done,) = maintain(sink(tmp_path), [], ["bounds"], dry_run=False)
+    (done,) = lines(sink(tmp_path), [], ["bounds"], dry_run=False)
     assert done == "table db.t: bounds of 1 file corrected (msg, o.raw), 2 files looked at"
     table.refresh()
     assert (pyiceberg_finds(table), duckdb_finds(table)) == (1, 1)
@@ -184,7 +184,7 @@ def test_rows_that_filters_miss_are_found_after_the_command(catalog: Catalog, tm
     assert now.summary.additional_properties["total-records"] == head.summary.additional_properties["total-records"]
 
     assert tell(table) == before
-    assert list(maintain(sink(tmp_path), ["db.t"], ["bounds"], dry_run=False)) == [
+    assert lines(sink(tmp_path), ["db.t"], ["bounds"], dry_run=False) == [
         "table db.t: no wrong bounds, 2 files looked at"
     ]
 
@@ -208,7 +208,7 @@ def test_row_ids_of_version_3_stay(rest_uri: str) -> None:
 def test_the_sink_commits_on_after_the_correction(catalog: Catalog, tmp_path: Path) -> None:
     table, commit = create(catalog), Commits(catalog)
     commit(wrong_file(table))
-    list(maintain(sink(tmp_path), [], ["bounds"], dry_run=False))
+    lines(sink(tmp_path), [], ["bounds"], dry_run=False)
     commit(*written_files(table, texts((1, "alpha"))))
     assert (pyiceberg_finds(table.refresh()), duckdb_finds(table)) == (2, 2)
 
@@ -376,8 +376,7 @@ def test_keys_that_stand_twice_because_a_wrong_bound_hid_a_row_are_named(
     commit(with_wrong_bounds(keyed(table, ["alpha", *numbered[1:ROWS]], [LONG, *numbered[ROWS + 1 :]]), 1))
     commit(keyed(table, ["alpha", "beta"]))  # the change of alpha did not find the row
     upserts = {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.db.t.id-columns": "msg"}
-    lines = list(maintain(sink(tmp_path, **upserts), [], ["bounds"], dry_run=False))
-    assert lines == [
+    assert lines(sink(tmp_path, **upserts), [], ["bounds"], dry_run=False) == [
         "table db.t: bounds of 1 file corrected (msg), 2 files looked at",
         "table db.t: 1 key with several rows, because wrong bounds hid a row from its change: msg = 'alpha';"
         " delete the older rows",

@@ -373,7 +373,7 @@ def _errors_only(caplog: pytest.LogCaptureFixture) -> None:
 class NoRows:
     """A change of no row, as `calving maintain` makes."""
 
-    deletes: tuple[()] = ()
+    added: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._left = 1
@@ -398,7 +398,7 @@ def test_maintenance_of_a_table_that_was_rolled_back_hides_nothing(lake: Lake, o
     last = lake.head
     lake.roll_back(first if own_target else backfill)
     rows, lost = lake.rows, gone((100, 200) if own_target else (0, 200))
-    Maintenance(lake.catalog, ("db", "t"), lake.key, {})._commit(NoRows())
+    Maintenance(lake.catalog, ("db", "t"), lake.key, {}).commit(NoRows())
     assert (lake.rows, lake.ledger.gone) == (rows, lost)
     lake.commit(200, 300)
     assert lake.ledger.gone == lost

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calving.cli.maintain import BOUNDS, DELETES, maintain
 from calving.cli.status import status
 from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
 from harness.spark_reader import spark_on
 from harness.topic import Topic
 from tests.cli.commands import Cli
+from tests.cli.maintaining import lines
 from tests.e2e.test_catalog import assert_replayed, change
 
 pytestmark = pytest.mark.services
@@ -59,7 +59,7 @@ def test_spark_rolls_a_table_of_changes_back_and_every_change_comes_again(
     catalog = open_catalog("iceberg", sink.catalog_keys)
 
     def assert_rows(end: int) -> None:
-        list(maintain(load(sink.config), [name], [DELETES, BOUNDS], dry_run=False))  # pyiceberg reads positions only
+        lines(load(sink.config), [name], ["deletes", "bounds"])  # pyiceberg reads positions only
         assert_replayed(sink, end, name)
 
     change(sink, 0, 120)

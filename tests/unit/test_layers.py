@@ -22,7 +22,7 @@ LEVELS = (
     {"source", "transforms", "writing"},
     {"backend", "mutations"},
     {"iceberg", "tasks"},
-    {"engine", "services"},
+    {"engine", "maintenance", "services"},
     {"settings", "testing"},
     {"serving", "terminal"},
     {"runtime"},

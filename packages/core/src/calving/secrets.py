@@ -100,7 +100,7 @@ _PARAMETERS = re.compile(
 _OWN = _any(
     (
         r"name|topics(\.regex)?|transforms|predicates|(key|value)\.converter|connector\.class|tasks\.max|errors\.[a-z.-]+",
-        r"iceberg\.(tables|coordinator|connect|source|batch|limits|engine|http|key-cache|otel)(\.[A-Za-z0-9_.-]+)?",
+        r"iceberg\.(tables|coordinator|connect|source|batch|limits|engine|http|key-cache|maintenance|otel)(\.[A-Za-z0-9_.-]+)?",
         r"iceberg\.control\.(backend|topic|commit|other-sinks|on-truncation|max-message-bytes|transaction-timeout-ms|redis"
         r"|zookeeper)(\.[a-z.-]+)?",
         r"iceberg\.(catalog|stalled-after-ms|stop-timeout-ms)",

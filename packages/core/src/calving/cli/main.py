@@ -47,6 +47,7 @@ class MaintenanceTask(StrEnum):
     """A task of ``calving maintain``."""
 
     DELETES = "deletes"
+    COMPACT = "compact"
     BOUNDS = "bounds"
 
 
@@ -312,16 +313,25 @@ def maintain(
     task: Annotated[
         list[MaintenanceTask] | None,
         typer.Option(
-            help="deletes (default): turn equality deletes into position deletes, which engines read faster. bounds:"
-            " correct the bounds of files that a version before 0.2.0 may have written wrong."
+            help="A task; may be repeated. deletes: turn equality deletes into position deletes, which engines read"
+            " faster. compact: join small files of a partition. bounds: correct the bounds of files that a version"
+            " before 0.2.0 may have written wrong. Without it, deletes and compact."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each step, for scripts.")] = False,
 ) -> None:
     """Maintain the sink's tables. The sink may run meanwhile. No row changes."""
+    from calving.cli.maintain import DEFAULT
     from calving.cli.maintain import maintain as run_tasks
 
-    _print_lines(run_tasks(load(file, worker), table or [], task or [MaintenanceTask.DELETES], dry_run=dry_run))
+    for step in run_tasks(
+        load(file, worker), table or [], task or DEFAULT, now_ms=int(time.time() * 1000), dry_run=dry_run
+    ):
+        if as_json:
+            print(step.json(), flush=True)  # noqa: T201 - for programs
+        else:
+            _print_lines([step.line()])
 
 
 @app.command()

@@ -1,5 +1,5 @@
-"""Maintains the tables of a sink, which may run (rule E3): ``deletes`` turns equality deletes into position deletes,
-``bounds`` corrects bounds that exclude values which a file holds.
+"""Maintains the tables of a sink, which may run: ``deletes`` turns equality deletes into position deletes, ``compact``
+joins small files, and ``bounds`` corrects bounds that exclude values which a file holds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from contextlib import closing
 from pyiceberg.catalog import Catalog
 
 from calving.catalogs.foreign import refusal
-from calving.cli.mend import mended
+from calving.cli.compact import COMPACT, compacted
+from calving.cli.maintenance_step import MaintenanceStep
+from calving.cli.mend import BOUNDS, mended
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
 from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
@@ -29,39 +31,47 @@ from calving.settings.load import Sink
 log = logging.getLogger(__name__)
 
 
-DELETES, BOUNDS = "deletes", "bounds"
-"""The tasks."""
+DELETES = "deletes"
+DEFAULT = (DELETES, COMPACT)
+"""The tasks that are done if none is named, in their order: files with equality deletes are not compacted."""
 
 
 def maintain(
-    sink: Sink, names: Collection[str], tasks: Collection[str] = (DELETES,), *, dry_run: bool
-) -> Iterator[str]:
+    sink: Sink, names: Collection[str], tasks: Collection[str] = DEFAULT, *, now_ms: int, dry_run: bool
+) -> Iterator[MaintenanceStep]:
     """Do these tasks for these tables. Without names, do them for all tables of the sink that need them.
 
     The command may be run at any time, several times at once, and again after an interruption.
 
     :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
-    :raises CommandFailedError: others have committed too fast. The commits made so far stay.
+    :raises CommandFailedError: others have committed too fast, or files could not be rewritten. The commits made so far
+        stay.
     """
     catalog = components.catalog(sink)
     cache = KeyCache(sink.keys.key_cache_bytes)
+    failed = 0
     with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine:
         for name in _tables(catalog, sink, names, tasks):
             if (why := _refusal(catalog, name)) is not None:
-                yield f"table {name} was left alone: {why}"
+                yield MaintenanceStep(name, ", ".join(tasks), "left alone", f"was left alone: {why}")
                 continue
             if BOUNDS in tasks:
                 yield from mended(catalog, sink, name, cache, dry_run=dry_run)
-            if DELETES not in tasks or sink.mutations(name) is None:
-                continue
-            if dry_run:
-                yield f"table {name}: {_seen(catalog, sink, name)}"
-            else:
-                yield from _converted(catalog, sink, name, cache, engine)
+            if DELETES in tasks and sink.mutations(name) is not None:
+                if dry_run:
+                    yield _seen(catalog, sink, name)
+                else:
+                    yield from _converted(catalog, sink, name, cache, engine)
+            if COMPACT in tasks:
+                for step in compacted(catalog, sink, name, now_ms, dry_run=dry_run):
+                    failed += step.outcome == "failed"
+                    yield step
+    if failed:
+        raise CommandFailedError(f"{counted(failed, 'group')} of files could not be rewritten; nothing is lost")
 
 
 def _tables(catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]) -> list[str]:
-    appended = BOUNDS in tasks
+    appended = BOUNDS in tasks or COMPACT in tasks
     for name in names:
         if sink.mutations(name) is None and not appended:
             raise ConfigError(f"table {name}: this sink only appends to it, which leaves no deletes")
@@ -91,23 +101,24 @@ def _tasks(engine: Engine) -> Tasks | None:
         return None
 
 
-def _seen(catalog: Catalog, sink: Sink, name: str) -> str:
-    """A text on the work that there is to do for a table."""
+def _seen(catalog: Catalog, sink: Sink, name: str) -> MaintenanceStep:
+    """The work that there is to do for a table."""
     table, key = find_table(catalog, table_id(name)), ledger_key(sink, "", name)
     head = table.metadata.snapshot_by_name(key.branch) if table is not None else None
     live = Manifests(()).live(table.io, head.manifest_list) if table is not None and head is not None else None
     if live is None or not live.equality:
-        return "no equality deletes"
+        return MaintenanceStep(name, DELETES, "nothing", "no equality deletes")
     newest = max(delete.sequence for delete in live.equality)
     files = sum(data.sequence < newest for data in live.data.values())
     keys = sum(delete.file.record_count for delete in live.equality)
-    return (
+    text = (
         f"{counted(len(live.equality), 'equality-delete file')} with {counted(keys, 'key')}, for at most"
         f" {counted(files, 'data file')}"
     )
+    return MaintenanceStep(name, DELETES, "planned", text, {"files": len(live.equality), "keys": keys})
 
 
-def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, engine: Engine) -> Iterator[str]:
+def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, engine: Engine) -> Iterator[MaintenanceStep]:
     maintenance = Maintenance(
         catalog, table_id(name), ledger_key(sink, "", name), made_by(), cache, tasks=lambda: _tasks(engine)
     )
@@ -115,14 +126,16 @@ def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, engine:
     try:
         for done in maintenance.convert():
             commits += 1
-            yield (
-                f"table {name}: {counted(done.files, 'equality-delete file')} with {counted(done.keys, 'key')} became"
+            text = (
+                f"{counted(done.files, 'equality-delete file')} with {counted(done.keys, 'key')} became"
                 f" {counted(done.rows, 'position')} in {counted(len(done.deletes), 'delete file')}"
             )
+            numbers = {"files": done.files, "keys": done.keys, "positions": done.rows}
+            yield MaintenanceStep(name, DELETES, "done", text, numbers)
     except (CommitRefusedError, CommitUncertainError) as error:
         raise CommandFailedError(
             f"table {name}: others committed faster each time, or the catalog gave no answer ({error}); nothing is"
             " lost, run it again"
         ) from error
     if not commits:
-        yield f"table {name}: no equality deletes"
+        yield MaintenanceStep(name, DELETES, "nothing", "no equality deletes")

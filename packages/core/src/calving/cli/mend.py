@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calving.cli.maintenance_step import MaintenanceStep
 from calving.errors import CommandFailedError, CommitRefusedError, CommitUncertainError, TableTroubleError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.delete_files import Deletions, KnownPositions
@@ -80,10 +81,11 @@ class RepeatedKeys:
         return part.keys.rows.take(several)
 
 
+BOUNDS = "bounds"
 _SHOWN = 5
 
 
-def mended(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, *, dry_run: bool) -> Iterator[str]:
+def mended(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, *, dry_run: bool) -> Iterator[MaintenanceStep]:
     """Correct the bounds of one table; yields what was done.
 
     :raises CommandFailedError: others have committed too fast.
@@ -104,12 +106,18 @@ def mended(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, *, dry_run:
             ) from error
     looked = f"{counted(mending.looked_at, 'file')} looked at"
     if corrections is None:
-        yield f"table {name}: no wrong bounds, {looked}"
+        yield MaintenanceStep(name, BOUNDS, "nothing", f"no wrong bounds, {looked}", {"looked_at": mending.looked_at})
         return
     done = "would be corrected" if dry_run else "corrected"
     ids = frozenset().union(*corrections.columns.values())
-    names = ", ".join(sorted(table.metadata.schema().find_column_name(i) or f"column {i}" for i in ids))
-    yield f"table {name}: bounds of {counted(len(corrections.entries), 'file')} {done} ({names}), {looked}"
+    names = sorted(table.metadata.schema().find_column_name(i) or f"column {i}" for i in ids)
+    yield MaintenanceStep(
+        name,
+        BOUNDS,
+        "planned" if dry_run else "done",
+        f"bounds of {counted(len(corrections.entries), 'file')} {done} ({', '.join(names)}), {looked}",
+        {"files": len(corrections.entries), "columns": names, "looked_at": mending.looked_at},
+    )
     mutations = sink.mutations(name)
     if mutations is not None and not dry_run and not (mutations.cdc_field and mutations.inserts == "append"):
         now = catalog.load_table(table_id(name))
@@ -126,7 +134,7 @@ def _ids(table: Table, id_columns: Sequence[str], mutations: RowMutations, *, fo
 
 def _repeated(
     table: Table, branch: str, corrections: Corrections, ids: Collection[int], cache: KeyCache
-) -> Iterator[str]:
+) -> Iterator[MaintenanceStep]:
     """A sentence on the keys that have several rows because a wrong bound hid one of them from a change."""
     paths = [path for (path, _), columns in corrections.columns.items() if columns & set(ids)]
     if not paths:
@@ -136,7 +144,11 @@ def _repeated(
     if keys:
         shown = "; ".join(", ".join(f"{n} = {v!r}" for n, v in key.items()) for key in islice(keys.values(), _SHOWN))
         more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-        yield (
-            f"table {name}: {counted(len(keys), 'key')} with several rows, because wrong bounds hid a row from its"
-            f" change: {shown}{more}; delete the older rows"
+        yield MaintenanceStep(
+            name,
+            BOUNDS,
+            "done",
+            f"{counted(len(keys), 'key')} with several rows, because wrong bounds hid a row from its change:"
+            f" {shown}{more}; delete the older rows",
+            {"repeated_keys": len(keys)},
         )

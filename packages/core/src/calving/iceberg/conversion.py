@@ -6,7 +6,7 @@ and so applies to them regardless of other deletes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,7 @@ from calving.mutations.columns import Column, ColumnReader, File, columns_of
 from calving.mutations.keys import KEYS_AT_ONCE, KeyPart, parts
 from calving.mutations.lookup import Tasks
 
-_Scope = tuple[int, tuple[Any, ...]] | None
+Scope = tuple[int, tuple[Any, ...]] | None
 """The spec and the partition to which an equality delete applies; None: all partitions."""
 
 
@@ -48,6 +48,11 @@ class DeleteReplacement:
     """How many keys the removed files have."""
     rows: int
     """How many rows position deletes delete now and did not delete before."""
+
+    @property
+    def added(self) -> frozenset[str]:
+        """The paths of the delete files."""
+        return frozenset(file.file_path for file in self.deletes)
 
     def put_into(self, snapshot: SinkSnapshot) -> None:
         """Make the changes part of a snapshot."""
@@ -103,10 +108,9 @@ class DeleteConversion:
             deletions.new,
         )
 
-    def unused(self, used: Iterable[DataFile]) -> list[str]:
-        """The files that were written and are not among the ``used`` files."""
-        kept = {file.file_path for file in used}
-        return [path for path in self._written if path not in kept]
+    def unused(self, used: Collection[str]) -> list[str]:
+        """The paths of the files that were written and are not among the ``used`` ones."""
+        return [path for path in self._written if path not in used]
 
     def _live(self, table: Table, branch: str) -> LiveFiles:
         """The live files, with the bounds of the columns that the equality deletes compare."""
@@ -178,7 +182,7 @@ class _Group:
 
     table: Table
     columns: tuple[Column, ...]
-    scope: _Scope
+    scope: Scope
     deletes: Sequence[LiveDelete]
 
     @cached_property
@@ -205,15 +209,16 @@ class _Group:
 
 
 def _groups(table: Table, deletes: Iterable[LiveDelete]) -> list[_Group]:
-    groups: dict[tuple[tuple[int, ...], _Scope], list[LiveDelete]] = {}
+    groups: dict[tuple[tuple[int, ...], Scope], list[LiveDelete]] = {}
     for delete in deletes:
-        groups.setdefault((tuple(sorted(delete.file.equality_ids or ())), _scope(table, delete.file)), []).append(
+        groups.setdefault((tuple(sorted(delete.file.equality_ids or ())), scope_of(table, delete.file)), []).append(
             delete
         )
     return [_Group(table, _columns(table, ids), scope, members) for (ids, scope), members in groups.items()]
 
 
-def _scope(table: Table, file: DataFile) -> _Scope:
+def scope_of(table: Table, file: DataFile) -> Scope:
+    """Where an equality delete applies."""
     spec = table.metadata.specs()[file.spec_id]
     is_divided = any(not isinstance(each.transform, VoidTransform) for each in spec.fields)
     return (file.spec_id, partition_of(file)) if is_divided else None

@@ -16,7 +16,7 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 
-from calving.iceberg.manifests import FILE_PATH_ID, REFERENCED, at, read_entries, read_manifest_list
+from calving.iceberg.manifests import FILE_PATH_ID, FIRST_ROW_ID, REFERENCED, at, read_entries, read_manifest_list
 from calving.mutations.candidates import Candidate
 
 _MOST_KNOWN = 200_000
@@ -26,11 +26,15 @@ _MOST_KNOWN = 200_000
 class LiveData:
     """A live data file, its data sequence number, and the path of the manifest that names it. Deletes with a greater
     sequence number apply to the file, and position deletes with the same one.
+
+    ``added_by``: the id of the snapshot that added it. ``first_row_id``: the id of its first row, in format version 3.
     """
 
     candidate: Candidate
     sequence: int
     manifest: str
+    added_by: int | None = None
+    first_row_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class Manifests:
             lower={each: lower[each] for each in self._ids if each in lower},
             upper={each: upper[each] for each in self._ids if each in upper},
         )
-        return LiveData(candidate, entry.sequence_number or 0, manifest)
+        return LiveData(candidate, entry.sequence_number or 0, manifest, entry.snapshot_id, at(file, FIRST_ROW_ID))
 
 
 def partition_of(file: DataFile) -> tuple[Any, ...]:

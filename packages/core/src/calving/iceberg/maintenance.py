@@ -8,11 +8,10 @@ and the next run loads the table again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
@@ -47,10 +46,10 @@ _CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFS
 
 
 class Change(Protocol):
-    """What one commit changes. ``deletes``: the delete files that it adds."""
+    """What one commit changes. ``added``: the paths of the files that it adds."""
 
     @property
-    def deletes(self) -> tuple[DataFile, ...]: ...
+    def added(self) -> frozenset[str]: ...
 
     def put_into(self, snapshot: SinkSnapshot) -> None: ...
 
@@ -65,8 +64,8 @@ class Task(Protocol[C_co]):
     def of(self, table: Table, branch: str) -> C_co | None:
         """The change of this head; None if there is nothing to change."""
 
-    def unused(self, used: Iterable[DataFile]) -> list[str]:
-        """The files that were written and are not among the ``used`` files."""
+    def unused(self, used: Collection[str]) -> list[str]:
+        """The paths of the files that were written and are not among the ``used`` ones."""
 
 
 class Maintenance:
@@ -97,7 +96,7 @@ class Maintenance:
         """
         if not self._has_branch():
             return
-        while (done := self._commit(DeleteConversion(self._cache, self._at_once, self._tasks))) is not None:
+        while (done := self.commit(DeleteConversion(self._cache, self._at_once, self._tasks))) is not None:
             yield done
 
     def mend(self, mending: Mending) -> Corrections | None:
@@ -106,13 +105,18 @@ class Maintenance:
         :raises TableTroubleError: the table cannot be loaded or read.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; run it again.
         """
-        return self._commit(mending) if self._has_branch() else None
+        return self.commit(mending) if self._has_branch() else None
 
     def _has_branch(self) -> bool:
         table = find_table(self._catalog, self._table)
         return table is not None and self._key.branch in table.metadata.refs
 
-    def _commit(self, task: Task[C]) -> C | None:
+    def commit(self, task: Task[C]) -> C | None:
+        """Commit what the task makes of the head, once; None if it makes nothing of it.
+
+        :raises TableTroubleError: the table cannot be loaded or read.
+        :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
+        """
         target = IcebergTarget(self._catalog, self._table, self._key.branch, self._key, {}, sleep=self._sleep)
         made: dict[int, C] = {}
         is_refused = True
@@ -120,7 +124,8 @@ class Maintenance:
         for is_last in tries(MAX_TRIES, lambda _: target.pause(1)):
             prepared_task = task.of(state.table, self._key.branch)
             if prepared_task is None:
-                delete_orphans(state.table.io, task.unused(()))
+                if is_refused:  # otherwise an attempt may still land
+                    delete_orphans(state.table.io, task.unused(()))
                 return None
             prepared = self._prepared(state, prepared_task)
             made[prepared.snapshots[-1].snapshot_id] = prepared_task
@@ -138,7 +143,7 @@ class Maintenance:
                     raise
             if landed is not None:
                 # No other attempt can land any more, because all others require an earlier head.
-                delete_orphans(state.table.io, task.unused(made[landed].deletes))
+                delete_orphans(state.table.io, task.unused(made[landed].added))
                 return made[landed]
         raise AssertionError("unreachable")
 

@@ -172,7 +172,7 @@ class Corrections:
     entries: Mapping[FileKey, DataFile]
     columns: Mapping[FileKey, frozenset[int]]
     manifests: frozenset[str]
-    deletes: tuple[DataFile, ...] = ()
+    added: frozenset[str] = frozenset()
 
     def put_into(self, snapshot: SinkSnapshot) -> None:
         """Make the corrections part of a snapshot."""
@@ -208,7 +208,7 @@ class Mending:
         columns = {key: right.columns for key, right in self._known.items() if right is not None and key in entries}
         return Corrections(entries, columns, frozenset(manifests)) if entries else None
 
-    def unused(self, used: Iterable[DataFile]) -> list[str]:
+    def unused(self, used: Collection[str]) -> list[str]:
         """The written files that no commit uses: none, because only manifests are written."""
         return []
 

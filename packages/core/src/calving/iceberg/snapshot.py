@@ -82,6 +82,8 @@ class SinkSnapshot(_MergeAppendFiles):
         self._known: Mapping[str, Sequence[ManifestEntry]] = {}
         self._removed: list[DataFile] = []
         self._corrected: Mapping[FileKey, DataFile] = {}
+        self._replaces = False
+        self._data_sequence: int | None = None
         self._sources = partition_sources(table.metadata)
 
     def add_deletes(self, found: Iterable[DataFile], written: Iterable[str]) -> None:
@@ -98,6 +100,13 @@ class SinkSnapshot(_MergeAppendFiles):
     def correct(self, entries: Mapping[FileKey, DataFile], manifests: Collection[str]) -> None:
         """Replace the entries of these files; ``manifests`` name them. The files and their rows stay as they are."""
         self._corrected, self._to_rewrite = entries, frozenset(manifests)
+
+    def replace(self, outputs: Iterable[files.DataFile], sequence: int | None) -> None:
+        """Add data files with the rows of removed ones. ``sequence``: their data sequence number, so that equality
+        deletes that came later still apply to these rows; None in format version 1, which has none.
+        """
+        self.add(outputs)
+        self._replaces, self._data_sequence = True, sequence
 
     def add(self, found: Iterable[files.DataFile]) -> None:
         specs = self._transaction.table_metadata.specs()
@@ -204,11 +213,11 @@ class SinkSnapshot(_MergeAppendFiles):
                 data_file=self._corrected.get(key_of(entry.data_file), entry.data_file),
             )
 
-    def _added(self, file: DataFile) -> ManifestEntry:
+    def _added(self, file: DataFile, sequence: int | None = None) -> ManifestEntry:
         return ManifestEntry.from_args(
             status=ManifestEntryStatus.ADDED,
             snapshot_id=self._snapshot_id,
-            sequence_number=None,
+            sequence_number=sequence,
             file_sequence_number=None,
             data_file=file,
         )
@@ -220,18 +229,18 @@ class SinkSnapshot(_MergeAppendFiles):
         return spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
 
     def _written_data(self) -> list[ManifestFile]:
-        by_spec: dict[int, list[DataFile]] = defaultdict(list)
+        by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
         for file in self._added_data_files:
-            by_spec[file.spec_id].append(file)
+            by_spec[file.spec_id].append(self._added(file, self._data_sequence))
         return [
-            self._manifest(self.new_manifest_writer(self.spec(spec_id)), map(self._added, members))
+            self._manifest(self.new_manifest_writer(self.spec(spec_id)), members)
             for spec_id, members in by_spec.items()
         ]
 
     @property
     def _kind(self) -> Operation:
         """P7."""
-        if self._corrected:
+        if self._corrected or self._replaces:
             return Operation.REPLACE
         if not self._delete_files and not self._removed:
             return Operation.APPEND

@@ -39,3 +39,16 @@ def offsets_text(offsets: Mapping[int, int]) -> str:
 def commit_text(commit_id: UUID) -> str:
     """The first eight digits: enough to tell the cycles of a log file apart."""
     return commit_id.hex[:8]
+
+
+def bytes_text(size: int) -> str:
+    """``38.2 MiB``; of less than a KiB, bytes."""
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < _KIB:
+            break
+        amount, unit = amount / _KIB, larger
+    return f"{amount:.1f}".removesuffix(".0") + f" {unit}"
+
+
+_KIB = 1024

@@ -60,7 +60,7 @@ def columns(
     ]
     kinds = [written.kind(place) if place else {} for place in own]
     # Without logical types fastavro reads numbers and bytes. Python has no dates after the year 9999.
-    _strip(reader.writer_schema)
+    strip_logical_types(reader.writer_schema)
     while records := list(islice(reader, rows)):
         yield RowChunk(
             len(records),
@@ -112,9 +112,10 @@ class _Written:
         return dict(kind)
 
 
-def _strip(schema: Any) -> None:
+def strip_logical_types(schema: Any) -> None:
+    """Take the logical types out of the schema of a reader, which then reads numbers and bytes."""
     for inner in schema if isinstance(schema, list) else [*schema.values()] if isinstance(schema, dict) else ():
-        _strip(inner)
+        strip_logical_types(inner)
     if isinstance(schema, dict):
         schema.pop("logicalType", None)
 

@@ -48,7 +48,8 @@ def digests(sink: Sink) -> dict[str, str]:
     """A digest of each setting with another value than its default, by its key."""
     values = {key: value for key, value in _set(sink.keys) if key.startswith(COMMITTED)}
     for name, table in sink.tables.items():
-        values |= {f"iceberg.table.{name}.{key}": value for key, value in _set(table)}
+        own = (pair for pair in _set(table) if not pair[0].startswith("maintenance."))
+        values |= {f"iceberg.table.{name}.{key}": value for key, value in own}
     values |= {key: public_text(key, text) for key, text in _handed_on(sink)}
     values |= {f"transforms.{step.name}": asdict(step) for step in sink.transforms}
     return {printable(key, _LONGEST): digest([key, value], 8) for key, value in sorted(values.items())}

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from calving.engine.registry import Patience
+from calving.maintenance.plan import Triggers
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
 from calving.model.tables import DeleteMode, Inserts, OrderType, RowDeletes, RowMutations, Tombstones, is_table_name
 
 _ROUTING, _CONVERTERS, _MUTATIONS = Routing(), TopicConverters(), RowMutations()
-_TOLERANCE, _LIMITS, _PATIENCE = Tolerance(), Limits(), Patience()
+_TOLERANCE, _LIMITS, _PATIENCE, _TRIGGERS = Tolerance(), Limits(), Patience(), Triggers()
 """The objects that settings become. A default that is in one of these objects is not repeated here."""
 _COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
@@ -123,6 +124,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Host names of loopback addresses, which only this machine reaches."""
 
 Policy = Literal["fail", "skip"]
+Files = Annotated[int, Field(ge=2, le=1_000_000)]
+DeletedShare = Annotated[float, Field(gt=0, le=1)]
+GroupBytes = Annotated[int, Field(ge=1024**2, le=_MOST_BYTES)]
 
 MUTATIONS = (
     "cdc_field",
@@ -137,6 +141,9 @@ MUTATIONS = (
     "on_truncate",
 )
 """Keys of row mutations. The sink has them for all tables, and each table has its own."""
+
+TRIGGERS = ("small_files", "medium_files", "deleted_share", "group_bytes")
+"""Keys of maintenance. The sink has them for all tables, and each table has its own."""
 
 
 class TableKeys(BaseModel):
@@ -195,6 +202,18 @@ class TableKeys(BaseModel):
     )
     tombstones: Tombstones | None = Field(None, alias="tombstones", description="As `iceberg.tables.tombstones`.")
     on_truncate: Policy | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
+    small_files: Files | None = Field(
+        None, alias="maintenance.small-files", description="As `iceberg.maintenance.small-files`."
+    )
+    medium_files: Files | None = Field(
+        None, alias="maintenance.medium-files", description="As `iceberg.maintenance.medium-files`."
+    )
+    deleted_share: DeletedShare | None = Field(
+        None, alias="maintenance.deleted-share", description="As `iceberg.maintenance.deleted-share`."
+    )
+    group_bytes: GroupBytes | None = Field(
+        None, alias="maintenance.group-bytes", description="As `iceberg.maintenance.group-bytes`."
+    )
 
 
 class SinkKeys(BaseModel):
@@ -364,6 +383,31 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.on-truncate",
         description="The sink's response to a truncate event (the source table was emptied), such as Debezium's `t`."
         " `fail`: it is a bad record. `skip`: the sink skips and counts it.",
+    )
+
+    small_files: Files = Field(
+        _TRIGGERS.small_files,
+        alias="iceberg.maintenance.small-files",
+        description="`calving maintain` compacts a partition with so many files below an eighth of the table's"
+        " `write.target-file-size-bytes`. Two such files that are an hour old are enough.",
+    )
+    medium_files: Files = Field(
+        _TRIGGERS.medium_files,
+        alias="iceberg.maintenance.medium-files",
+        description="`calving maintain` compacts a partition with so many files between an eighth and three quarters of"
+        " the table's `write.target-file-size-bytes`, and its smaller files with them.",
+    )
+    deleted_share: DeletedShare = Field(
+        _TRIGGERS.deleted_share,
+        alias="iceberg.maintenance.deleted-share",
+        description="`calving maintain` writes a data file again, without its deleted rows, if at least this share of"
+        " them is deleted by position.",
+    )
+    group_bytes: GroupBytes = Field(
+        _TRIGGERS.group_bytes,
+        alias="iceberg.maintenance.group-bytes",
+        description="How many bytes of data files `calving maintain` rewrites for one commit, at most; a larger file is"
+        " rewritten alone.",
     )
 
     catalog_name: Text = Field("iceberg", alias="iceberg.catalog", description="The catalog's name in control events.")

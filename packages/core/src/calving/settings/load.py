@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from calving.backend.interface import Backend, find
 from calving.engine.registry import Patience, check_engine
 from calving.errors import ConfigError
+from calving.maintenance.plan import Triggers
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.model.sink import DeadLetterTopic, SinkIdentity
 from calving.model.tables import RowMutations
@@ -24,7 +25,7 @@ from calving.settings.catalogs import check_catalog, kind_of
 from calving.settings.clients import client_properties, consumer_keys
 from calving.settings.connect import connector_group, from_tabular, with_worker
 from calving.settings.files import read
-from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
+from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, TRIGGERS, SinkKeys, TableKeys
 from calving.settings.records import (
     check_dead_letter_table,
     check_idle_defaults,
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 
 _TABLE = "iceberg.table."
 _OF_TABLES = frozenset(str(field.alias) for field in TableKeys.model_fields.values())
+_DOTTED = tuple(name for name in sorted(_OF_TABLES) if "." in name)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -134,6 +136,12 @@ class Sink:
     def _declarations(self, table: str) -> Mapping[str, Declaration]:
         own = self.tables.get(table)
         return {**dict(self.keys.default_columns), **dict(own.columns if own is not None else ())}
+
+    def triggers(self, table: str) -> Triggers:
+        """When files of a table are compacted."""
+        own = self.tables.get(table, TableKeys())
+        given = {name: getattr(self.keys if getattr(own, name) is None else own, name) for name in TRIGGERS}
+        return Triggers(**given)
 
     @property
     def group(self) -> str:
@@ -263,11 +271,18 @@ def _sorted(
         if prefix is not None:
             handed_on[prefix][key if prefix == "spark." else key.removeprefix(prefix)] = value
         elif key.startswith(_TABLE) and ("." in (rest := key.removeprefix(_TABLE)) or rest in _OF_TABLES):
-            table, _, name = rest.rpartition(".")
+            table, name = _table_and_key(rest)
             tables.setdefault(table, {})[name] = value
         else:
             plain[key] = value
     return handed_on, tables, plain
+
+
+def _table_and_key(rest: str) -> tuple[str, str]:
+    """A table's name, and the name of its key: a name in ``_OF_TABLES`` may have dots, as a table's name has."""
+    own = next((name for name in _DOTTED if rest.endswith(f".{name}")), None)
+    table, _, name = rest.rpartition(".") if own is None else (rest.removesuffix(f".{own}"), "", own)
+    return table, name
 
 
 def _check_places(raw: Mapping[str, str]) -> None:

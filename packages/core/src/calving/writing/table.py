@@ -123,6 +123,7 @@ class TableWriter(BufferedWriter):
         self._id, self._kind = writer or uuid.uuid4(), kind
         self._files = 0
         self.done: list[DataFile] = []
+        self.numbers: list[int] = []  # of the partition of each file in ``done``; a partition's rows keep their order
 
     @property
     def buffered_bytes(self) -> int:
@@ -199,6 +200,7 @@ class TableWriter(BufferedWriter):
 
     def _finish(self, number: int) -> None:
         self.done.append(self._described(self._open_files[number]))
+        self.numbers.append(number)
         del self._open_files[number]
 
     def _described(self, file: _OpenFile) -> DataFile:

@@ -71,19 +71,20 @@ def _marked(column: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, 0, [inside])
 
 
-def _check_times(name: str, column: pa.Array) -> None:
-    # Arrow 26 stores such a timestamp as a second rounded up and a negative fraction. Arrow reads it back unchanged,
-    # but Java reads it a second earlier.
+def has_early_fractions(column: pa.Array) -> bool:
+    """Whether a column has a timestamp before 1970 with a fraction of a second.
+
+    Arrow 26 stores such a timestamp as a second rounded up and a negative fraction. Arrow reads it back unchanged, but
+    Java reads it a second earlier; and Arrow reads what Java has written a second later.
+    """
     for leaf in leaves([column]):
         if not pa.types.is_timestamp(leaf.type) or leaf.null_count == len(leaf):
             continue
         moments, second = leaf.cast(pa.int64()), _PER_SECOND[leaf.type.unit]
         early = moments.filter(pc.less(moments, 0))
         if pc.any(pc.not_equal(early, pc.multiply(pc.divide(early, second), second))).as_py():
-            raise BadRecordError(
-                f"column '{name}': ORC files cannot hold a timestamp before 1970 with a fraction of a second;"
-                " set write.format.default = parquet or avro for the table"
-            )
+            return True
+    return False
 
 
 def _check_range(name: str, column: pa.Array) -> None:
@@ -149,7 +150,11 @@ class Orc(FileFormat):
 
     def check(self, rows: pa.RecordBatch) -> None:
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
-            _check_times(name, column)
+            if has_early_fractions(column):
+                raise BadRecordError(
+                    f"column '{name}': ORC files cannot hold a timestamp before 1970 with a fraction of a second;"
+                    " set write.format.default = parquet or avro for the table"
+                )
 
     def check_compared(self, name: str, column: pa.Array) -> None:
         _check_range(name, column)

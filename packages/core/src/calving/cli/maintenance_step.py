@@ -1,0 +1,29 @@
+"""What a task of ``calving maintain`` did, as a line of text or of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceStep:
+    """What a task did with a table, or would do. ``outcome``: done, planned, nothing (there was nothing to do), left
+    alone, dropped (others changed the files), or failed. ``numbers``: entries for programs.
+    """
+
+    table: str
+    task: str
+    outcome: str
+    text: str
+    numbers: Mapping[str, object] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """For a person."""
+        return f"table {self.table}: {self.text}"
+
+    def json(self) -> str:
+        """For a program."""
+        own = {"table": self.table, "task": self.task, "outcome": self.outcome.replace(" ", "-"), "text": self.text}
+        return json.dumps({**own, **self.numbers})

@@ -1,0 +1,201 @@
+"""Compacts one branch of a table: plans, rewrites, and commits each group of files by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from calving.catalogs.foreign import refusal
+from calving.errors import ConfigError, TableTroubleError
+from calving.iceberg.catalog import find_table, is_rest
+from calving.iceberg.conversion import Scope, scope_of
+from calving.iceberg.delete_files import Deletions, KnownPositions
+from calving.iceberg.history import line_of
+from calving.iceberg.live_files import LiveData, LiveFiles, Manifests
+from calving.iceberg.locations import delete_orphans
+from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.manifests import LINEAGE_VERSION, partition_sources
+from calving.maintenance.compaction import Compaction, FileReplacement
+from calving.maintenance.plan import FileGroup, FileState, PartitionKey, Plan, Triggers, plan
+from calving.maintenance.rewrite import output_spec, rewrite
+from calving.model.events import TableId
+from calving.model.tables import RESERVED_COLUMNS
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.rollback import RolledBack
+from calving.records.foreign import writable
+from calving.storage_errors import described
+from calving.writing.layout import Layout
+from calving.writing.partitioning import partition_path
+from calving.writing.properties import WriteProperties
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedGroup:
+    """What became of a group: it was replaced; or ``dropped``, because others changed its files; or it ``failed``; or
+    nothing, because too few of its files were left.
+    """
+
+    group: FileGroup
+    replacement: FileReplacement | None
+    dropped: str | None = None
+    failed: str | None = None
+
+
+class Compactor:
+    """The compaction of one branch of one table."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        table: TableId,
+        key: LedgerKey,
+        about: Mapping[str, str],
+        triggers: Triggers = Triggers(),  # noqa: B008 - it never changes
+        write_properties: Mapping[str, str] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``key``: of the sink that writes the table; it names the branch. ``about``: entries for the summaries of the
+        snapshots. ``write_properties``: they count before the table's. The target size of ``triggers`` is the table's.
+        """
+        self._catalog, self._table, self._key, self._about = catalog, table, key, about
+        self._triggers, self._write_properties, self._sleep = triggers, write_properties or {}, sleep
+
+    def load(self) -> Table | None:
+        """The table; None if it or its branch does not exist.
+
+        :raises UnavailableError: the catalog gives no clear answer.
+        """
+        table = find_table(self._catalog, self._table)
+        return table if table is not None and self._key.branch in table.metadata.refs else None
+
+    def refusal(self, table: Table) -> str | None:
+        """Why the files of a table are left alone; None if they may be rewritten (K14, K21)."""
+        metadata = table.metadata
+        if (why := refusal(metadata, rewrites=True)) is not None:
+            return why
+        if metadata.format_version >= LINEAGE_VERSION and not is_rest(self._catalog):
+            return f"format version {metadata.format_version} can only be written through a REST catalog"
+        schema = metadata.schema()
+        if (known := writable(schema)) is not schema:
+            lost = sorted(set(schema.column_names) - set(known.column_names))
+            return f"calving cannot write its column {lost[0]} of type {schema.find_type(lost[0])}"
+        if metadata.format_version >= LINEAGE_VERSION and (taken := RESERVED_COLUMNS & set(schema.column_names)):
+            return f"it has a column {min(taken)}, a name that Iceberg reserves"
+        ledger = self._key.read(line_of(table, self._key.branch), metadata.properties)
+        if RolledBack.of(ledger.gone, ledger.doubt) is not None:
+            return (
+                "it was rolled back, and nobody has answered: `calving recover FILE --table"
+                f" {'.'.join(self._table)}` says what is left to do"
+            )
+        try:
+            Layout(output_spec(table, self._write_properties))
+        except ConfigError as error:
+            return str(error)
+        return None
+
+    def plan(self, table: Table, now_ms: int) -> Plan:
+        """The groups of files that are due on the head of the branch.
+
+        :raises ConfigError: the table's properties are wrong.
+        """
+        triggers = replace(self._triggers, target_bytes=self._target(table))
+        return plan(_states(table, self._live(table)), triggers, now_ms)
+
+    def outputs(self, table: Table, group: FileGroup) -> int:
+        """About how many files a group becomes."""
+        return max(1, round(group.size / self._target(table)))
+
+    def _target(self, table: Table) -> int:
+        properties = {**table.metadata.properties, **self._write_properties}
+        return WriteProperties.of(properties, ".".join(self._table)).target_bytes
+
+    def compact(self, group: FileGroup) -> CompactedGroup:
+        """Rewrite a group as it is now, and commit it.
+
+        :raises UnavailableError: the catalog gives no clear answer.
+        :raises CommitRefusedError, CommitUncertainError: others committed faster each time, or there was no answer;
+            nothing is lost, run it again.
+        """
+        table = self.load()
+        if table is None:
+            return CompactedGroup(group, None, "the table was dropped")
+        live = self._live(table)
+        waiting = _Waiting.of(table, live)
+        inputs = {file.path: live.data[file.path] for file in group.files if file.path in live.data}
+        if len(inputs) < min(2, len(group.files)):
+            return CompactedGroup(group, None)
+        if any(map(waiting.has, inputs.values())):
+            return CompactedGroup(group, None, "equality deletes apply to them now: the task deletes comes first")
+        deletions = Deletions(table, live, KnownPositions())
+        try:
+            rewritten = rewrite(table, inputs.values(), deletions, output_spec(table, self._write_properties))
+        except Exception as error:  # a storage may raise anything; nothing was committed
+            return CompactedGroup(group, None, failed=_text(error))
+        task = Compaction(self._key, table, inputs, rewritten)
+        maintenance = Maintenance(self._catalog, self._table, self._key, self._about, sleep=self._sleep)
+        try:
+            replacement = maintenance.commit(task)
+        except TableTroubleError as error:  # it was dropped, or its delete files cannot be read
+            if not task.is_offered:
+                delete_orphans(table.io, task.unused(()))
+            return CompactedGroup(group, None, failed=_text(error))
+        return CompactedGroup(group, replacement, task.dropped)
+
+    def _live(self, table: Table) -> LiveFiles:
+        head = table.metadata.snapshot_by_name(self._key.branch)
+        return Manifests(()).live(table.io, head.manifest_list if head is not None else None)
+
+
+def _text(error: Exception) -> str:
+    return str(error) if isinstance(error, TableTroubleError) else described(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Files to which equality deletes apply: they are turned into positions first (K4). ``newest``: the greatest
+    sequence number of the deletes of each scope.
+    """
+
+    newest: Mapping[Scope, int]
+
+    @staticmethod
+    def of(table: Table, live: LiveFiles) -> _Waiting:
+        newest: dict[Scope, int] = {}
+        for delete in live.equality:
+            scope = scope_of(table, delete.file)
+            newest[scope] = max(delete.sequence, newest.get(scope, 0))
+        return _Waiting(newest)
+
+    def has(self, data: LiveData) -> bool:
+        scopes: tuple[Scope, ...] = (None, (data.candidate.spec_id, data.candidate.partition))
+        return any(data.sequence < self.newest.get(scope, 0) for scope in scopes)
+
+
+def _states(table: Table, live: LiveFiles) -> Iterator[FileState]:
+    """The live files as the plan sees them."""
+    waiting = _Waiting.of(table, live)
+    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
+    for path, data in live.data.items():
+        file = data.candidate
+        deleted = sum(delete.file.record_count for delete in live.scoped_of(data))
+        yield FileState(
+            path=path,
+            partition=(file.spec_id, file.partition),
+            size=file.size,
+            records=file.records,
+            deleted=min(deleted, file.records),
+            sequence=data.sequence,
+            added_ms=times.get(data.added_by) if data.added_by is not None else None,
+            waits=waiting.has(data),
+        )
+
+
+def partition_text(table: Table, partition: PartitionKey) -> str:
+    """A partition as its folder is called; empty for a table without partitions."""
+    spec_id, values = partition
+    return partition_path(Record(*values), table.metadata.specs()[spec_id], partition_sources(table.metadata))

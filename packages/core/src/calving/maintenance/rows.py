@@ -1,0 +1,187 @@
+"""Whole rows of data files, in the types that a table has now.
+
+Columns are found by field id. A value is never changed on the way: a file with a type that the table's does not hold
+exactly is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import MappedField
+from pyiceberg.types import ListType, MapType, NestedField, StructType
+
+from calving.errors import CalvingError, TableTroubleError
+from calving.maintenance import avro
+from calving.maintenance.widening import widened
+from calving.mutations.avro import fields_of, id_of
+from calving.records.arrays import entries, items_of, lists, maps, offsets_of, struct
+from calving.records.fields import arrow_schema
+from calving.writing.formats.orc import has_early_fractions
+
+_BATCH_ROWS = 64 * 1024
+_ID_OF = {"PARQUET": b"PARQUET:field_id", "ORC": b"iceberg.id"}
+_NO_IDS = "its columns have no field ids, and the table has no name mapping (schema.name-mapping.default)"
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads files of one table as rows of ``schema``. ``mapped``: the table's name mapping, for files without ids."""
+
+    io: FileIO
+    schema: Schema
+    mapped: tuple[MappedField, ...] = ()
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return arrow_schema(self.schema)
+
+    def batches(self, path: str, file_format: str, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
+        """All rows, in the order of the file. A column that the file does not have has the value in ``constants``, by
+        its id, or else its initial default, or else none.
+
+        :raises TableTroubleError: the file cannot be read without a loss.
+        """
+        try:
+            with self.io.new_input(path).open() as stream:
+                yield from _READERS[file_format.upper()](self, stream, constants)
+        except CalvingError as error:
+            raise TableTroubleError(f"file {path} cannot be rewritten: {error}") from error
+        except Exception as error:  # each format has exceptions of its own
+            raise TableTroubleError(f"file {path} cannot be rewritten: {type(error).__name__}: {error}") from error
+
+    def parquet(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
+        # Few requests for the parts of a row group. Other writers' 96-bit times can be outside of the years 1677 to
+        # 2262.
+        with pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us") as file:
+            of_file = self._of(file.schema_arrow, "PARQUET", constants)
+            for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                yield of_file.rows(batch)
+
+    def orc(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
+        file = orc.ORCFile(stream)
+        of_file = self._of(file.schema, "ORC", constants)
+        for stripe in range(file.nstripes):
+            batch = file.read_stripe(stripe)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                if has_early_fractions(column):
+                    raise TableTroubleError(
+                        f"column {name} has a timestamp before 1970 with a fraction of a second, which Java and Arrow"
+                        " read from ORC files in two ways"
+                    )
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                yield of_file.rows(batch.slice(start, _BATCH_ROWS))
+
+    def avro(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
+        missing = _Missing(self.schema, constants)
+        for columns, count in avro.columns(stream, self.schema.as_struct(), self.arrow, self.mapped, _BATCH_ROWS):
+            pairs = zip(columns, self.schema.fields, self.arrow, strict=True)
+            arrays = [missing.column(f, a.type, count) if array is None else array for array, f, a in pairs]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+
+    def _of(self, schema: pa.Schema, file_format: str, constants: Mapping[int, Any]) -> _FileRows:
+        fields, key = list(schema), _ID_OF[file_format]
+        has_ids = any(key in (field.metadata or {}) for field in fields)
+        if not has_ids and not self.mapped:
+            raise TableTroubleError(_NO_IDS)
+        return _FileRows(self.schema, self.arrow, _Missing(self.schema, constants), key, () if has_ids else self.mapped)
+
+
+_READERS = {"PARQUET": RowReader.parquet, "ORC": RowReader.orc, "AVRO": RowReader.avro}
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """Columns that a file does not have."""
+
+    schema: Schema
+    constants: Mapping[int, Any]
+
+    def column(self, field: NestedField, kind: pa.DataType, count: int) -> pa.Array:
+        default = self.constants.get(field.field_id, field.initial_default)
+        if default is None:
+            if field.required:
+                raise TableTroubleError(f"it lacks the required column {self.schema.find_column_name(field.field_id)}")
+            return pa.nulls(count, kind)
+        storage = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        one = pa.array([default.bytes if isinstance(default, UUID) else default], storage)
+        return widened(pa.repeat(one[0], count), kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileRows:
+    """Turns batches of one file into rows of the table. ``key``: the metadata entry with a field's id."""
+
+    schema: Schema
+    arrow: pa.Schema
+    missing: _Missing
+    key: bytes
+    mapped: Sequence[MappedField]
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        given = list(zip(batch.schema, batch.columns, strict=True))
+        columns = self._struct(given, self.schema.as_struct(), list(self.arrow), self.mapped, batch.num_rows)
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow)
+
+    def _struct(
+        self,
+        given: Sequence[tuple[pa.Field, pa.Array]],
+        wanted: StructType,
+        kinds: Sequence[pa.Field],
+        mapped: Sequence[MappedField],
+        count: int,
+    ) -> list[pa.Array]:
+        by_id: dict[int | None, tuple[pa.Array, MappedField | None]] = {}
+        for field, array in given:
+            known = next((one for one in mapped if field.name in one.names), None)
+            said = (field.metadata or {}).get(self.key)
+            by_id[int(said) if said is not None else id_of(known)] = array, known
+        return [
+            self._array(*by_id[field.field_id], field, kind.type)
+            if field.field_id in by_id
+            else self.missing.column(field, kind.type, count)
+            for field, kind in zip(wanted.fields, kinds, strict=True)
+        ]
+
+    def _array(self, array: pa.Array, known: MappedField | None, field: NestedField, kind: pa.DataType) -> pa.Array:
+        below, wanted = fields_of(known), field.field_type
+        if isinstance(wanted, StructType) and isinstance(array, pa.StructArray) and isinstance(kind, pa.StructType):
+            given = [(inner, array.field(i)) for i, inner in enumerate(array.type)]
+            children = self._struct(given, wanted, list(kind), below, len(array))
+            return struct(children, kind, _nulls(array), len(array))
+        if isinstance(wanted, ListType) and isinstance(array, pa.ListArray) and isinstance(kind, pa.ListType):
+            items = self._array(items_of(array), _one(below, "element"), wanted.element_field, kind.value_type)
+            return lists(offsets_of(array), items, kind, _nulls(array))
+        if isinstance(wanted, MapType) and isinstance(array, pa.MapArray) and isinstance(kind, pa.MapType):
+            keys, values = entries(array)
+            keys = self._array(keys, _one(below, "key"), wanted.key_field, kind.key_type)
+            values = self._array(values, _one(below, "value"), wanted.value_field, kind.item_type)
+            return maps(offsets_of(array), keys, values, kind, _nulls(array))
+        try:
+            return widened(array, kind)  # which refuses nested types
+        except pa.ArrowException as error:
+            raise TableTroubleError(
+                f"column {self._name(field)} is {array.type} in the file, which is not exactly {field.field_type}"
+                f" ({error})"
+            ) from error
+
+    def _name(self, field: NestedField) -> str:
+        return self.schema.find_column_name(field.field_id) or field.name
+
+
+def _one(fields: Sequence[MappedField], name: str) -> MappedField | None:
+    return next((field for field in fields if name in field.names), None)
+
+
+def _nulls(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None

@@ -1,0 +1,85 @@
+"""Compactions of mutation tables, and of tables that are appended to, beside other commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calving.iceberg.catalog import table_id
+from calving.iceberg.manifests import read_entries, read_manifest_list
+from calving.maintenance.compactor import CompactedGroup, Compactor
+from calving.maintenance.plan import Plan, Triggers
+from calving.maintenance.rewrite import rewrite
+from harness.structure import check
+from tests.iceberg.histories import KEY, MutationTable, create
+
+EAGER = Triggers(small_files=2, medium_files=2, deleted_share=0.01)
+"""Whatever can be rewritten is due."""
+
+
+_REWRITE = "calving.maintenance.compactor.rewrite"
+
+
+def beside(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do this once, between the next rewriting of a group and its commit."""
+
+    def and_act(*given: Any) -> Any:
+        rewritten = rewrite(*given)
+        monkeypatch.setattr(_REWRITE, rewrite)
+        act()
+        return rewritten
+
+    monkeypatch.setattr(_REWRITE, and_act)
+
+
+def compactor_of(table: MutationTable, triggers: Triggers = EAGER) -> Compactor:
+    return Compactor(
+        table.catalog, table_id(table.name), KEY, {"engine-name": "calving"}, triggers, sleep=lambda seconds: None
+    )
+
+
+def planned(table: MutationTable, triggers: Triggers = EAGER) -> Plan:
+    return compactor_of(table, triggers).plan(table.table, 0)
+
+
+def compact(table: MutationTable, triggers: Triggers = EAGER) -> list[CompactedGroup]:
+    """Everything that is due, each group in its own commit."""
+    own = compactor_of(table, triggers)
+    done = [own.compact(group) for group in own.plan(table.table, 0).groups]
+    if table.table.current_snapshot() is not None:
+        check(table.table, table.equality)
+    return done
+
+
+def dropped(done: Iterable[CompactedGroup]) -> list[str]:
+    return [each.dropped for each in done if each.dropped is not None]
+
+
+def appended(catalog: Catalog, version: int, commits: int, rows: int = 10, **more: Any) -> MutationTable:
+    """A table with a small file of each commit."""
+    table = create(catalog, more.pop("layout", "flat"), version, **more)
+    if version == 1:
+        table.resolver = None  # type: ignore[assignment]
+    for number in range(commits):
+        append(table, number, rows)
+    return table
+
+
+def append(table: MutationTable, number: int, rows: int = 10) -> None:
+    table.commit(
+        table.step([], inserts=[{"id": 1000 * number + i, "name": f"n{number}", "g": i % 3} for i in range(rows)])
+    )
+
+
+def data_files(table: Table) -> list[str]:
+    return [file["file_path"] for file in table.inspect.data_files().to_pylist()]
+
+
+def entries(table: Table) -> list[Any]:
+    head = table.current_snapshot()
+    manifests = read_manifest_list(table.io, head.manifest_list) if head is not None else []
+    return [entry for manifest in manifests for entry in read_entries(table.io, manifest)]
