@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import table_id
@@ -76,7 +77,7 @@ def append(table: MutationTable, number: int, rows: int = 10) -> None:
 
 
 def data_files(table: Table) -> list[str]:
-    return [file["file_path"] for file in table.inspect.data_files().to_pylist()]
+    return sorted(each.data_file.file_path for each in entries(table) if each.data_file.content == DataFileContent.DATA)
 
 
 def entries(table: Table) -> list[Any]:

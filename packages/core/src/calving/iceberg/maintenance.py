@@ -118,34 +118,39 @@ class Maintenance:
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
         """
         target = IcebergTarget(self._catalog, self._table, self._key.branch, self._key, {}, sleep=self._sleep)
-        made: dict[int, C] = {}
-        is_refused = True
         state = target.load()
-        for is_last in tries(MAX_TRIES, lambda _: target.pause(1)):
-            prepared_task = task.of(state.table, self._key.branch)
-            if prepared_task is None:
-                if is_refused:  # otherwise an attempt may still land
-                    delete_orphans(state.table.io, task.unused(()))
-                return None
-            prepared = self._prepared(state, prepared_task)
-            made[prepared.snapshots[-1].snapshot_id] = prepared_task
-            try:
-                landed: int | None = target.commit(state, prepared, self._noted(state, prepared))
-            except (CommitRefusedError, CommitUncertainError) as error:
-                state = target.load()
-                landed = target.landed(state)
-                is_refused = is_refused and isinstance(error, CommitRefusedError) and target.moved(state)
-                if landed is None and is_refused:
-                    target.discard()
-                if landed is None and is_last:
-                    if is_refused:  # every attempt was refused
-                        delete_orphans(state.table.io, task.unused(()))
-                    raise
-            if landed is not None:
-                # No other attempt can land any more, because all others require an earlier head.
-                delete_orphans(state.table.io, task.unused(made[landed].added))
-                return made[landed]
-        raise AssertionError("unreachable")
+        made: dict[int, C] = {}
+        may_land = False
+        """Whether an attempt that has not landed yet may land later."""
+        try:
+            for is_last in tries(MAX_TRIES, lambda _: target.pause(1)):
+                change = task.of(state.table, self._key.branch)
+                if change is None:
+                    break
+                prepared = self._prepared(state, change)
+                made[prepared.snapshots[-1].snapshot_id] = change
+                might_land, may_land = may_land, True
+                try:
+                    landed: int | None = target.commit(state, prepared, self._noted(state, prepared))
+                except (CommitRefusedError, CommitUncertainError) as error:
+                    state = target.load()
+                    landed = target.landed(state)
+                    may_land = might_land or not isinstance(error, CommitRefusedError) or not target.moved(state)
+                    if landed is None and not may_land:
+                        target.discard()
+                    if landed is None and is_last:
+                        raise
+                if landed is not None:
+                    # No other attempt can land any more, because all others require an earlier head.
+                    delete_orphans(state.table.io, task.unused(made[landed].added))
+                    return made[landed]
+        except Exception:  # a storage may raise anything
+            if not may_land:
+                delete_orphans(state.table.io, task.unused(()))
+            raise
+        if not may_land:
+            delete_orphans(state.table.io, task.unused(()))
+        return None
 
     def _noted(self, state: LoadedTable, prepared: Prepared) -> tuple[SetPropertiesUpdate, ...]:
         """The ledgers of the head describe the new snapshot, too."""
@@ -158,7 +163,11 @@ class Maintenance:
         head = next(iter(state.ancestry), {})
         snapshot = new_snapshot(state.table, {**carried(head), **self._about}, self._key.branch)
         change.put_into(snapshot)
-        return Prepared((snapshot,), *snapshot.prepare())
+        try:
+            return Prepared((snapshot,), *snapshot.prepare())
+        except Exception:  # a storage may raise anything
+            snapshot.discard()
+            raise
 
 
 def carried(summary: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from calving.catalogs.foreign import refusal
-from calving.errors import ConfigError, TableTroubleError
+from calving.errors import CommitRefusedError, CommitUncertainError, ConfigError, TableTroubleError
 from calving.iceberg.catalog import find_table, is_rest
 from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
@@ -140,7 +140,9 @@ class Compactor:
         maintenance = Maintenance(self._catalog, self._table, self._key, self._about, sleep=self._sleep)
         try:
             replacement = maintenance.commit(task)
-        except TableTroubleError as error:  # it was dropped, or its delete files cannot be read
+        except (CommitRefusedError, CommitUncertainError):
+            raise
+        except Exception as error:  # it was dropped, its delete files cannot be read, or a storage failed
             if not task.is_offered:
                 delete_orphans(table.io, task.unused(()))
             return CompactedGroup(group, None, failed=_text(error))

@@ -1,0 +1,106 @@
+"""A compaction that is killed, or that a storage or catalog fails, leaves every row once, and the next one goes on."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.table import Table
+
+from calving.iceberg.catalog import open_catalog
+from harness.structure import check
+from tests.iceberg.histories import MutationTable, pyiceberg_rows
+from tests.maintenance.compacting import appended, beside, compactor_of, data_files, planned
+
+
+def test_who_is_killed_at_any_step_leaves_the_rows_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    table = appended(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), 2, 3)
+    table.commit(table.step([], [{"id": 0}, {"id": 1001}]))
+    expected = tmp_path / "rows.txt"
+    expected.write_text(repr(table.rows()))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.maintenance.killed_compaction", str(tmp_path), table.name, str(expected)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout) > 5  # kills
+    assert pyiceberg_rows(table.table) == table.rows() and len(data_files(table.table)) == 1
+
+
+def fail_at(last: int, patch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Let one step of the storage or of the catalog fail. The result tells whether it was reached."""
+    steps = itertools.count()
+    reached: list[str] = []
+
+    def step(name: str) -> None:
+        if next(steps) == last:
+            reached.append(name)
+            raise OSError(28, "No space left on device")
+
+    def around(kind: Any, name: str) -> None:
+        original = getattr(kind, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            step(name)
+            answer = original(*args, **kwargs)
+            step(name)
+            return answer
+
+        patch.setattr(kind, name, wrapped)
+
+    around(PyArrowFile, "create")
+    around(PyArrowFileIO, "delete")
+    around(Table, "_do_commit")
+    return lambda: bool(reached)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_error_at_any_step_leaves_the_rows_also_those_that_were_deleted_meanwhile(
+    catalog: Catalog, version: int
+) -> None:
+    for last in itertools.count():
+        table = appended(catalog, version, 2)
+        with pytest.MonkeyPatch.context() as patch:
+            (group,) = planned(table).groups
+            has_failed: Callable[[], bool] = bool
+
+            def act(table: MutationTable = table, last: int = last, patch: pytest.MonkeyPatch = patch) -> None:
+                nonlocal has_failed
+                table.commit(table.step([{"id": 3, "name": "b", "g": 1}], [{"id": 1004}]))
+                has_failed = fail_at(last, patch)
+
+            beside(patch, act)
+            done = compactor_of(table).compact(group)
+        check(table.table)
+        assert pyiceberg_rows(table.table) == table.rows()
+        if not has_failed():
+            assert done.replacement is not None
+            break
+    assert last > 4
+
+
+def test_a_disk_that_fills_while_files_are_written_names_the_group_and_leaves_nothing(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = appended(catalog, 2, 3)
+    (group,) = planned(table).groups
+    folder = Path(table.table.location().removeprefix("file://")) / "data"
+    before = sorted(folder.iterdir())
+
+    def full(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("calving.writing.formats.parquet.ParquetWriter.write", full)
+    done = compactor_of(table).compact(group)
+    assert done.failed is not None and "No space left on device" in done.failed
+    assert sorted(folder.iterdir()) == before
