@@ -89,13 +89,15 @@ class LocalEngine(Engine):
 
     @property
     def slots(self) -> int:
+        """One: the calling thread."""
         return 1
 
     def map(self, function: Function, payloads: Sequence[str]) -> list[str]:
+        """The function's results, one after the other."""
         return [function(payload) for payload in payloads]
 
     def close(self) -> None:
-        pass
+        """Nothing is open."""
 
 
 def open_local(name: str, properties: Mapping[str, str], patience: Patience) -> Engine:

@@ -1,8 +1,7 @@
 """Parks commits of a failing table in files beside its data files, and reads them back in order.
 
-A parked commit holds all inputs of the commit. So parked commits that are made later, in order, write the same ledgers
-that they would have written at once. Each file names the previous file and never changes, so all files can be found
-from the last one.
+A parked commit holds all inputs of the commit. So commits that are made later, in order, write the same ledgers. Each
+file names the previous file and never changes, so all files can be found from the last one.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class Storage(Protocol):
 @dataclass(frozen=True, slots=True)
 class ParkedCommit:
     """A commit that a failing table could not take: the table's ``entries``, the control offsets up to which the
-    coordinator had ``read`` the log, and what it knew of the source then. A table takes its parked commits in their
-    order, and before what came later.
+    coordinator had ``read`` the log, and what it knew of the source then. Parked commits come first, in their order.
     """
 
     entries: tuple[Envelope, ...]
@@ -77,7 +75,7 @@ class ParkedCommit:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether workers have written entries that delete rows."""
+        """Whether entries delete rows."""
         return any(isinstance(entry.event, DataWritten) and entry.event.delete_files for entry in self.entries)
 
     def in_order(self) -> tuple[ParkedCommit, tuple[Envelope, ...]]:

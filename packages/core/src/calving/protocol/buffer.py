@@ -100,14 +100,12 @@ class Buffer:
                 self._hear_attachment(envelope.attached, envelope.place)
 
     def _hear_attachment(self, attached: Attachment, place: Place) -> None:
-        # All coordinators write into one partition, one after the other, and each has read more of it than those before
-        # it. Of another partition it may have read less, where that is slow.
+        # All coordinators write into one partition, and each has read more of it than those before it.
         if attached.read:
-            partition, _ = place
-            known = {partition: self._since.get(partition, 0)} | self._attached_at
+            known = {place[0]: self._since.get(place[0], 0)} | self._attached_at
             if any(attached.read.get(p, 0) < read for p, read in known.items()):
                 return  # somebody has repeated it, perhaps in another partition
-            self._attached_at[partition] = attached.read.get(partition, 0)
+            self._attached_at[place[0]] = attached.read.get(place[0], 0)
         # Apply each restart of a predecessor once, so that coverage from after the restart stays.
         new = attached.restarted - self._restarted.keys()
         self._restart({tp: attached.restarts.get(tp, place) for tp in sorted(new)})

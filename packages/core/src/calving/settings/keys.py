@@ -823,14 +823,7 @@ class SinkKeys(BaseModel):
         return self.dynamic or self.topic_pattern is not None
 
     def _check_names(self) -> None:
-        letters = () if self.dead_letter_table is None else (self.dead_letter_table,)
-        named = [*(("iceberg.tables", table) for table in self.tables)]
-        named += [("errors.deadletterqueue.table", table) for table in letters]
-        for key, table in named:
-            if ";" in table:
-                raise ValueError(f"{key}: '{table}' has a semicolon: write commas between the names")
-            if not is_table_name(table):
-                raise ValueError(f"{key}: '{table}' is no table's name with its namespace, such as db.events")
+        self._check_table_names()
         topics = [*(("topics", topic) for topic in self.topics)]
         topics += [("errors.deadletterqueue.topic.name", topic) for topic in filter(None, [self.dead_letter_topic])]
         topics += [("iceberg.control.topic", self.control_topic)] if self.backend == "kafka" else []
@@ -839,6 +832,15 @@ class SinkKeys(BaseModel):
                 raise ValueError(
                     f"{key}: '{topic}' is no topic's name: it has at most 249 ASCII letters, digits, '.', '_' and '-'"
                 )
+
+    def _check_table_names(self) -> None:
+        named = [*(("iceberg.tables", table) for table in self.tables)]
+        named += [("errors.deadletterqueue.table", table) for table in filter(None, [self.dead_letter_table])]
+        for key, table in named:
+            if ";" in table:
+                raise ValueError(f"{key}: '{table}' has a semicolon: write commas between the names")
+            if not is_table_name(table):
+                raise ValueError(f"{key}: '{table}' is no table's name with its namespace, such as db.events")
         if self.dead_letter_table in self.tables:
             raise ValueError(
                 f"errors.deadletterqueue.table: {self.dead_letter_table} is among iceberg.tables: give the dead letters"

@@ -226,11 +226,15 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         connector_group=connector,
     )
     _warn(sink)
-    check_routes(keys, sink.tables, sink.converters.keys() - {""})
-    check_routed_tables(keys, sink.tables, sink.create_properties)
-    check_dead_letter_table(keys, sink.tables)
-    check_idle_defaults(keys, [sink.mutations(name) for name in ("", *sink.tables)])
+    _check_tables(sink)
     return sink
+
+
+def _check_tables(sink: Sink) -> None:
+    check_routes(sink.keys, sink.tables, sink.converters.keys() - {""})
+    check_routed_tables(sink.keys, sink.tables, sink.create_properties)
+    check_dead_letter_table(sink.keys, sink.tables)
+    check_idle_defaults(sink.keys, [sink.mutations(name) for name in ("", *sink.tables)])
 
 
 _WORD = re.compile(r"\s*((?i:true|false)|[a-z]\w*(\.\w+)+\.[A-Z][\w$]*)\s*")
