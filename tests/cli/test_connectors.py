@@ -267,7 +267,7 @@ def test_a_file_appears_as_a_whole_and_only_its_owner_reads_it(folder: Path, mon
     assert (folder.parent / "sinks" / "orders.json").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("name", ["../../escape", "a/b", "..", "with space", "naïve", "a\nb"])
+@pytest.mark.parametrize("name", ["../../escape", "a/b", "..", "with space", "naïve"])
 def test_a_file_of_any_connector_stays_in_the_folder(folder: Path, tmp_path: Path, name: str) -> None:
     save(folder, "x.json", {"name": name, "config": CONFIG})
     written = only(convert(folder, tmp_path / "sinks")).file
