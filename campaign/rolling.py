@@ -48,7 +48,7 @@ _RECORDS_PER_SECOND = 60
 _LAST_RECORDS = 200
 _TIMEOUT_MS = 15_000
 """Of a commit. As many sessions long as by default, where it is 30 s, and a session 6 s."""
-_SECONDS = 120
+_SECONDS = 300
 """So long a worker may take to its first batch, and the sink to its first commit and to its last, on a busy machine."""
 _STRETCH = 25
 """Replacements of one sink: the tables stay small, and reading them stays cheap."""
@@ -92,6 +92,7 @@ class Crew:
         for number in range(first, first + count):
             order = order or self.rng.sample(range(_WORKERS), _WORKERS)
             self._replace(order.pop(), number)
+        self.ended += [str(worker.log) for worker in self.places.values() if worker.returncode is not None]
 
     def _replace(self, place: int, number: int) -> None:
         killed, otherwise = number % _KILLED == _KILLED - 1, number % _OTHERWISE == _OTHERWISE - 1
@@ -110,11 +111,12 @@ class Crew:
             self.ended.append(str(worker.log))
 
     def wait(self, worker: Process) -> None:
-        """Until a new worker has read records: it has its share of the work."""
+        """Until a new worker has read records: it has its share of the work. One that has ended counts as such when its
+        turn comes.
+        """
         deadline = time.monotonic() + _SECONDS
         while "first batch" not in worker.log.read_text(errors="replace"):
             if worker.returncode is not None or time.monotonic() > deadline:
-                self.ended.append(str(worker.log))
                 return
             time.sleep(0.05)
 

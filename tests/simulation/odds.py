@@ -72,6 +72,6 @@ THEMES: dict[str, Odds] = {
     "positions moved": Odds(crashes=0.01, moves=0.01),
     "table hangs": Odds(crashes=0.005, stalls=0.02),
     "several versions": Odds(
-        crashes=0.006, faults=0.02, expulsions=0.006, coups=0.005, breakage=0.01, slowness=0.3, replacements=0.015
+        crashes=0.006, faults=0.02, expulsions=0.01, coups=0.02, breakage=0.006, slowness=0.3, replacements=0.015
     ),
 }

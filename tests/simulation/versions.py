@@ -77,7 +77,7 @@ class Versions:
         member = world.members[world.rng.choice(sorted(world.members))]
         others = {OLDER, NEWER} if self._is_in_use else {SILENT, OLDER, NEWER}
         version = world.rng.choice(sorted(others - {member.version} | {NEWER}))
-        self._succeed(member, version, otherwise=version.tells and world.chance(0.2))
+        self._succeed(member, version, otherwise=version.tells and world.chance(0.3))
         world.stats["replaced"] += 1
         if world.chance(0.3):
             member.die()
@@ -142,9 +142,7 @@ class Versions:
         begin = len(log)
         events = [self._listed(e) if isinstance(e, DataWritten) else e for e in publication.events]
         store.publish(replace(publication, events=tuple(events)), sender)
-        if self._world.entries_name_forms:
-            named = Attachment(form=form)
-            log[begin:] = [entry and entry._replace(attached=named) for entry in log[begin:]]
+        log[begin:] = [entry and entry._replace(attached=Attachment(form=form)) for entry in log[begin:]]
 
     def _listed(self, event: DataWritten) -> DataWritten:
         if event.table.identifier in self._world.mutation_tables:

@@ -84,8 +84,6 @@ class World:
     refuse_other_settings = staticmethod(refuse_other_settings)
     digest = staticmethod(str.upper)
     """Of the settings of a member."""
-    entries_name_forms = True
-    """Whether a worker's entry says in which form it is written, if it is not the oldest."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

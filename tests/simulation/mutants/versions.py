@@ -39,19 +39,14 @@ class ReadsAnyForm(World):
         return ANY_FORM
 
 
-@mutant("F2 an entry does not say in which form it is written", THEME)
-class NamelessEntries(World):
-    entries_name_forms = False
-
-
-@mutant("F3 a leader appends what others' settings have changed rows", THEME)
+@mutant("S1 a leader appends what others' settings have changed rows", THEME)
 class AppendsChanges(World):
     @staticmethod
     def refuse_other_settings(table: TableId, group: str, deletes: Collection[DataFile], *, changes_rows: bool) -> None:
         pass
 
 
-@mutant("F3 workers do not notice that their settings differ", THEME)
+@mutant("S1 workers do not notice that their settings differ", THEME)
 class SameDigests(World):
     @staticmethod
     def digest(settings: str) -> str:
