@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calving.class_archive import ClassArchive
+from calving.host import ClassArchive
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ LEVELS = (
     {"secrets"},
     {"errors"},
     {"avro_binary", "host", "importing", "lean", "plugins", "retries", "storage_errors", "threads", "model"},
-    {"class_archive", "protocol", "wire", "records"},
+    {"protocol", "wire", "records"},
     {"casting", "catalogs", "converters", "status"},
     {"source", "transforms", "writing"},
     {"backend", "mutations"},

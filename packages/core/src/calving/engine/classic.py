@@ -18,7 +18,6 @@ from zlib import crc32
 import pyspark
 from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
-from calving.class_archive import WRITING_SECONDS, ClassArchive
 from calving.engine import shipping
 from calving.engine.interface import Function
 from calving.engine.java import ask_about_numpy_alone, end_jvm, forget_a_dead_jvm, launch
@@ -35,7 +34,7 @@ from calving.engine.spark import (
     redacted,
 )
 from calving.errors import UnavailableError
-from calving.host import check_java
+from calving.host import WRITING_SECONDS, ClassArchive, check_java
 from calving.tasks.shuffle import TablePartition
 from calving.version import __version__
 

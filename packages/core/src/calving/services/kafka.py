@@ -9,8 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from calving.class_archive import ClassArchive
-from calving.host import java
+from calving.host import ClassArchive, java
 from calving.services.maven import Artifact, jars
 from calving.services.process import LOOPBACK, Server, docker_answers, free_port, launch
 

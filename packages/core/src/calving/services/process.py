@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from calving.class_archive import WRITING_SECONDS, ClassArchive
 from calving.errors import ConfigError
+from calving.host import WRITING_SECONDS, ClassArchive
 
 LOOPBACK = "127.0.0.1"
 _START_SECONDS = 300

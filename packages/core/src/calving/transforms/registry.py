@@ -46,7 +46,7 @@ TRANSFORMS = Registry(
         "ReplaceField": _HERE + "fields:ReplaceField",
         "SetSchemaMetadata": _HERE + "fields:SetSchemaMetadata",
         "Sql": _HERE + "sql:Sql",
-        "TimestampConverter": _HERE + "times:TimestampConverter",
+        "TimestampConverter": _HERE + "cast:TimestampConverter",
         "TimestampRouter": _HERE + "topics:TimestampRouter",
         "ValueToKey": _HERE + "fields:ValueToKey",
     },
