@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import threading
 import time
@@ -22,16 +23,19 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from calving.errors import ConfigError, UnavailableError
+from calving.errors import ConfigError
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.model.sink import WORKER, Claim
-from calving.source.client import TIMEOUT, admin_client, consumer_client, patiently, reaching, unavailable
+from calving.source.client import TIMEOUT, admin_client, consumer_client, patiently, reaching
+from calving.source.group_errors import failure, remedy
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times
 from calving.source.members import members
 
 if TYPE_CHECKING:
     from calving.records.regex import Regex
+
+log = logging.getLogger(__name__)
 
 _METADATA_SECONDS = 5.0
 _GIVING_BACK_SECONDS = 5.0
@@ -62,6 +66,8 @@ class Topics(Source):
         self._making = threading.Lock()
         self._made_admin: AdminClient | None = None
         self._made_consumers: dict[str, Consumer] = {}
+        self.has_joined = False
+        """Whether a member of this process has ever got an assignment."""
 
     def partitions(self) -> frozenset[TopicPartition]:
         if time.monotonic() - self._asked > _METADATA_SECONDS:
@@ -214,6 +220,7 @@ class KafkaGroup(Group):
         strategy = classic if self._is_classic else {}
         refresh = kafka.get("topic.metadata.refresh.interval.ms", "5000")
         self._listener: Listener | None = None
+        self._name, self._told = group, ""
         with reaching("joining the consumer group"):
             self._consumer = consumer_client(
                 kafka,
@@ -246,12 +253,19 @@ class KafkaGroup(Group):
             message = self._consumer.poll(timeout)
         except KafkaException as error:
             self.broken = True
-            raise unavailable(error.args[0], "the consumer group") from error
+            raise failure(error.args[0], self._name, has_joined=self._topics.has_joined) from error
         finally:
             self._listener = None
-        if message is not None and (fault := message.error()) is not None and fault.fatal():
-            self.broken = True
-            raise UnavailableError(f"the consumer group: {fault.str()}")
+        if message is not None and (fault := message.error()) is not None:
+            self._mind(fault)
+
+    def _mind(self, fault: KafkaError) -> None:
+        self.broken |= fault.fatal()
+        if fault.fatal() or remedy(fault) is not None:
+            raise failure(fault, self._name, has_joined=self._topics.has_joined)
+        if fault.str() != self._told:
+            self._told = fault.str()
+            log.warning("group '%s': %s", self._name, fault.str())
 
     def claim(self) -> Claim:
         token = bytes(self._consumer.consumer_group_metadata())
@@ -306,7 +320,8 @@ class KafkaGroup(Group):
         positions = [KafkaPartition(p.topic, p.partition, 0) for p in partitions]
         consumer.incremental_assign(positions)
         consumer.pause(positions)
-        self.joined = True
+        self.joined = self._topics.has_joined = True
+        self._told = ""
         self._held |= set(_ours(partitions))
         if self._listener is not None and partitions:
             self._listener.assigned(_ours(partitions))
