@@ -6,6 +6,7 @@ import re
 import shlex
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
@@ -21,9 +22,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from calving.backend import SinkIdentity
+from calving.errors import AccessDeniedError, ConfigError
 from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port
+from calving.source.kafka import Topics
+from calving_kafka.cursor import KafkaCursor
+from calving_kafka.options import KafkaOptions
 from harness.run import Run
+from harness.topic import Topic
+from tests.kafka.sinks import Listener, wait
 from tests.tls import Authority
 
 pytestmark = pytest.mark.services
@@ -172,3 +180,40 @@ def test_a_broker_of_another_authority_is_refused_in_one_sentence(
     assert code != 0
     assert "certificate" in text
     assert "Traceback" not in text
+
+
+def allow_stranger(broker: KafkaServer, topic: str, *operations: AclOperation) -> None:
+    may = [("User:stranger", "*", operation, AclPermissionType.ALLOW) for operation in operations]
+    bindings = [AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, *each) for each in may]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for done in admin.create_acls(bindings).values():
+        done.result(60)
+
+
+def test_a_member_that_may_not_read_the_group_is_refused_with_what_to_do(
+    guarded: tuple[KafkaServer, str], authority: Authority, unique: str
+) -> None:
+    broker, servers = guarded
+    topic = Topic(broker.bootstrap_servers, f"source-{unique}")
+    allow_stranger(broker, topic.name, AclOperation.DESCRIBE, AclOperation.READ)
+    listener = Listener()
+    with (
+        closing(Topics(_clear(servers, authority), [topic.name], None).join(unique)) as group,
+        pytest.raises(ConfigError, match=f"group '{unique}': .*let the sink's user read the group"),
+    ):
+        wait(lambda: bool(listener.held), lambda: group.poll(0.1, listener), 60)
+
+
+def test_a_control_topic_that_may_not_be_read_is_a_denial(
+    guarded: tuple[KafkaServer, str], authority: Authority, unique: str
+) -> None:
+    broker, servers = guarded
+    topic = Topic(broker.bootstrap_servers, f"control-{unique}")
+    topic.send(b"an entry")
+    allow_stranger(broker, topic.name, AclOperation.DESCRIBE)
+    sink = SinkIdentity(unique, f"connect-{unique}", topic.name, _clear(servers, authority))
+    with (
+        closing(KafkaCursor(sink, KafkaOptions(), "", replay=False)) as cursor,
+        pytest.raises(AccessDeniedError, match=f"control topic '{topic.name}': .*let the sink's user read"),
+    ):
+        wait(lambda: False, lambda: cursor.read(0.1), 60)

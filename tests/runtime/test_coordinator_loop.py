@@ -10,7 +10,7 @@ import pytest
 
 from calving.backend import SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
-from calving.errors import UnavailableError
+from calving.errors import UnexpectedError
 from calving.model.events import DataComplete, Envelope, PartitionProgress, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
@@ -68,7 +68,7 @@ def test_a_coordinator_that_hears_itself_goes_on(monkeypatch: pytest.MonkeyPatch
 def test_a_coordinator_that_does_not_hear_itself_steps_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryCursor, "read", lambda self, timeout: [])
     running = loop()
-    with pytest.raises(UnavailableError, match="has not heard its own StartCommit"):
+    with pytest.raises(UnexpectedError, match="has not heard its own StartCommit"):
         for _ in range(200):
             running.step(0)
 

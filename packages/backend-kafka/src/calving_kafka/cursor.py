@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from typing import cast
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
@@ -24,9 +24,9 @@ from calving.backend import (
     Topic,
     TopicPartition,
 )
-from calving.errors import DataLossError, ProtocolError, UnavailableError
+from calving.errors import AccessDeniedError, CalvingError, DataLossError, ProtocolError, UnavailableError
 from calving.model.offsets import Span
-from calving.source.client import TIMEOUT, consumer_client, headers_of, patiently, reaching
+from calving.source.client import REFUSED, TIMEOUT, consumer_client, headers_of, patiently, reaching, unavailable
 from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import BESIDE_HEADER, SPANS_HEADER, records_of
@@ -170,8 +170,8 @@ class KafkaCursor(EntryCursor):
         topic = self._sink.control_topic
         with reaching(self.log_name):
             meta = self._consumer.list_topics(topic, timeout=TIMEOUT).topics[topic]
-        if meta.error is not None:
-            raise UnavailableError(f"{self.log_name}: {meta.error.str()}")
+            if meta.error is not None:
+                raise KafkaException(meta.error)
         return sorted(meta.partitions)
 
     def _mind_new_partitions(self) -> None:
@@ -189,6 +189,12 @@ class KafkaCursor(EntryCursor):
     def _at(self, partition: int, offset: int = -1001) -> KafkaPartition:
         return KafkaPartition(self._sink.control_topic, partition, offset)
 
+    def _failure(self, error: KafkaError) -> CalvingError:
+        """A broker that restarts may refuse for a moment. So a denial stops the sink only if it lasts."""
+        if error.code() in REFUSED:
+            return AccessDeniedError(f"{self.log_name}: {error.str()}; let the sink's user read the topic")
+        return unavailable(error, self.log_name)
+
     def _envelope(self, message: KafkaMessage) -> Envelope | None:
         error = message.error()
         if error is not None:
@@ -197,10 +203,7 @@ class KafkaCursor(EntryCursor):
                 return None
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise DataLossError(f"{self.log_name}, partition {message.partition()}: {error.str()}")
-            if error.fatal():
-                raise UnavailableError(f"{self.log_name}: {error.str()}")
-            log.warning("%s: %s", self.log_name, error.str())
-            return None
+            raise self._failure(error)
         headers = dict(headers_of(message) or ())
         partition, offset = message.partition(), message.offset()
         assert partition is not None and offset is not None  # noqa: S101 - it was consumed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend import TopicPartition
-from calving.errors import UnavailableError
 from calving.source.client import TIMEOUT, consumer_client, reaching
 
 
@@ -37,9 +37,10 @@ class StoredPositions:
             return []
         with reaching(f"stored positions of group '{self._group}'"):
             stored = self._consumer.committed([KafkaPartition(tp.topic, tp.partition) for tp in partitions], seconds)
-            for p in stored:
-                if p.error is not None:
-                    raise UnavailableError(f"stored position of {p.topic}-{p.partition}: {p.error.str()}")
+        for p in stored:
+            if p.error is not None:
+                with reaching(f"stored position of {p.topic}-{p.partition} in group '{self._group}'"):
+                    raise KafkaException(p.error)
         return [p for p in stored if p.offset >= 0]
 
     def close(self) -> None:

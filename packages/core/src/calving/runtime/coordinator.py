@@ -12,7 +12,7 @@ from typing import Protocol
 from uuid import UUID
 
 from calving.backend.interface import Cursor
-from calving.errors import UnavailableError
+from calving.errors import UnavailableError, UnexpectedError
 from calving.model.events import (
     NOTHING_ATTACHED,
     Attachment,
@@ -98,7 +98,7 @@ class CoordinatorLoop:
     def step(self, timeout: float) -> None:
         """Start or end a cycle if one is due, then read the log for up to ``timeout`` seconds, or until a cycle is due.
 
-        :raises UnavailableError: the log delivers no entries, not even this coordinator's own.
+        :raises UnexpectedError: the log delivers no entries, not even this coordinator's own.
         :raises NewerVersionError: workers of a later version have written what this one would misread.
         """
         partitions = self._partitions()
@@ -118,7 +118,7 @@ class CoordinatorLoop:
             self._silent_reads += 1
             silent = self._clock() - self._unheard_since
             if silent > _DEAF_SECONDS and self._silent_reads > _DEAF_READS:
-                raise UnavailableError(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
+                raise UnexpectedError(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
 
     def _look_for_other_settings(self, answer: DataComplete, own: Collection[str]) -> None:
         reported = {a.source.topic for a in answer.assignments}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from calving.errors import UnavailableError
+from calving.errors import UnexpectedError
 from calving.model.offsets import SourceOffsets, TopicPartition
 
 _SECONDS = 30.0
@@ -36,7 +36,7 @@ class SilenceDetector:
             self._spoke = now
 
     def listened(self, now: float, heard: bool) -> None:
-        """:raises UnavailableError: no entry has come for too long."""
+        """:raises UnexpectedError: no entry has come for too long."""
         if heard:
             self._heard, self._spoke, self._reads = now, None, 0
             return
@@ -44,9 +44,9 @@ class SilenceDetector:
         if self._reads <= _READS:
             return
         if self._spoke is not None and now - self._spoke > _SECONDS:
-            raise UnavailableError(f"the worker has not heard its own publication for {now - self._spoke:.0f} s")
+            raise UnexpectedError(f"the worker has not heard its own publication for {now - self._spoke:.0f} s")
         if now - self._heard > self._within + _SECONDS:
-            raise UnavailableError(f"the worker has heard nothing of the control log for {now - self._heard:.0f} s")
+            raise UnexpectedError(f"the worker has heard nothing of the control log for {now - self._heard:.0f} s")
 
 
 class OtherTopics:
