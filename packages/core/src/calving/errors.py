@@ -96,6 +96,10 @@ class JobFailedError(CalvingError):
     """The tasks of a batch failed. Try again; a failure that returns every time needs an operator."""
 
 
+class JobTooLongError(JobFailedError):
+    """A job took longer than it may, and was cancelled. Try again with fewer records, if it had many."""
+
+
 class RestartNeededError(CalvingError):
     """This process cannot go on, but a new one can. The process ends with the code at which supervisors restart it."""
 

@@ -20,6 +20,7 @@ from calving.errors import (
     CredentialsExpiredError,
     EngineLostError,
     JobFailedError,
+    JobTooLongError,
     NoResourcesError,
     UnavailableError,
 )
@@ -236,7 +237,7 @@ class SparkEngine(Engine):
                 " enough for what spark.executor.* asks for?"
             )
         if watch.too_long:
-            return UnavailableError(
+            return JobTooLongError(
                 f"the Spark job took longer than {self._patience.job:.0f} s (iceberg.engine.job-timeout-ms), and was"
                 " cancelled"
             )

@@ -19,6 +19,7 @@ from calving.errors import (
     ConfigError,
     CredentialsExpiredError,
     JobFailedError,
+    JobTooLongError,
     UnavailableError,
 )
 from calving.model.events import TableFiles
@@ -42,7 +43,7 @@ _ROUNDS = 8
 _WORTH_A_TASK = 50_000
 """A task with fewer records than this costs more than it saves, so the batch is not split further."""
 _FEWEST = 1_000
-"""The records that a batch may have even if credentials expire within it: a smaller batch would not take less time."""
+"""The records that a batch may have even if it took too long: a smaller batch would not take less time."""
 _RANGE_RECORDS = 200
 """The fixed cost of a range, in records."""
 _UNEVEN = 1.5
@@ -83,9 +84,7 @@ class BatchRunner:
         self.totals = Batches()
         """Totals of the batches since the start. The object is replaced as a whole."""
         self.fewer: int | None = None
-        """The most records that the next batch should have, if the credentials for the last batch expired during that
-        batch.
-        """
+        """The most records that the next batch should have, if the last batch took too long."""
         self._started = time.monotonic()
 
     def start(self, number: int, spans: Spans) -> None:
@@ -139,8 +138,8 @@ class BatchRunner:
         self._tables.refresh(known | {rule.table for rule in rules})
         try:
             tally = self._tally(spans, self._rounds(self._cut(spans)))
-        except CredentialsExpiredError as error:
-            raise self._expired(error, sum(span.end - span.start for span in spans.values())) from error
+        except (CredentialsExpiredError, JobTooLongError) as error:
+            raise self._too_large(error, sum(span.end - span.start for span in spans.values())) from error
         outcome = self._outcome(tally)
         self.fewer = None
         self.totals = tally.added_to(self.totals, time.monotonic() - started)
@@ -151,14 +150,18 @@ class BatchRunner:
         log.info("batch: %s, %.2f s", done, time.monotonic() - started)
         return outcome
 
-    def _expired(self, error: CredentialsExpiredError, records: int) -> UnavailableError:
-        """The error to raise for a batch of ``records`` records whose credentials a store no longer accepts."""
+    def _too_large(self, error: CredentialsExpiredError | JobTooLongError, records: int) -> CalvingError:
+        """The error to raise for a batch of ``records`` records that took longer than its credentials last, or than a
+        job may take. The next batch is smaller.
+        """
         self.fewer = max(_FEWEST, records // 2)
+        text = f"{error}. The batch had {counted(records, 'record')}, the next has {self.fewer} at most"
+        if isinstance(error, JobTooLongError):
+            # Each smaller batch is an attempt of another kind. Only if no batch can be smaller, nothing changes.
+            return UnavailableError(text) if self.fewer < records else error
         trouble = next(iter(self._tables.troubled.values()), None)
         if trouble is None:
-            return CredentialsExpiredError(
-                f"{error}. The batch had {counted(records, 'record')}, the next has {self.fewer} at most"
-            )
+            return CredentialsExpiredError(text)
         # Only loading the table brings new credentials, so this error lasts as long as the trouble with the table.
         return type(trouble)(f"{trouble}; the credentials of its last load are not accepted any more: {error}")
 

@@ -541,7 +541,7 @@ class SinkKeys(BaseModel):
         le=_WEEK_MS,
         alias="iceberg.engine.job-timeout-ms",
         description="How long a Spark job may take, in milliseconds. Then the sink cancels the job and reads its"
-        " records again.",
+        " records again, half as many at once.",
     )
     batch_records: int = Field(
         2_000_000,
