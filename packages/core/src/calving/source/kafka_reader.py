@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from calving.errors import ConfigError, DataLossError, UnavailableError
+from calving.errors import ConfigError, DataLossError, UnavailableError, UnexpectedError
 from calving.model.offsets import Range
 from calving.model.record_path import Limits
 from calving.source.client import REFUSED, client_config, reaching, unavailable
@@ -49,6 +49,11 @@ class _Open:
         self.position = source.start
         self.moved = waited
         """The total waiting time of the reader when this range last made progress."""
+        self.fault: KafkaError | None = None
+        """The last fault since then."""
+
+    def advance(self, position: int, waited: float) -> None:
+        self.position, self.moved, self.fault = position, waited, None
 
     @property
     def left(self) -> int:
@@ -139,14 +144,14 @@ class KafkaReader(Reader):
         for arrived in arrivals:
             each = self._open.get(arrived.partition)
             if each is not None and arrived.is_end and arrived.offset > each.position:
-                each.position, each.moved = arrived.offset, self._waited
+                each.advance(arrived.offset, self._waited)
 
     def _raise_fault(self, arrived: Arrived) -> None:
         fault, each = arrived.fault, self._open.get(arrived.partition)
         if fault is None:
             return
         if fault.fatal():
-            raise UnavailableError(f"reading from Kafka: {fault.str()}")
+            raise unavailable(fault, "reading from Kafka")
         if each is None:
             return  # a broker went away: librdkafka handles that
         if fault.code() in _DATA_LOSS:
@@ -162,9 +167,11 @@ class KafkaReader(Reader):
             raise ConfigError(f"{each}: {fault.str()}; check the kafka.* settings and the privileges")
         if fault.code() in _GONE:
             raise UnavailableError(f"{each}: {fault.str()}")
+        if not arrived.is_end:
+            each.fault = fault
 
     def _advance(self, each: _Open, last: int, records: Any) -> Iterator[Block]:
-        each.position, each.moved = last + 1, self._waited
+        each.advance(last + 1, self._waited)
         block = self._client.block(each.source, records, cut=each.position > each.source.end)
         if block is not None:
             yield block
@@ -172,10 +179,13 @@ class KafkaReader(Reader):
     def _check_progress(self) -> None:
         for each in self._open.values():
             if self._waited - each.moved > self._limits.stalled_seconds:
-                raise UnavailableError(
+                stalled = (
                     f"{each}: no progress at offset {each.position} of {each.source.end} for"
                     f" {self._limits.stalled_seconds:.0f} s"
                 )
+                if each.fault is not None:
+                    raise unavailable(each.fault, stalled)
+                raise UnexpectedError(f"{stalled}: can the tasks reach the partition's broker?")
 
     def _loss(self, each: _Open, wanted: int) -> str:
         try:
