@@ -526,6 +526,21 @@ def test_a_record_cannot_make_a_table_whose_name_leads_through_another(sink: Sin
     assert not sink.catalog.table_exists(name)
 
 
+@pytest.mark.parametrize("letters", ["db.dead", "db.Dead"])
+@pytest.mark.parametrize(
+    ("routing", "by"),
+    [(Routing(field="to", dynamic=True), "route field"), (Routing(topic_pattern="db.{topic}"), "topic")],
+)
+def test_a_record_that_names_the_table_of_the_dead_letters_is_bad(
+    sink: Sink, routing: Routing, by: str, letters: str
+) -> None:
+    chain = (TransformSpec("r", "RegexRouter", {"regex": ".*", "replacement": "dead"}),) if by == "topic" else ()
+    run = Run(routing, CREATE, transforms=chain, tolerance=Tolerance("table", letters, at_most=10**9))
+    found = sink.take(run, [], lines({"to": "db.DEAD"}))
+    (letter,) = found.rows[letters]
+    assert f"its {by} names the table of the dead letters, {letters} (errors.deadletterqueue.table)" in str(letter)
+
+
 @pytest.mark.parametrize("name", ["db.{x}", "db.x}", "db.a..b", "db.", ".t", "t", "db.\x07", "db. t"])
 @pytest.mark.parametrize("by_topic", [False, True])
 def test_a_name_from_a_record_that_no_table_can_have_makes_the_record_bad(

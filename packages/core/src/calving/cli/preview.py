@@ -149,7 +149,7 @@ def _path(sink: Sink) -> RecordPath:
         routing = replace(routing, unrouted="dead-letter")
     if routing.missing_table == "fail":
         routing = replace(routing, missing_table="dead-letter")
-    return replace(path, routing=routing, tolerance=Tolerance("topic", at_most=_EVERYTHING))
+    return replace(path, routing=routing, tolerance=Tolerance("topic", path.tolerance.table, _EVERYTHING))
 
 
 def _rules(sink: Sink, topics: Source) -> TableRules:

@@ -905,6 +905,11 @@ class SinkKeys(BaseModel):
         if self.errors_tolerance == "none" and places != [None, None]:
             key = "topic.name" if self.dead_letter_topic is not None else "table"
             raise ValueError(f"errors.deadletterqueue.{key} needs errors.tolerance = all")
+        if self.backend == "kafka" and self.dead_letter_topic == self.control_topic:
+            raise ValueError(
+                f"errors.deadletterqueue.topic.name: '{self.dead_letter_topic}' is iceberg.control.topic, whose records"
+                " the sink deletes: give the dead letters a topic of their own"
+            )
         if self.errors_tolerance == "none" and "dead-letter" in (self.on_unrouted, self.on_missing_table):
             key = "on-unrouted" if self.on_unrouted == "dead-letter" else "on-missing-table"
             raise ValueError(f"iceberg.tables.{key} = dead-letter needs errors.tolerance = all")

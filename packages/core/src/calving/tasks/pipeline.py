@@ -37,7 +37,8 @@ class Pipeline:
         self.writers = Writers(spec)
         self.held = Held(spec.tables)
         self.cast = Caster(spec, self.held, timings)
-        self._router, self._field = Router(spec.path.routing), spec.path.routing.field
+        self._router = Router(spec.path.routing, spec.path.tolerance.table)
+        self._field = spec.path.routing.field
         transforms = chain_of(spec)
         self._decoders = Decoders(spec, timings)
         self._projections = Projections(spec, transforms.leaves)

@@ -26,8 +26,9 @@ class Router:
     lower case.
     """
 
-    def __init__(self, routing: Routing) -> None:
-        self._routing = routing
+    def __init__(self, routing: Routing, dead_letters: str | None = None) -> None:
+        """``dead_letters``: the table of the dead letters, into which no record is routed."""
+        self._routing, self._dead_letters = routing, dead_letters
         self._regexes = [(rule.table, Regex(rule.regex)) for rule in routing.rules if rule.regex]
         self._topic_regex = Regex(routing.topic_regex if routing.topic_regex is not None else "(?s).*")
         self._template = template(routing.topic_pattern or "", self._topic_regex)
@@ -81,20 +82,30 @@ class Router:
         return () if name is None else (name.lower(),)
 
     def are_named(self, tables: Tables, places: Indices, accounts: Accounts) -> bool:
-        """Whether these are names of tables. If not, the records at these places of the block are bad."""
+        """Whether records may go to tables of these names. If not, the records at these places of the block are
+        bad.
+        """
         if tables in self._named:
             return True
-        is_name = is_table_name_of_record if self._routing.is_free else is_table_name
-        wrong = next((table for table in tables if not is_name(table)), None)
+        wrong = next(filter(None, map(self._mistake, tables)), None)
         if wrong is None:
             if len(self._named) >= _KNOWN_AT_MOST:
                 self._named.clear()
             self._named.add(tables)
             return True
         by = "route field" if self.field is not None else "topic"
-        reason = f"its {by} names no table: '{wrong[:_SHOWN]}' is not a name with its namespace, such as db.events"
-        accounts.reject(places, Stage.ROUTING, "TableNameError", reason)
+        accounts.reject(places, Stage.ROUTING, "TableNameError", f"its {by} names {wrong}")
         return False
+
+    def _mistake(self, table: str) -> str | None:
+        """Why no record may go to a table of this name; None if records may."""
+        is_name = is_table_name_of_record if self._routing.is_free else is_table_name
+        if not is_name(table):
+            return f"no table: '{table[:_SHOWN]}' is not a name with its namespace, such as db.events"
+        # Names from records are in lower case, and some catalogs have all names in lower case.
+        if self._dead_letters is not None and table == self._dead_letters.lower():
+            return f"the table of the dead letters, {self._dead_letters} (errors.deadletterqueue.table)"
+        return None
 
     def unrouted(self, topic: str, places: Indices, accounts: Accounts) -> None:
         """The records at these places of the block go to no table."""
