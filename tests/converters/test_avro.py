@@ -301,14 +301,26 @@ def test_a_list_of_nullable_records_with_many_nullable_fields_is_read(registry: 
     assert decoded.values == {0: {"a": [element, None]}}
 
 
-def test_a_map_that_connect_wrote_as_an_array_is_a_map() -> None:
-    entry = {
-        "type": "record",
-        "name": "io.confluent.connect.avro.MapEntry",
-        "connect.internal.type": "MapEntry",
-        "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "string"}],
-    }
-    assert one({"type": "array", "items": entry}, [{"key": 1, "value": "x"}]).values == {0: {"v": [(1, "x")]}}
+ENTRY = {"type": "record", "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "string"}]}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"namespace": "io.confluent.connect.avro", "name": "MapEntry"},  # a map without a name
+        {"name": "io.confluent.connect.avro.MapEntry"},
+        {"namespace": "shop", "name": "Prices", "connect.internal.type": "MapEntry"},
+    ],
+)
+def test_a_map_that_connect_wrote_as_an_array_is_a_map(named: dict[str, str]) -> None:
+    kind = {"type": "array", "items": {**ENTRY, **named}}
+    assert one(kind, [{"key": 1, "value": "x"}]).values == {0: {"v": [(1, "x")]}}
+
+
+@pytest.mark.parametrize("name", ["shop.MapEntry", "MapEntry"])
+def test_a_record_that_is_only_called_like_an_entry_of_a_map_stays_one(name: str) -> None:
+    kind = {"type": "array", "items": {**ENTRY, "name": name}}
+    assert one(kind, [{"key": 1, "value": "x"}]).values == {0: {"v": [{"key": 1, "value": "x"}]}}
 
 
 @pytest.mark.parametrize("kind", ["long", {"type": "array", "items": "long"}, ["null", "long", "string"]])

@@ -15,7 +15,7 @@ import pytest
 
 from calving.converters import native
 from calving.converters.avro import AvroConverter
-from calving.converters.avro_schema import plain
+from calving.converters.avro_types import plain
 from calving.converters.envelope import EnvelopeConverter
 from calving.converters.interface import Converter, Decoded
 from calving.records.arrays import entries, items_of

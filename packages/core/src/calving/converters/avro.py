@@ -12,7 +12,8 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
 from calving.avro_binary import checker
-from calving.converters.avro_schema import AvroColumns, Named, Naming, Schema, branch_unions, branched, plain, record
+from calving.converters.avro_schema import AvroColumns, Named, Naming, branch_unions, branched, record
+from calving.converters.avro_types import Schema, plain
 from calving.converters.building import collect
 from calving.converters.interface import Converter, Decoded, flag, full, stage
 from calving.converters.native import Frame, decode_framed

@@ -11,12 +11,12 @@ from uuid import UUID
 import pyarrow as pa
 
 from calving.converters import building
+from calving.converters.avro_types import Schema, is_map_entry, logical_type
 from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, decimal_type, time_of_day
 from calving.converters.schema_bounds import Extent, check_symbols
 from calving.records.cells import cells_of
 from calving.records.semantics import semantic, unscaled_decimal
 
-Schema = Any
 Named = dict[str, Any]
 
 
@@ -99,56 +99,6 @@ def _names(real: Sequence[Schema], naming: Naming) -> list[str]:
 _FULL_NAMES = "the converter's option enhanced.avro.schema.support = true calls them by their full names"
 
 
-def plain(schema: Schema) -> Schema:
-    """The schema with its logical types renamed, so that fastavro does not convert the values.
-
-    Numbers are faster, and decimals are not rounded to their precision. Only uuids in text keep their logical type. A
-    type that Connect names only by ``connect.name`` gets its logical type.
-    """
-    if isinstance(schema, list):
-        return [plain(branch) for branch in schema]
-    if not isinstance(schema, dict):
-        return schema
-    clean = {name: plain(item) if name in ("type", "items", "values") else item for name, item in schema.items()}
-    if "fields" in clean:
-        clean["fields"] = [{**field, "type": plain(field["type"])} for field in clean["fields"]]
-    if "logicalType" not in clean and (meant := _CONNECT.get((_hashed(clean.get("type")), clean.get("connect.name")))):
-        clean |= {"logicalType": meant, **_digits(clean, meant)}
-    if "logicalType" in clean and (clean["type"], clean["logicalType"]) != ("string", "uuid"):
-        clean[_LOGICAL] = clean.pop("logicalType")
-    return clean
-
-
-_LOGICAL = "calving.logical"
-_CONNECT: Mapping[tuple[Any, Any], str] = {
-    ("int", "org.apache.kafka.connect.data.Date"): "date",
-    ("int", "org.apache.kafka.connect.data.Time"): "time-millis",
-    ("long", "org.apache.kafka.connect.data.Timestamp"): "timestamp-millis",
-    ("bytes", "org.apache.kafka.connect.data.Decimal"): "decimal",
-}
-"""Logical types by type and by the name that Connect's converter writes."""
-
-
-def _hashed(kind: Any) -> str | None:
-    return kind if isinstance(kind, str) else None
-
-
-def _digits(schema: Mapping[str, Any], logical: str) -> dict[str, int]:
-    """The precision and scale of a decimal that has them only as Connect's parameters."""
-    if logical != "decimal":
-        return {}
-    parameters = schema.get("connect.parameters") or {}
-    if "scale" not in {**schema, **parameters}:
-        raise ValueError("a Decimal without the parameter 'scale'")
-    precision = schema.get("precision", parameters.get("connect.decimal.precision", MOST_DIGITS))
-    return {"precision": int(precision), "scale": int(schema.get("scale", parameters.get("scale")))}
-
-
-def logical_type(schema: Mapping[str, Any]) -> str | None:
-    """The logical type of a schema that ``plain`` has returned."""
-    return schema.get("logicalType") or schema.get(_LOGICAL)
-
-
 _OBJECT = 20
 """Cells of an object of Python for a record without bytes."""
 _MOST_EMPTY = 8
@@ -219,7 +169,7 @@ class AvroColumns:
         self._check_bytes(items, 0)
         self._count(options, items, cells_of(element.type))
         entry = self.named.get(items) if isinstance(items, str) else items
-        if isinstance(entry, dict) and entry.get("connect.internal.type") == "MapEntry":
+        if is_map_entry(entry):
             return self._entries(entry, above)
         return building.array(element, self.extent.cells, nullable=False)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from calving.converters.avro_schema import logical_type
+from calving.converters.avro_types import is_map_entry, logical_type
 from calving.converters.building import MOST_DIGITS
 from calving.converters.native import (
     NO_NULL,
@@ -159,7 +159,7 @@ class _Avro:
 
     def _element(self, items: Any) -> Field:
         entry = self.named.get(items) if isinstance(items, str) else items
-        if isinstance(entry, dict) and entry.get("connect.internal.type") == "MapEntry":
+        if is_map_entry(entry):
             raise NoWayError
         return self.field("element", items)
 
