@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from calving.runtime.checks import check_record_path
 from calving.settings.load import parse
 from harness.registry import SchemaRegistry, avro
 from tests.converters.decoding import decode
+from tests.tls import Authority, Front
 
 URL = {"schema.registry.url": "http://localhost:1"}
 PLAIN = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
@@ -156,6 +158,17 @@ def test_a_registry_that_refuses_the_login_stops_the_sink(registry: SchemaRegist
     registry.refused = status, {"error_code": status, "message": "no"}
     with pytest.raises(ConfigError, match="set a login that may read it"):
         converter(name, options(registry), is_key=False).decode([b"\x00\x00\x00\x00\x01\x00"], None)
+
+
+def test_a_registry_that_nobody_vouches_for_stops_the_sink(registry: SchemaRegistry, tmp_path: Path) -> None:
+    port = int(registry.url.rpartition(":")[2])
+    its, other = Authority(tmp_path / "its"), Authority(tmp_path / "other")
+    front = Front(port, its.issue("registry"), its.certificate)
+    ours = {"ssl.ca.location": str(other.certificate), "max.retries": "0"}
+    made = converter("avro", {"schema.registry.url": f"https://localhost:{front.port}", **ours}, is_key=False)
+    with pytest.raises(ConfigError, match=r"certificate verify failed.*option ssl\.ca\.location"):
+        made.decode([b"\x00\x00\x00\x00\x01\x00"], None)
+    front.close()
 
 
 def test_a_404_that_does_not_name_the_schema_makes_no_bad_records(registry: SchemaRegistry) -> None:

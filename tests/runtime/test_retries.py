@@ -13,6 +13,7 @@ from kazoo import exceptions as kazoo
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError, RESTError, ServerError, ServiceUnavailableError
 from sqlalchemy.exc import OperationalError, ProgrammingError
+from thrift.transport.TTransport import TTransportException
 
 from calving.errors import CalvingError, ConfigError, UnavailableError, UnexpectedError
 from calving.iceberg.catalog import open_catalog, reaching
@@ -23,7 +24,9 @@ from calving.retries import passes
 from calving.source.client import unavailable
 from calving.source.producing import Deliveries, OutRecord
 from calving_kafka.transactions import _verdict
+from calving_redis.connection import reaching as asking_redis
 from calving_redis.connection import refused
+from calving_redis.connection import writing as writing_redis
 from calving_redis.options import RedisOptions
 from calving_zookeeper.connection import reaching as asking
 
@@ -50,6 +53,12 @@ AWAY = [
     TimeoutError("late"),
     OperationalError("select", {}, Exception("the server closed the connection")),
 ]
+REFUSING = [
+    "attempt to write a readonly database",
+    "no such table: iceberg_tables",
+    'FATAL: password authentication failed for user "u"',
+]
+UNTRUSTED = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate"
 ODD = [RESTError("418"), KeyError("metadata-location"), ProgrammingError("select", {}, Exception("no such column"))]
 
 
@@ -61,6 +70,28 @@ def test_a_catalog_that_is_away_is_asked_for_ever(catalog: Catalog, error: Excep
 @pytest.mark.parametrize("error", ODD, ids=lambda error: type(error).__name__)
 def test_a_catalog_with_an_odd_answer_is_asked_for_a_bounded_time(catalog: Catalog, error: Exception) -> None:
     assert isinstance(of_catalog(catalog, error), UnexpectedError)
+
+
+@pytest.mark.parametrize("said", REFUSING)
+def test_a_database_that_refuses_is_asked_for_a_bounded_time(catalog: Catalog, said: str) -> None:
+    assert isinstance(of_catalog(catalog, OperationalError("select", {}, Exception(said))), UnexpectedError)
+
+
+@pytest.mark.parametrize("said", ["Could not start SASL: b'Error'", "Bad SASL negotiation status: 3 (b'denied')"])
+def test_a_metastore_that_refuses_the_login_is_asked_for_a_bounded_time(catalog: Catalog, said: str) -> None:
+    assert isinstance(of_catalog(catalog, TTransportException(message=said)), UnexpectedError)
+
+
+@pytest.mark.parametrize(
+    "error", [requests.exceptions.SSLError(UNTRUSTED), OperationalError("select", {}, Exception(UNTRUSTED))]
+)
+def test_a_catalog_that_nobody_vouches_for_stops_the_sink(catalog: Catalog, error: Exception) -> None:
+    found = of_catalog(catalog, error)
+    assert isinstance(found, ConfigError) and "trust the authority of the server's certificate" in str(found)
+
+
+def test_a_catalog_whose_own_database_refuses_it_is_asked_for_ever(catalog: Catalog) -> None:
+    assert passes(of_catalog(catalog, ServerError('role "catalog" does not exist')))
 
 
 @pytest.mark.parametrize("what", ["create_table", "create_namespace"])
@@ -145,6 +176,9 @@ def test_a_record_that_its_topic_does_not_take_now_may_be_taken_later() -> None:
     [
         (redis.ConnectionError("refused"), True),
         (redis.TimeoutError("late"), True),
+        (redis.exceptions.BusyLoadingError("loads"), True),
+        (redis.exceptions.RedisClusterException("cannot be connected: refused"), True),
+        (redis.exceptions.InvalidResponse("Protocol Error: b'HTTP/1.1 400'"), False),
         (redis.ReadOnlyError("a replica"), True),
         (redis.ResponseError("OOM command not allowed when used memory > 'maxmemory'"), True),
         (redis.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"), False),
@@ -154,6 +188,28 @@ def test_a_record_that_its_topic_does_not_take_now_may_be_taken_later() -> None:
 def test_redis_is_asked_for_ever_only_if_it_cannot_serve_now(error: Exception, is_away: bool) -> None:
     found = refused(RedisOptions.model_validate({"iceberg.control.redis.url": "redis://localhost"}), error)
     assert isinstance(found, UnavailableError) and passes(found) == is_away
+
+
+NO_CLUSTER = [
+    "Redis Cluster cannot be connected. Please provide at least one reachable node: Cluster mode is not enabled on this"
+    " node",
+    "A ``db`` querystring option can only be 0 in cluster mode",
+]
+
+
+@pytest.mark.parametrize("said", NO_CLUSTER)
+def test_a_redis_that_is_no_cluster_stops_the_sink(said: str) -> None:
+    options = RedisOptions.model_validate({"iceberg.control.redis.url": "redis://localhost"})
+    found = refused(options, redis.exceptions.RedisClusterException(said))
+    assert isinstance(found, ConfigError) and "iceberg.control.redis.cluster" in str(found)
+
+
+@pytest.mark.parametrize("kind", [redis.ConnectionError, redis.exceptions.RedisClusterException])
+def test_a_redis_that_nobody_vouches_for_stops_the_sink(kind: type[Exception]) -> None:
+    options = RedisOptions.model_validate({"iceberg.control.redis.url": "rediss://localhost"})
+    for asked in (asking_redis, writing_redis):
+        with pytest.raises(ConfigError, match="ssl_ca_certs"), asked(options):
+            raise kind(UNTRUSTED)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from calving.errors import ConfigError, OutcomeUnknownError, SilentError, UnavailableError, UnexpectedError
+from calving.errors import UNTRUSTED, ConfigError, OutcomeUnknownError, SilentError, UnavailableError, UnexpectedError
 from calving_redis.options import RedisOptions
 
 
@@ -44,8 +44,10 @@ Entry = tuple[bytes, dict[bytes, bytes]]
 ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
 _REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError, redis.exceptions.AuthorizationError)
 _PASSING = (
-    redis.exceptions.BusyLoadingError,
+    redis.ConnectionError,
+    redis.TimeoutError,
     redis.exceptions.ClusterDownError,
+    redis.exceptions.RedisClusterException,
     redis.exceptions.MasterDownError,
     redis.exceptions.OutOfMemoryError,
     redis.exceptions.ReadOnlyError,
@@ -55,6 +57,9 @@ _CODES = re.compile(
     r"\b(LOADING|CLUSTERDOWN|MASTERDOWN|OOM|READONLY|TRYAGAIN|MOVED|ASK|NOREPLICAS|MISCONF|BUSY|UNBLOCKED)\b"
 )
 """Answers of a server that cannot serve the request now. The client has no class for some, and scripts wrap them."""
+
+_NO_CLUSTER = re.compile(r"Cluster mode is not enabled|in cluster mode|Unix Domain")
+"""Words of a cluster's client that was given no cluster's address."""
 
 
 def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> RedisClient:
@@ -134,6 +139,8 @@ def writing(options: RedisOptions) -> Iterator[None]:
     except (redis.ResponseError, redis.exceptions.BusyLoadingError, *_REFUSED) as error:
         raise refused(options, error) from error
     except ERRORS as error:
+        if UNTRUSTED in str(error):
+            raise refused(options, error) from error
         raise OutcomeUnknownError(f"{where(options)}: {type(error).__name__}: {error}") from error
 
 
@@ -149,7 +156,14 @@ def refused(options: RedisOptions, error: Exception) -> ConfigError | Unavailabl
     """The error to raise for a failed request that wrote nothing."""
     if isinstance(error, _REFUSED):
         return ConfigError(f"{where(options)}: {error}; check iceberg.control.redis.username and .password")
-    kind = SilentError if isinstance(error, redis.TimeoutError) else UnavailableError
-    if isinstance(error, redis.ResponseError) and not (isinstance(error, _PASSING) or _CODES.search(str(error))):
-        kind = UnexpectedError
-    return kind(f"{where(options)}: {type(error).__name__}: {error}")
+    said = f"{where(options)}: {type(error).__name__}: {error}"
+    if UNTRUSTED in said:
+        return ConfigError(f"{said}; iceberg.control.redis.url needs ssl_ca_certs, a file that vouches for the server")
+    if _NO_CLUSTER.search(said):
+        return ConfigError(f"{said}; correct iceberg.control.redis.cluster or .url")
+    if isinstance(error, _PASSING):
+        return (SilentError if isinstance(error, redis.TimeoutError) else UnavailableError)(said)
+    passes = isinstance(error, redis.ResponseError) and _CODES.search(str(error)) is not None
+    if isinstance(error, redis.exceptions.InvalidResponse):
+        said += "; does iceberg.control.redis.url name a Redis?"
+    return (UnavailableError if passes else UnexpectedError)(said)

@@ -161,6 +161,10 @@ FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolEr
 """Errors that a retry in this process cannot fix."""
 
 
+UNTRUSTED = "certificate verify failed"
+"""OpenSSL's words, in the error of every client, for a server whose certificate the client does not trust."""
+
+
 def first_line(error: BaseException) -> str:
     """The error in one line, for a reason, without secrets of the configuration."""
     text = masked(str(error).strip())

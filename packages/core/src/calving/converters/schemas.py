@@ -18,7 +18,7 @@ from calving.converters.building import bad, collect
 from calving.converters.interface import CLIENT, REGISTRY, Decoded
 from calving.converters.native import Decoder
 from calving.converters.schema_bounds import SchemaCache, WithSize
-from calving.errors import ConfigError, UnavailableError, UnexpectedError
+from calving.errors import UNTRUSTED, ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Stage
 from calving.records.cells import Cells, Together
 from calving.secrets import masked, without_logins
@@ -257,6 +257,10 @@ class SchemaRegistry:
             raise (UnavailableError if is_away else UnexpectedError)(reason) from error
         except Exception as error:  # the client does not catch errors of its HTTP library
             reason = f"schema registry {self.url}: {what}: {type(error).__name__}: {masked(str(error))}"
+            if UNTRUSTED in reason:
+                raise ConfigError(
+                    f"{reason}; the converter's option ssl.ca.location must be a file (PEM) that vouches for the registry"
+                ) from error
             raise (UnavailableError if _is_transport(error) else UnexpectedError)(reason) from error
 
 

@@ -27,6 +27,7 @@ from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties, with_driver
 from calving.catalogs.objects import with_objects
 from calving.errors import (
+    UNTRUSTED,
     AccessDeniedError,
     CalvingError,
     ConfigError,
@@ -88,7 +89,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
             catalog = _loaded(name, translated)
             break
         except Exception as error:  # catalogs raise exceptions of their own
-            if _passes(error) and not _is_mistaken(error):
+            if _passes(error):
                 raise UnavailableError(
                     f"iceberg.catalog.uri = {masked(translated.get('uri', ''))}: the catalog '{name}' does not answer:"
                     f" start it, or correct the address ({_brief(error)})"
@@ -118,6 +119,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 _CLASS = re.compile(r"^\(\w+\.\w+\) ")
 """The name of a driver's exception, before its text."""
 _NO_CATALOG = "no REST catalog is at the address in iceberg.catalog.uri: correct it, and leave out /v1 at its end"
+_TRUST = "have this machine trust the authority of the server's certificate, or replace the certificate"
 _REMEDIES = {
     "RESTError 404": _NO_CATALOG,
     "validation error for ConfigResponse": _NO_CATALOG,
@@ -125,6 +127,7 @@ _REMEDIES = {
     "unable to open database file": "the folder of iceberg.catalog.uri must exist, and this user must write there",
     "sqlalchemy.dialects": "the driver of the database in iceberg.catalog.uri is not installed",
     "SSLCertVerificationError": "set iceberg.catalog.ssl.cabundle to a file with the certificate of who signed its own",
+    UNTRUSTED: _TRUST,
     "SQLAlchemy support not installed": "the driver of the database in iceberg.catalog.uri is not installed",
 }
 """What to do, by words of the libraries' errors."""
@@ -145,22 +148,20 @@ def _is_away(error: Exception) -> bool:
 
 
 _MISTAKEN = re.compile(
-    r"unable to open database file|readonly database|already exists|password authentication failed|no password supplied"
+    r"unable to open database file|readonly database|no such table|already exists|password authentication failed"
+    r"|no password supplied|Could not start SASL|Bad SASL"
     r"|Access denied|(role|database) \"[^\"]*\" does not exist|Unknown database|no pg_hba\.conf entry"
-    r"|certificate verify failed|does not match host name|does not support SSL"
+    rf"|{UNTRUSTED}|does not match host name|does not support SSL"
 )
-"""Words of databases that answer, and refuse. Their errors have the class of a database that is away."""
-
-
-def _is_mistaken(error: Exception) -> bool:
-    return _MISTAKEN.search(str(error)) is not None
+"""Words of databases and metastores that answer, and refuse. Their errors have the class of one that is away."""
 
 
 def _passes(error: Exception) -> bool:
     """Whether the error says that the catalog's server or database is away, or has too much to do."""
     if _is_away(error) or isinstance(error, ConnectionError | TimeoutError | TooManyRequestsError):
-        return True
-    return any(f"{kind.__module__}.{kind.__qualname__}" in _AWAY for kind in type(error).__mro__)
+        return UNTRUSTED not in str(error)
+    is_away = any(f"{kind.__module__}.{kind.__qualname__}" in _AWAY for kind in type(error).__mro__)
+    return is_away and _MISTAKEN.search(str(error)) is None
 
 
 def is_final(error: Exception) -> bool:
@@ -250,6 +251,7 @@ def reaching(catalog: Catalog, what: str) -> Iterator[None]:
     exceptions is common to all. ``what`` says what did not happen. calving's own errors stay as they are.
 
     :raises AccessDeniedError: access is denied; an operator has to act.
+    :raises ConfigError: the server's certificate is not trusted.
     :raises UnavailableError: the catalog or its store is away, or does not answer in time; try again.
     :raises UnexpectedError: any other error; try again, but not for ever.
     """
@@ -266,6 +268,8 @@ def reaching(catalog: Catalog, what: str) -> Iterator[None]:
         if denied is not None:
             raise AccessDeniedError(f"{what}: {denied}") from error
         text = without_secrets(described(error), catalog.properties)
+        if UNTRUSTED in text:
+            raise ConfigError(f"{what}: {_TRUST} ({text})") from error
         kind = UnavailableError if of_store is not None or _passes(error) else UnexpectedError
         raise kind(f"{what}: {text}") from error
 
