@@ -12,12 +12,14 @@ import pytest
 from calving.backend.memory import MemorySession, MemoryStore
 from calving.backend.sessions import read_to_end
 from calving.cli.release import Record, Stale, discard
-from calving.errors import CommandFailedError
+from calving.errors import CommandFailedError, NewerVersionError
 from calving.iceberg.parking import Parking
-from calving.model.events import DataComplete, DataWritten, Publication, TableReference
+from calving.model.events import Attachment, CommitComplete, DataComplete, DataWritten, Publication, TableReference
 from calving.model.files import DataFile
+from calving.model.forms import NEWEST, StoredForm
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.model.sink import Claim
+from calving.runtime.log_view import Replay
 
 TABLE = ("db", "t")
 
@@ -43,6 +45,25 @@ def test_what_the_log_still_has_was_not_released_although_it_is_no_longer_stale(
         attempt(uuid4())
     assert not recorded
     assert len(attempt(None)[TABLE]) == 1
+
+
+def test_a_command_that_completes_a_cycle_keeps_the_form_in_use() -> None:
+    store = MemoryStore(1)
+    leader = MemorySession(store, "l").follow(replay=True)
+    leader.acknowledge({0: 0}, (CommitComplete(uuid4()),), Attachment(form=NEWEST))
+    command = MemorySession(store, "o").follow(replay=True)
+    Replay.of(command).complete(command, uuid4())
+    *_, last = read_to_end(MemorySession(store, "n").follow(replay=True))
+    assert last.attached.form == NEWEST
+
+
+def test_no_command_touches_a_log_of_a_newer_form() -> None:
+    store = MemoryStore(1)
+    leader = MemorySession(store, "l").follow(replay=True)
+    later = StoredForm(NEWEST.number + 1, "0.9.0")
+    leader.acknowledge({0: 0}, (CommitComplete(uuid4()),), Attachment(form=later))
+    with pytest.raises(NewerVersionError, match=r"install version 0\.9\.0 or later"):
+        Replay.of(MemorySession(store, "o").follow(replay=True))
 
 
 def test_a_list_of_another_run_is_neither_replaced_nor_removed(tmp_path: Path) -> None:

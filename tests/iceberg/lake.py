@@ -27,6 +27,7 @@ from calving.iceberg.snapshot import new_snapshot
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile, file_name
+from calving.model.forms import OLDEST
 from calving.model.offsets import Span, TopicPartition, merged
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.ledger import Ledger, SourceProgress
@@ -44,6 +45,8 @@ class Lake:
     def __init__(self, catalog: Catalog, version: str, branch: str, *, in_order: bool = False) -> None:
         self.catalog, self._branch, self._in_order = catalog, branch, in_order
         self.key = replace(KEY, branch=branch)
+        self.form = OLDEST
+        """The form in which the sink commits."""
         self.snapshots: list[int] = []
         """Snapshots to which a test refers later."""
         self._at = 0
@@ -89,7 +92,8 @@ class Lake:
 
     def settle(self, *entries: Envelope) -> Settled:
         """The sink commits these entries of its control log, in one commit."""
-        target = IcebergTarget(self.catalog, ("db", "t"), self._branch, self.key, {"kafka.connect.commit-id": "c"})
+        summary = {"kafka.connect.commit-id": "c"}
+        target = IcebergTarget(self.catalog, ("db", "t"), self._branch, self.key, summary, form=self.form)
         covered = merged(entry.spans[TP][-1] for entry in entries)
         settled = (Span(0, entries[0].spans[TP][-1].start),)
         progress = SourceProgress({TP: merged((*settled, *covered))}, {TP: settled})

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from calving.errors import NewerVersionError
+from calving.errors import NewerVersionError, TableTroubleError
 from calving.model.events import (
     Attachment,
     CommitComplete,
@@ -14,9 +14,9 @@ from calving.model.events import (
     Envelope,
     StartCommit,
 )
-from calving.model.forms import NEWEST, OLDEST, StoredForm
+from calving.model.forms import NEWEST, OLDEST, UNMARKED, StoredForm
 from calving.model.members import Member
-from calving.protocol.forms import FormInUse
+from calving.protocol.forms import FORM, FormInUse, check_table_forms, mark, newer_sinks, table_form
 from calving.protocol.worker import BatchLimits, WorkerMachine
 
 FIRST, SECOND = StoredForm(1, "0.2.0"), StoredForm(2, "0.3.0")
@@ -91,3 +91,55 @@ def test_a_process_that_does_not_know_the_form_in_use_stops_and_names_the_versio
 
 def test_the_newest_form_is_newer_than_the_oldest() -> None:
     assert OLDEST < NEWEST
+
+
+# Tables
+
+NAME = f"{FORM}.control.connect-a"
+LATER = StoredForm(UNMARKED.number + 1, "0.9.0")
+LATEST = StoredForm(UNMARKED.number + 2, "0.10.0")
+
+
+@pytest.mark.parametrize(
+    ("named", "form", "written"),
+    [
+        (None, OLDEST, {}),
+        (None, UNMARKED, {}),
+        (None, LATER, {NAME: "2:0.9.0"}),
+        (LATER, LATER, {}),
+        (LATER, LATEST, {NAME: "3:0.10.0"}),
+        (LATEST, LATER, {}),
+        (LATEST, OLDEST, {}),
+    ],
+)
+def test_a_commit_names_its_form_if_the_tables_of_that_form_differ_and_never_goes_back(
+    named: StoredForm | None, form: StoredForm, written: dict[str, str]
+) -> None:
+    assert mark({} if named is None else {NAME: str(named)}, NAME, form) == written
+
+
+def test_a_table_tells_the_form_that_was_written() -> None:
+    assert table_form(mark({}, NAME, LATER), NAME) == LATER
+    assert table_form({}, NAME) == OLDEST
+
+
+@pytest.mark.parametrize("text", ["", "2", "two:0.9.0", "2:"])
+def test_a_form_that_somebody_has_changed_is_named(text: str) -> None:
+    with pytest.raises(TableTroubleError, match=r"'calving\.form\.control\.connect-a' .* is not what calving writes"):
+        table_form({NAME: text}, NAME)
+
+
+def test_the_newer_form_of_any_sink_of_a_table_is_refused() -> None:
+    check_table_forms({NAME: str(LATER)}, LATER)
+    with pytest.raises(NewerVersionError, match=r"written in form 3, .* install version 0\.10\.0 or later"):
+        check_table_forms({NAME: str(LATER), f"{FORM}.control.other@audit": str(LATEST)}, LATER)
+
+
+@pytest.mark.parametrize("branch", ["", "@audit"])
+def test_another_sink_that_writes_a_newer_form_is_told_unless_it_is_known(branch: str) -> None:
+    properties = {f"{NAME}{branch}": str(LATER)}
+    sentence = newer_sinks(properties, ["control.connect-b"])
+    assert f"sink control.connect-a{branch} writes it in form 2" in sentence
+    assert "install version 0.9.0 or later" in sentence
+    assert newer_sinks(properties, ["control.connect-a"]) == ""
+    assert newer_sinks(properties, [], LATER) == ""

@@ -9,10 +9,23 @@ from uuid import uuid4
 import pytest
 
 from calving.backend import SinkIdentity
-from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
+from calving.backend.memory import MemoryBackend, MemoryCursor, MemorySession, MemoryStore
 from calving.errors import UnexpectedError
-from calving.model.events import DataComplete, Envelope, PartitionProgress, TableId, TableMark
-from calving.model.offsets import TopicPartition
+from calving.model.events import (
+    DataComplete,
+    DataWritten,
+    Envelope,
+    PartitionProgress,
+    Publication,
+    TableId,
+    TableMark,
+    TableReference,
+)
+from calving.model.files import DataFile
+from calving.model.forms import NEWEST, OLDEST, StoredForm
+from calving.model.members import Member
+from calving.model.offsets import Advance, Span, TopicPartition
+from calving.model.sink import Claim
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import CommitTables
 from calving.runtime.coordinator import CoordinatorLoop
@@ -80,6 +93,40 @@ def test_topics_that_only_other_members_read_are_named_once(caplog: pytest.LogCa
         running.step(0)
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith("workers of this group read topic 'b', which the settings of this worker do not:")
+
+
+class Noted(NoTables):
+    """Commits every table, and keeps the forms in which it was asked to."""
+
+    def __init__(self) -> None:
+        self.forms: list[StoredForm] = []
+
+    def commit(self, request: CommitTables) -> list[tuple[TableId, Committed | Failed]]:
+        self.forms.append(request.form)
+        return [(table, Committed(TableReference("c", ("db",), "t"), 1)) for table in request.tables]
+
+
+def test_tables_are_written_in_a_form_once_the_log_says_that_all_workers_know_it() -> None:
+    store, tables, clock = MemoryStore(), Noted(), Clock()
+    later = StoredForm(NEWEST.number + 1, "0.9.0")
+    cursor = MemoryBackend(SinkIdentity("sink", "group", "control"), store=store).open("m").follow(replay=True)
+    machine = Coordinator(Intervals(5, 20, 5), cursor.log.start, clock(), tables.seen)
+    running = CoordinatorLoop(cursor, tables, lambda: PARTITIONS, machine, clock, uuid4, lambda asked: (), newest=later)
+    worker, source = MemorySession(store, "w"), TopicPartition("s", 0)
+    for cycle in range(2):
+        while not machine.missing:
+            running.step(0)
+        table = TableReference("c", ("db",), "t")
+        written = DataWritten(machine._commit_id, table, (DataFile(f"{cycle}.parquet", "PARQUET", 1, 1),))
+        done = DataComplete(written.commit_id, (PartitionProgress(source, cycle + 1),))
+        advance = {source: Advance(cycle or None, cycle + 1)}
+        answer = Publication(
+            (written, done), advance, {source: (Span(cycle, cycle + 1),)}, member=Member("", "", later)
+        )
+        worker.publish(answer, Claim("w", 1))
+        while machine.missing:
+            running.step(0)
+    assert tables.forms == [OLDEST, later]
 
 
 def test_a_coordinator_does_not_listen_beyond_the_time_of_its_next_cycle(monkeypatch: pytest.MonkeyPatch) -> None:

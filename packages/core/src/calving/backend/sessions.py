@@ -23,6 +23,7 @@ from calving.model.dead_letters import DeadLetter
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication, WorkerEnd
 from calving.model.offsets import ControlOffsets, Topic
 from calving.model.sink import Claim, SinkIdentity
+from calving.protocol.forms import check_form
 from calving.source.producing import DeadLetterWriter
 
 
@@ -153,6 +154,7 @@ def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> 
     """The entries of the control log from the cursor's start at least to the end that the log had when it was opened.
 
     :raises UnavailableError: the end was not reached within 60 s.
+    :raises NewerVersionError: workers of a later version have written what this one would misread.
     """
     until = clock() + _END_SECONDS
     while not cursor.has_ended:
@@ -161,7 +163,9 @@ def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> 
                 f"the control log was not read to its end within {_END_SECONDS:.0f} s: the backend is slow or away. Try"
                 " again"
             )
-        yield from cursor.read(0.2)
+        for envelope in cursor.read(0.2):
+            check_form(envelope)
+            yield envelope
 
 
 _METADATA_MAGIC = b"CGMDv2:"

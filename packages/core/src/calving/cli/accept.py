@@ -9,12 +9,11 @@ from uuid import uuid4
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
-from calving.model.events import CommitComplete
 from calving.model.offsets import Coverage, Span, TopicPartition, merged, named, within
 from calving.model.text import counted
 from calving.protocol.positions import Unread, passed_over
 from calving.runtime import components
-from calving.runtime.log_view import replayed, resumed
+from calving.runtime.log_view import Replay, resumed
 from calving.runtime.positions import unread
 from calving.settings.load import Sink
 
@@ -70,7 +69,8 @@ def _accept(
     cursor: Cursor, at_positions: Mapping[TopicPartition, Unread], accepted: dict[TopicPartition, tuple[Span, ...]]
 ) -> None:
     """Accept these offsets, those of the log, and ``accepted`` once more. Adds them to ``accepted``."""
-    buffer, marks = replayed(cursor)
+    replay = Replay.of(cursor)
+    buffer = replay.buffer
     at_those = {tp: (each.span,) for tp, each in at_positions.items()}
     for tp, spans in (*passed_over(buffer.progress().covered).items(), *at_those.items()):
         accepted[tp] = merged((*accepted.get(tp, ()), *spans))
@@ -79,5 +79,4 @@ def _accept(
         by_tables = {tp: each.span.start for tp, each in at_positions.items() if not each.in_log}
         buffer.accept({tp: (Span(0, start),) for tp, start in by_tables.items() if start})
         buffer.accept(accepted)
-        position = buffer.position()
-        cursor.acknowledge(position, (CommitComplete(uuid4()),), buffer.attachment(position, marks.known))
+        replay.complete(cursor, uuid4())

@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.catalogs.foreign import refusal
-from calving.errors import UnavailableError
+from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import look_for, table_id
 from calving.iceberg.history import ancestors
 from calving.iceberg.summary import mutations_in
@@ -28,7 +28,7 @@ from calving.protocol.held_back import DEGRADED
 from calving.protocol.ledger_key import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.rollback import RolledBack
 from calving.runtime.log_view import ControlLogView
-from calving.runtime.preflight import ledger_key, own_tables, routed_tables
+from calving.runtime.preflight import ledger_key, ledger_of, own_tables, routed_tables
 from calving.settings.keys import LOOPBACK, SinkKeys
 from calving.settings.load import Sink
 
@@ -83,7 +83,10 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         return TableHealth(name, state, cycles=cycles, files=_files(waiting), parked=parked, why=why)
     key = ledger_key(sink, heard.log_id, name)
     loaded = LoadedTable(table, key.branch)
-    ledger = key.read(loaded.line, loaded.properties)
+    try:
+        ledger = ledger_of(key, table)
+    except ConfigError as error:  # it is unknown which of the announced files the table holds already
+        return TableHealth(name, "DEGRADED", parked=parked, why=str(error))
     waiting, rolled_back = heard.waiting(table_id(name), ledger.control), RolledBack.of(ledger.gone, ledger.doubt)
     cycles, missing = heard.cycles(waiting), heard.passed_over(key, table)
     head = next(iter(loaded.ancestry), {})

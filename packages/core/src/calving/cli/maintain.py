@@ -19,7 +19,7 @@ from calving.engine.opening import OpeningEngine
 from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.live_files import Manifests
-from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.maintenance import Maintenance, check_forms
 from calving.iceberg.summary import engine as made_by
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
@@ -87,9 +87,14 @@ def _tables(catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collect
 
 
 def _refusal(catalog: Catalog, name: str) -> str | None:
-    """Why a table cannot be maintained."""
-    table = find_table(catalog, table_id(name))
-    return None if table is None else refusal(table.metadata, rewrites=True)
+    """Why a table cannot be maintained.
+
+    :raises NewerVersionError: not by this version.
+    """
+    if (table := find_table(catalog, table_id(name))) is None:
+        return None
+    check_forms(name, table.metadata.properties)
+    return refusal(table.metadata, rewrites=True)
 
 
 def _tasks(engine: Engine) -> Tasks | None:

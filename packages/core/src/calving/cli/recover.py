@@ -31,8 +31,9 @@ from calving.model.offsets import (
 )
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
+from calving.protocol.forms import FORM, mark, table_form
 from calving.protocol.ledger import Ledger
-from calving.protocol.ledger_key import LOG_ID, brought_back
+from calving.protocol.ledger_key import LOG_ID, LedgerKey, brought_back
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.runtime import components
@@ -97,7 +98,8 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         cursor.rewind(positions)
     with _opened(backend, replay=False) as (_, cursor):
         for name in ledgers:
-            _mark(catalog, sink, name, replace(start.control, identity=cursor.log.identity), again=name in again)
+            control = replace(start.control, identity=cursor.log.identity)
+            _mark(catalog, sink, name, control, former, again=name in again)
         refuse_reused_offsets(sink, cursor.log, dict(held(catalog, sink, cursor.log.identity, ledgers)))
     if not rolled_back or len(unmoved) < len(rolled_back):
         yield "done: the next run resumes there"
@@ -228,15 +230,19 @@ def _ledgers(
         name: table.ledger for name, table in said.items() if table.ledger.source or table.ledger.gone or name in own
     }
     if former is not None:
-        control_topic, _, group = former.partition(".")
         written = [name for name, record in said.items() if former in record.others]
         if not written:
             raise ConfigError(f"--from {former}: no table holds anything that a sink of this name has written")
         for name in written:
-            key = replace(ledger_key(sink, "", name), control_topic=control_topic, group=group)
-            before = ledger_of(key, catalog.load_table(table_id(name)))
+            before = ledger_of(_named(ledger_key(sink, "", name), former), catalog.load_table(table_id(name)))
             ledgers[name] = before.joined(said[name].ledger)
     return {name: ledger.present(identities) for name, ledger in ledgers.items()}
+
+
+def _named(key: LedgerKey, owner: str) -> LedgerKey:
+    """The key of a sink of another name, ``<control topic>.<group>``, in the same branch."""
+    control_topic, _, group = owner.partition(".")
+    return replace(key, control_topic=control_topic, group=group)
 
 
 def _mind_other_names(sink: Sink, others: Collection[str]) -> None:
@@ -324,9 +330,9 @@ def _text(coverage: Coverage, identities: Mapping[str, str]) -> str:
     return encode_coverage({within(tp, identities.get(tp.topic, "")): spans for tp, spans in coverage.items()})
 
 
-def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, *, again: bool) -> None:
+def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, former: str | None, *, again: bool) -> None:
     """Mark the table as recovered with this log. This is the last step, because a table of another log is not written
-    to. The log may have a new identity by now.
+    to. The log may have a new identity by now. What the ``former`` sink wrote keeps its form.
     """
     key = ledger_key(sink, control.identity, name)
     table = catalog.load_table(table_id(name))
@@ -337,5 +343,8 @@ def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, *, again
         changed |= brought_back(key, ledger, head.place if head is not None else None)
     if table.properties.get(key.of_table(LOG_ID)) not in (None, control.identity):
         changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
+    if former is not None:
+        written = table_form(table.properties, _named(key, former).of_table(FORM))
+        changed |= mark(table.properties, key.of_table(FORM), written)
     with table.transaction() as change:
         change.set_properties(changed)

@@ -19,11 +19,11 @@ from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, Parking
-from calving.model.events import CommitComplete, DataWritten, Envelope, Place, TableId
+from calving.model.events import DataWritten, Envelope, Place, TableId
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.runtime import components
-from calving.runtime.log_view import replayed
+from calving.runtime.log_view import Replay
 from calving.runtime.preflight import file_rules
 from calving.settings.load import Sink
 
@@ -149,7 +149,8 @@ def discard(
     :raises FencedError: another coordinator interfered; nothing was discarded.
     :raises CommandFailedError: there is nothing to discard.
     """
-    buffer, marks = replayed(cursor)
+    replay = Replay.of(cursor)
+    buffer = replay.buffer
     heard, now = buffer.tables(), {table: uuid_of(table) for table in tables}
     waiting = {table: _parked(buffer, parking, table) for table in tables}
     parked = {table: _stale(table, waiting[table], uuid, outside) for table, uuid in now.items()}
@@ -169,8 +170,7 @@ def discard(
     for table, before in former.items():
         buffer.unpark(table, parking.without(table, before, _places(parked[table])))
     buffer.release(_places(itertools.chain(*buffered.values())))
-    position = buffer.position()
-    cursor.acknowledge(position, (CommitComplete(commit_id),), buffer.attachment(position, marks.known))
+    replay.complete(cursor, commit_id)
     for table, before in former.items():
         parking.served(table, before)
         parking.clear(table, buffer.parked.get(table))

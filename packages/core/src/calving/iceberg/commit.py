@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from pyiceberg.catalog import Catalog
 
-from calving.errors import OtherSettingsError, SupersededError, WentBackError
+from calving.errors import NewerVersionError, OtherSettingsError, SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.iceberg.catalog import find_table
 from calving.iceberg.history import look
@@ -134,6 +134,7 @@ class IcebergCommitter:
             self.rolled_back[table] = rollback
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
+        """:raises NewerVersionError: a later version has written a table."""
         jobs = {
             table: partial(self._settle, table, ParkedCommit(entries, request.read, request.progress), request)
             for table, entries in request.tables.items()
@@ -144,6 +145,8 @@ class IcebergCommitter:
                 late = TableCommit(".".join(table), "late", 0.0, reason=result.reason, commit_id=str(request.commit_id))
                 self._reports.append(late)
                 yield table, Failed(result.reason)
+            elif isinstance(result, Raised) and isinstance(result.error, NewerVersionError):
+                raise result.error
             elif isinstance(result, Raised):
                 # The next attempt finds out from the table whether this one has made its commit.
                 name, why = ".".join(table), f"{type(result.error).__name__}: {result.error}"
@@ -175,6 +178,8 @@ class IcebergCommitter:
             return Failed(str(error), lost=True)
         except SupersededError as error:
             return Failed(f"table {'.'.join(table)}: {error}", lost=True)
+        except NewerVersionError as error:
+            raise NewerVersionError(f"table {'.'.join(table)}: {error}") from error
         except OtherSettingsError as error:
             # Do not park these entries: only a coordinator with their settings knows their order.
             log.warning("%s; they stay buffered", error)
@@ -299,6 +304,7 @@ class IcebergCommitter:
             doubtful=doubtful_files(commit.entries),
             files=style.files,
             entries=commit.entries,
+            form=request.form,
         )
         deciding = partial(report.watch.step, "resolve")
         loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None, deciding=deciding)

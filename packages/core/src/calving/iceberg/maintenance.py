@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from calving.errors import CommitRefusedError, CommitUncertainError
+from calving.errors import CommitRefusedError, CommitUncertainError, NewerVersionError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
 from calving.iceberg.history import place_added
@@ -28,6 +28,7 @@ from calving.model.events import TableId
 from calving.mutations.cache import KeyCache
 from calving.mutations.keys import KEYS_AT_ONCE
 from calving.mutations.lookup import Tasks
+from calving.protocol.forms import check_table_forms
 from calving.protocol.ledger_key import (
     LEDGER_SNAPSHOT,
     LOG_ID,
@@ -92,6 +93,7 @@ class Maintenance:
         """Turn all equality deletes into positions; yields each commit.
 
         :raises TableTroubleError: the table cannot be loaded or read.
+        :raises NewerVersionError: a later version has written the table.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
         """
         if not self._has_branch():
@@ -103,6 +105,7 @@ class Maintenance:
         """Correct wrong bounds in one commit; None if there are none.
 
         :raises TableTroubleError: the table cannot be loaded or read.
+        :raises NewerVersionError: a later version has written the table.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; run it again.
         """
         return self.commit(mending) if self._has_branch() else None
@@ -115,10 +118,11 @@ class Maintenance:
         """Commit what the task makes of the head, once; None if it makes nothing of it.
 
         :raises TableTroubleError: the table cannot be loaded or read.
+        :raises NewerVersionError: a later version has written the table.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
         """
         target = IcebergTarget(self._catalog, self._table, self._key.branch, self._key, {}, sleep=self._sleep)
-        state = target.load()
+        state = self._loaded(target)
         made: dict[int, C] = {}
         may_land = False
         """Whether an attempt that has not landed yet may land later."""
@@ -133,7 +137,7 @@ class Maintenance:
                 try:
                     landed: int | None = target.commit(state, prepared, self._noted(state, prepared))
                 except (CommitRefusedError, CommitUncertainError) as error:
-                    state = target.load()
+                    state = self._loaded(target)
                     landed = target.landed(state)
                     may_land = might_land or not isinstance(error, CommitRefusedError) or not target.moved(state)
                     if landed is None and not may_land:
@@ -152,6 +156,11 @@ class Maintenance:
             delete_orphans(state.table.io, task.unused(()))
         return None
 
+    def _loaded(self, target: IcebergTarget) -> LoadedTable:
+        state = target.load()
+        check_forms(".".join(self._table), state.properties)
+        return state
+
     def _noted(self, state: LoadedTable, prepared: Prepared) -> tuple[SetPropertiesUpdate, ...]:
         """The ledgers of the head describe the new snapshot, too."""
         refs = state.table.metadata.refs
@@ -168,6 +177,17 @@ class Maintenance:
         except Exception:  # a storage may raise anything
             snapshot.discard()
             raise
+
+
+def check_forms(name: str, properties: Mapping[str, str]) -> None:
+    """Refuse a table with a ledger, of any sink, that this version may not copy.
+
+    :raises NewerVersionError: a later version has written it in a form that this one does not know.
+    """
+    try:
+        check_table_forms(properties)
+    except NewerVersionError as error:
+        raise NewerVersionError(f"table {name}: {error}") from error
 
 
 def carried(summary: Mapping[str, str]) -> dict[str, str]:

@@ -44,8 +44,10 @@ from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
 from calving.iceberg.summary import Stopwatch, mutation_summary
 from calving.model.events import Envelope, TableId, TableMark
+from calving.model.forms import OLDEST, StoredForm
 from calving.model.tables import MutationCounts
 from calving.protocol.commit import Admitted
+from calving.protocol.forms import FORM, mark
 from calving.protocol.ledger_key import LedgerKey, committed
 from calving.protocol.rollback import Line
 from calving.retries import Backoff, tries
@@ -97,12 +99,13 @@ class IcebergTarget:
         doubtful: frozenset[str] = frozenset(),
         files: FileRules = OWN_LOCATIONS,
         entries: Sequence[Envelope] = (),
+        form: StoredForm = OLDEST,
     ) -> None:
         """``resolver``: deletes of a mutation table become positions; ``equality``: they stay equality deletes.
         ``doubtful``: the paths of files whose bounds are checked before they are committed. ``files``: where files may
-        be. ``entries``: they name the files.
+        be. ``entries``: they name the files. ``form``: that of the commit.
         """
-        self._files, self._entries = files, entries
+        self._files, self._entries, self._form = files, entries, form
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
         self._resolver, self._equality, self._doubtful = resolver, equality, doubtful
@@ -176,6 +179,7 @@ class IcebergTarget:
         prepared = self._prepared(table, admitted)
         gone = expired(table.metadata, self._branch)
         noted = committed(self._key, state.line, state.properties, admitted.ledger, place_added(prepared.updates))
+        noted |= mark(state.properties, self._key.of_table(FORM), self._form)
         changes = (SetPropertiesUpdate(updates=noted), *gone.updates)
         if self._key.outdated(state.properties, admitted.progress):
             changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))

@@ -15,8 +15,24 @@ class StoredForm(NamedTuple):
     number: int
     version: str
 
+    def __str__(self) -> str:
+        return f"{self.number}:{self.version}"
+
+    @staticmethod
+    def parse(text: str) -> StoredForm:
+        """The form that ``str`` has written.
+
+        :raises ValueError: the text has another form.
+        """
+        number, colon, version = text.partition(":")
+        if not (colon and version):
+            raise ValueError("a form is its number and the lowest version that knows it")
+        return StoredForm(int(number), version)
+
 
 OLDEST = StoredForm(0, "0.1.0")
 """The form of version 0.1.0 and of the Java sink, whose workers do not describe themselves."""
 NEWEST = StoredForm(1, "0.2.0")
 """The newest form that this version knows: workers describe themselves in their answers."""
+UNMARKED = NEWEST
+"""The newest form with the same tables as in the oldest one. Tables name only later forms."""

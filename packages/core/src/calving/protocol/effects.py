@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Parked, Publication, TableId, TableMark
+from calving.model.forms import OLDEST, StoredForm
 from calving.model.offsets import ControlOffsets, Spans, Topic
 from calving.model.text import commit_text, counted, listed, offsets_text
 from calving.protocol.ledger import SourceProgress
@@ -60,6 +61,8 @@ class CommitTables:
     """Parked commits, to be committed before the entries of their tables."""
     park: frozenset[TableId] = frozenset()
     """Tables whose commits are parked if they fail."""
+    form: StoredForm = OLDEST
+    """The form in which the tables are written."""
 
     def __str__(self) -> str:
         tables = listed(

@@ -1,13 +1,23 @@
-"""Which form the workers of a sink use: the newest one that all of them know. Pure, for the coordinator."""
+"""Which form the workers of a sink use: the newest one that all of them know, and none below one that was in use. Pure.
+
+The control log names the form in use. A table names the form in which it was written, in a property of the sink, which
+stays when snapshots expire, when others compact the table, and when it is rolled back.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from calving.errors import NewerVersionError
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, StartCommit
-from calving.model.forms import OLDEST, StoredForm
+from calving.model.forms import NEWEST, OLDEST, UNMARKED, StoredForm
+from calving.protocol.ledger import entry_of
+
+FORM = "calving.form"
+"""The table property; the owner's name follows."""
 
 
-def check_form(envelope: Envelope, own: StoredForm) -> None:
+def check_form(envelope: Envelope, own: StoredForm = NEWEST) -> None:
     """Refuse to go on where workers have used a form that this one does not know: it would misread what they wrote.
 
     A coordinator names the form in use. So does each event of a worker that is written in it: from another partition
@@ -18,9 +28,64 @@ def check_form(envelope: Envelope, own: StoredForm) -> None:
     form = envelope.attached.form
     if form.number > own.number:
         raise NewerVersionError(
-            f"the sink's workers use form {form.number} of the control log and the tables, which this version does not"
-            f" know: install version {form.version} or later"
+            f"the sink's workers use form {form.number} of the control log and the tables, {_unknown(form)}"
         )
+
+
+def check_table_form(properties: Mapping[str, str], name: str, own: StoredForm = NEWEST) -> None:
+    """Refuse a table of a form that this process does not know. ``name``: that of the owner's table property.
+
+    :raises NewerVersionError: an operator has to install the version that the text names.
+    """
+    form = table_form(properties, name)
+    if form.number > own.number:
+        raise NewerVersionError(
+            f"its property '{name}' says that it is written in form {form.number}, {_unknown(form)}"
+        )
+
+
+def check_table_forms(properties: Mapping[str, str], own: StoredForm = NEWEST) -> None:
+    """The same for all sinks that write the table, in all branches."""
+    for name in properties:
+        if name.startswith(f"{FORM}."):
+            check_table_form(properties, name, own)
+
+
+def newer_sinks(properties: Mapping[str, str], known: Collection[str], own: StoredForm = NEWEST) -> str:
+    """A sentence on a sink other than the ``known`` ones that writes the table in a form that this process does not
+    know; empty if there is none. ``known``: ``<control topic>.<group>`` of each.
+    """
+    for name in properties:
+        owner = name.removeprefix(f"{FORM}.")
+        if owner == name or owner in known or owner.rpartition("@")[0] in known:
+            continue
+        form = table_form(properties, name)
+        if form.number > own.number:
+            return (
+                f"sink {owner} writes it in form {form.number}, {_unknown(form)}; if it is another sink than this"
+                " one, and both are to write there, name it in iceberg.control.other-sinks"
+            )
+    return ""
+
+
+def table_form(properties: Mapping[str, str], name: str) -> StoredForm:
+    """The form that the table property ``name`` names.
+
+    :raises TableTroubleError: the property is not what calving writes.
+    """
+    return entry_of(properties, name, StoredForm.parse, str(OLDEST))
+
+
+def mark(properties: Mapping[str, str], name: str, form: StoredForm) -> dict[str, str]:
+    """The table property to set in a commit in this form: empty if the table names it or a later one, or if tables of
+    this form are as they always were.
+    """
+    is_marked = form.number <= max(UNMARKED.number, table_form(properties, name).number)
+    return {} if is_marked else {name: str(form)}
+
+
+def _unknown(form: StoredForm) -> str:
+    return f"which this version does not know: install version {form.version} or later"
 
 
 class FormInUse:
@@ -30,7 +95,7 @@ class FormInUse:
     what is written stays.
     """
 
-    def __init__(self, own: StoredForm) -> None:
+    def __init__(self, own: StoredForm = NEWEST) -> None:
         """``own``: the newest form that this process knows."""
         self.form = OLDEST
         self._own = own

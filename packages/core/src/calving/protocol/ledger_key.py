@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
+from calving.model.forms import NEWEST, StoredForm
 from calving.model.offsets import (
     ControlOffsets,
     Coverage,
@@ -21,6 +22,7 @@ from calving.model.offsets import (
     merged,
     without,
 )
+from calving.protocol.forms import FORM, check_table_form
 from calving.protocol.ledger import (
     Ledger,
     SourceProgress,
@@ -61,6 +63,8 @@ class LedgerKey:
     group: str
     log_id: str
     branch: str = "main"
+    newest: StoredForm = NEWEST
+    """The newest form that this process knows."""
 
     @property
     def offsets(self) -> str:
@@ -85,7 +89,10 @@ class LedgerKey:
         the newest summary of this sink that has source offsets, whichever log the entries went through. The Java sink
         writes no source offsets. If no summary has any, they come from the table properties, unless the branch was
         rolled back (R2, R3).
+
+        :raises NewerVersionError: the table is written in a form that this process does not know.
         """
+        check_table_form(properties, self.of_table(FORM), self.newest)
         control: ControlOffsets = {}
         if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
             control = entry_of(properties, self.of_table(self.offsets), decode_control)

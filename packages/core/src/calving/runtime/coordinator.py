@@ -162,7 +162,7 @@ class CoordinatorLoop:
                     self._note(events)
                 case CommitTables():
                     self._began = self._clock()
-                    for table, outcome in self._committer.commit(effect):
+                    for table, outcome in self._committer.commit(replace(effect, form=self._form.form)):
                         self._tables += isinstance(outcome, Committed)
                         self._failed += isinstance(outcome, Failed)
                         self._act(self.machine.settled(table, outcome))

@@ -6,6 +6,7 @@ partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import dropwhile, islice
 from uuid import UUID
 
@@ -39,6 +40,7 @@ from calving.model.offsets import (
 )
 from calving.protocol import positions
 from calving.protocol.buffer import Buffer
+from calving.protocol.forms import FormInUse
 from calving.protocol.held_back import passed_over
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.members import Members
@@ -198,16 +200,38 @@ def nothing_waits(sink: Sink, catalog: Catalog, heard: ControlLogView) -> bool:
     return True
 
 
-def replayed(cursor: Cursor) -> tuple[Buffer, Marks]:
-    """What waits for a commit, and the marks of tables, at the end that the log had when it was opened.
-
-    :raises UnavailableError: the end was not reached within 60 s.
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What waits for a commit, the marks of tables, and the form in use, at the end that the log had when it was
+    opened.
     """
-    buffer, marks = Buffer(cursor.log.start), Marks()
-    for entry in read_to_end(cursor):
-        buffer.hear(entry)
-        marks.hear(entry)
-    return buffer, marks
+
+    buffer: Buffer
+    marks: Marks
+    form: FormInUse
+
+    @staticmethod
+    def of(cursor: Cursor) -> Replay:
+        """Read the log.
+
+        :raises UnavailableError: the end was not reached within 60 s.
+        :raises NewerVersionError: workers of a later version have written what this one would misread.
+        """
+        replay = Replay(Buffer(cursor.log.start), Marks(), FormInUse())
+        for entry in read_to_end(cursor):
+            replay.buffer.hear(entry)
+            replay.marks.hear(entry)
+            replay.form.hear(entry)
+        return replay
+
+    def complete(self, cursor: Cursor, commit_id: UUID) -> None:
+        """Save the position of the buffer, with a CommitComplete that tells the next coordinator all of this.
+
+        :raises CalvingError: as ``Cursor.acknowledge``.
+        """
+        position = self.buffer.position()
+        attached = replace(self.buffer.attachment(position, self.marks.known), form=self.form.form)
+        cursor.acknowledge(position, (CommitComplete(commit_id),), attached)
 
 
 def resumed(

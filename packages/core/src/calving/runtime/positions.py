@@ -5,18 +5,22 @@ and those that a Java sink has left.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Set
 
 from calving.backend.interface import ControlLog, Session
 from calving.backend.sessions import read_to_end
 from calving.errors import DataLossError
-from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.offsets import SourceOffsets, TopicPartition, named
 from calving.protocol.ledger import Ledger
 from calving.protocol.positions import ReadOffsets, Unread
 from calving.protocol.takeover import java_changes_no_rows, tabular_runs
 from calving.settings.load import Sink
 from calving.source.interface import Bounds, Source
 
+log = logging.getLogger(__name__)
+
+SKIP = "set iceberg.source.on-data-loss = skip to skip the missing records"
 Resumed = Callable[[ControlLog], SourceOffsets]
 """Where the sink reads on by its tables (``protocol.recovery.resumed``)."""
 
@@ -26,6 +30,28 @@ def recreated_text(tp: TopicPartition, stored: int) -> str:
         f"topic '{tp.topic}' was recreated after partition {tp.partition} was read up to offset"
         f" {stored}: records that the former topic held from there on are lost, if it had any"
     )
+
+
+def check_topics(
+    said: Mapping[str, Ledger], now: Mapping[str, Ledger], unread: Set[TopicPartition], *, skip: bool
+) -> None:
+    """W7: Kafka deletes a topic's positions with the topic. The tables' ledgers show that the topic was recreated.
+
+    ``said``, ``now``: the ledgers by table, of all topics and of the present ones. ``unread``: partitions without a
+    position. ``skip``: whether to read the new topic.
+
+    :raises DataLossError: a topic was recreated, and the settings do not say to go on.
+    """
+    known = {tp for ledger in now.values() for tp in ledger.source}
+    reached: dict[TopicPartition, int] = {}
+    for ledger in said.values():
+        for tp, offset in ledger.source.items():
+            reached[named(tp)] = max(offset, reached.get(named(tp), 0))
+    for tp in sorted(reached.keys() & unread - known):
+        text = recreated_text(tp, reached[tp])
+        if not skip:
+            raise DataLossError(f"{text}; {SKIP}")
+        log.error("%s; reading the new topic", text)
 
 
 def truncated_text(tp: TopicPartition, wanted: int, bounds: Bounds) -> str:

@@ -5,7 +5,7 @@ changed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -13,18 +13,19 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import ConfigError, DataLossError, TableTroubleError, UnavailableError
+from calving.errors import ConfigError, DataLossError, NewerVersionError, TableTroubleError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.locations import FileRules
 from calving.iceberg.target import LoadedTable, mark_of
 from calving.model.events import TableMark
+from calving.model.forms import NEWEST
 from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, named, present
+from calving.protocol.forms import FORM, newer_sinks, table_form
 from calving.protocol.ledger import Ledger, decode_source
 from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, doubled
-from calving.runtime.positions import recreated_text, refuse_lost_positions
-from calving.runtime.worker import SKIP
+from calving.runtime.positions import check_topics, refuse_lost_positions
 from calving.settings.load import Sink
 from calving.source.interface import Source
 
@@ -51,6 +52,8 @@ class TableRecord(NamedTuple):
     """None if the table could not be loaded now."""
     awaited: Coverage
     """The offsets that a recovery has the sink read again for the table."""
+    newer: str = ""
+    """A sentence on a sink of another name that writes the table in a form that this version does not know."""
 
 
 def commit_style(sink: Sink, log_id: str) -> CommitStyle:
@@ -93,15 +96,18 @@ def _others(sink: Sink, table: Table) -> dict[str, SourceOffsets]:
 def others_of(
     properties: Mapping[str, str], branches: Collection[str], known: Collection[str]
 ) -> dict[str, SourceOffsets]:
-    """The source offsets that sinks of other names than the ``known`` ones have written into a table's properties."""
+    """The source offsets that sinks of other names than the ``known`` ones have written into a table's properties;
+    none of a sink that writes in a form that this version does not know.
+    """
     offsets_of: dict[str, SourceOffsets] = {}
     for name, value in properties.items():
         if name.startswith(f"{SOURCE_OFFSETS}."):
             owner = name.removeprefix(f"{SOURCE_OFFSETS}.")
             before, _, branch = owner.rpartition("@")
+            is_newer = table_form(properties, f"{FORM}.{owner}").number > NEWEST.number
             owner = before if branch in branches else owner
             if owner not in known:
-                offsets_of[owner] = decode_source(value)
+                offsets_of[owner] = {} if is_newer else decode_source(value)
     return offsets_of
 
 
@@ -183,6 +189,7 @@ def held(
                     _others(sink, table),
                     None if name in troubled else mark_of(table),
                     decode_coverage(properties.get(key.of_table(AWAITED_OFFSETS), "{}")),
+                    newer=newer_sinks(properties, (owner_of(sink), *sink.keys.other_sinks)),
                 ),
             )
 
@@ -190,13 +197,14 @@ def held(
 def ledger_of(key: LedgerKey, table: Table) -> Ledger:
     """The ledger of the table's branch.
 
-    :raises ConfigError: somebody else has changed it, and it cannot be read.
+    :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
     """
     loaded = LoadedTable(table, key.branch)
     try:
         return key.read(loaded.line, loaded.properties)
-    except TableTroubleError as error:
-        raise ConfigError(f"table {'.'.join(table.name())}: {error}") from error
+    except (TableTroubleError, NewerVersionError) as error:
+        kind = NewerVersionError if isinstance(error, NewerVersionError) else ConfigError
+        raise kind(f"table {'.'.join(table.name())}: {error}") from error
 
 
 def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, TableRecord]) -> None:
@@ -238,14 +246,11 @@ def refuse_a_loss(
     truncated = {tp for tp, identity in session.topic_ids(every).items() if identity.endswith(TRUNCATED)}
     ledgers = {name: table.ledger.present(identities) for name, table in records.items()}
     said = {name: table.ledger for name, table in records.items()}
-    _check_topics(sink, said, ledgers, every - stored.keys())
+    check_topics(said, ledgers, every - stored.keys(), skip=sink.keys.on_data_loss != "fail")
     refuse_lost_positions(sink, said, stored)
     for name, table in records.items():
-        if ledgers[name].source and not stored:
-            raise DataLossError(
-                f"group {sink.group} has no stored positions, but table {name} holds records of this sink: starting"
-                f" from the beginning would double them; {_REMEDY}"
-            )
+        if not stored:
+            _refuse_positions_lost(sink, name, table, ledgers[name])
         if table.log_id not in (None, control.identity):
             raise DataLossError(
                 f"control topic '{sink.keys.control_topic}' was recreated since table {name} was last written:"
@@ -263,6 +268,16 @@ def refuse_a_loss(
     owner = (sink.keys.control_topic, sink.group)
     check_names_kept(*owner, former_names(records, every, identities), stored, unknown=unknown)
     check_logs(*owner, control.identity, logs, stored)
+
+
+def _refuse_positions_lost(sink: Sink, name: str, table: TableRecord, ledger: Ledger) -> None:
+    if ledger.source:
+        raise DataLossError(
+            f"group {sink.group} has no stored positions, but table {name} holds records of this sink: starting"
+            f" from the beginning would double them; {_REMEDY}"
+        )
+    if table.newer:
+        raise NewerVersionError(f"table {name}: {table.newer}")
 
 
 def former_names(
@@ -320,19 +335,3 @@ def check_logs(
                 " recreated, and files that were published there and not committed are in no table; change the key"
                 f" back, or {_REMEDY}, after a change with --from <former control topic>.{group}"
             )
-
-
-def _check_topics(
-    sink: Sink, said: Mapping[str, Ledger], now: Mapping[str, Ledger], unread: Set[TopicPartition]
-) -> None:
-    """W7: Kafka deletes a topic's positions with the topic. The tables' ledgers show that the topic was recreated."""
-    known = {tp for ledger in now.values() for tp in ledger.source}
-    reached: dict[TopicPartition, int] = {}
-    for ledger in said.values():
-        for tp, offset in ledger.source.items():
-            reached[named(tp)] = max(offset, reached.get(named(tp), 0))
-    for tp in sorted(reached.keys() & unread - known):
-        text = recreated_text(tp, reached[tp])
-        if sink.keys.on_data_loss == "fail":
-            raise DataLossError(f"{text}; {SKIP}")
-        log.error("%s; reading the new topic", text)

@@ -22,7 +22,7 @@ from calving.protocol.positions import Reset, Unread, first_start, starting, wit
 from calving.protocol.positions import text_of as moved_text
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.log_health import OpenTransactions, SilenceDetector
-from calving.runtime.positions import Resumed, data_loss_text, moved, recreated_text, truncated_text
+from calving.runtime.positions import SKIP, Resumed, data_loss_text, moved, recreated_text, truncated_text
 from calving.source.interface import Bounds, Group
 from calving.status.partitions import Arrivals, committed_up_to, seen
 from calving.status.table_states import TableStates
@@ -36,7 +36,6 @@ _OUTCOMES: dict[type[Exception], str] = {
     OutcomeUnknownError: "unknown",
     StaleError: "stale",
 }
-SKIP = "set iceberg.source.on-data-loss = skip to skip the missing records"
 
 
 class Runner(Protocol):

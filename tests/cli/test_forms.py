@@ -1,0 +1,108 @@
+"""Every command answers with one sentence for a table that a later version has written in a form of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from calving.cli.maintain import BOUNDS, maintain
+from calving.cli.status import status
+from calving.cli.takeover import takeover
+from calving.errors import NewerVersionError
+from calving.iceberg.catalog import open_catalog
+from calving.model.forms import NEWEST, OLDEST, StoredForm
+from calving.protocol.forms import FORM
+from calving.settings.load import load
+from harness.topic import Topic
+from tests.cli.commands import Cli
+
+LATER = StoredForm(NEWEST.number + 1, "0.9.0")
+SENTENCE = f"is written in form {LATER.number}, which this version does not know: install version 0.9.0 or later"
+
+
+def mark(cli: Cli, owner: str, form: StoredForm = LATER) -> None:
+    with open_catalog("iceberg", cli.catalog_keys).load_table("db.t").transaction() as change:
+        change.set_properties({f"{FORM}.{owner}": str(form)})
+
+
+def own(cli: Cli, name: str = "") -> str:
+    return f"control-{name or cli.name}.connect-{name or cli.name}"
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory, servers: str) -> Cli:
+    """A sink with a table that its later version has written."""
+    unique = uuid4().hex
+    made = Cli(tmp_path_factory.mktemp("forms"), Topic(servers, unique), unique)
+    made.send(0, 10)
+    made.run_here()
+    mark(made, own(made))
+    return made
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda cli: cli.run_here(),
+        lambda cli: cli.recover_here(),
+        lambda cli: cli.recover_here(rolled_back=["db.t"]),
+        lambda cli: takeover(load(cli.config)),
+        lambda cli: list(maintain(load(cli.config), ["db.t"], [BOUNDS], dry_run=True)),
+        lambda cli: list(maintain(load(cli.config), ["db.t"], [BOUNDS], dry_run=False)),
+    ],
+    ids=["run", "recover", "recover --table", "takeover", "maintain --dry-run", "maintain"],
+)
+def test_a_command_stops_with_the_table_and_the_version_to_install(
+    committed: Cli, command: Callable[[Cli], object]
+) -> None:
+    before = open_catalog("iceberg", committed.catalog_keys).load_table("db.t").metadata_location
+    with pytest.raises(NewerVersionError, match=rf"^table db\.t: .*{re.escape(SENTENCE)}"):
+        command(committed)
+    assert open_catalog("iceberg", committed.catalog_keys).load_table("db.t").metadata_location == before
+
+
+def test_status_gives_the_sentence_as_a_reason(committed: Cli) -> None:
+    (reason,) = (reason for reason in status(load(committed.config)).reasons if "form" in reason)
+    assert reason.startswith("table db.t: ")
+    assert SENTENCE in reason
+
+
+def test_a_first_start_is_refused_beside_another_sink_of_a_newer_form_unless_it_is_named(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    cli = Cli(tmp_path, topic(), unique)
+    cli.send(0, 10)
+    cli.run_here()
+    mark(cli, own(cli))
+    other = f"{unique}-b"
+    cli.keys |= {"name": other, "iceberg.control.topic": f"control-{other}"}
+    with pytest.raises(
+        NewerVersionError, match=rf"^table db\.t: sink control-{unique}\..* name it in iceberg\.control"
+    ):
+        cli.run_here()
+    cli.keys["iceberg.control.other-sinks"] = f"control-{unique}.connect-{unique}"
+    cli.run_here()
+    assert cli.rows() == 20
+
+
+def test_a_sink_that_takes_over_from_its_former_name_keeps_the_form(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli = Cli(tmp_path, topic(), unique)
+    cli.send(0, 10)
+    cli.run_here()
+    former = own(cli)
+    mark(cli, former)
+    new = f"{unique}-b"
+    cli.keys |= {"name": new, "iceberg.control.topic": f"control-{new}"}
+    with pytest.raises(NewerVersionError, match=rf"^table db\.t: .*{re.escape(SENTENCE)}"):
+        cli.recover_here(former)
+    monkeypatch.setattr("calving.protocol.forms.UNMARKED", OLDEST)
+    mark(cli, former, NEWEST)
+    cli.recover_here(former)
+    properties = open_catalog("iceberg", cli.catalog_keys).load_table("db.t").properties
+    assert properties[f"{FORM}.{own(cli, new)}"] == str(NEWEST)
