@@ -53,8 +53,16 @@ class ZooKeeperCursor(EntryCursor):
             store.fence(state.id, state.epoch)
             with reaching():
                 store.sweep(_ORPHAN_SECONDS)
-        self._next = max(1, start - BEFORE) if watch else start
+        self._next = self._before(start) if watch else start
         self.log = ControlLog(state.id, {0: start}, {0: state.next})
+
+    def _before(self, start: int) -> int:
+        """The offset of the publications before ``start`` from which on a watcher reads. Offsets are times, so they
+        do not count entries.
+        """
+        with reaching():
+            below = [name for name in self._store.names() if int(name) < start]
+        return int(below[-BEFORE:][0]) if below else start
 
     @property
     def has_ended(self) -> bool:

@@ -505,6 +505,20 @@ class BackendContract:
         store.publish(0, None, 1)
         assert store.cursor(replay=False).has_ended
 
+    @rule("B7.8", "A watching cursor first reads the last entries below the saved position that the store has kept.")
+    def test_a_watcher_reads_the_last_cycle_although_its_position_is_saved(self, store: Store) -> None:
+        coordinator = store.cursor(replay=True)
+        for i in range(3):
+            store.publish(0, i or None, i + 1)
+        answers = [e for e in store.wait_for(coordinator, DataComplete, 3) if isinstance(e.event, DataComplete)]
+        partition, end = answers[-1].partition, answers[-1].offset + 1
+        coordinator.acknowledge({partition: end}, [CommitComplete(uuid4())])
+        watcher = store.watcher()
+        entries = store.read_to_end(watcher)
+        assert {answer.place for answer in answers} <= {entry.place for entry in entries}
+        assert watcher.log.start[partition] == end
+        watcher.close()
+
     # B8
 
     @rule("B8.1", "Events at and above the saved position are never trimmed.")
