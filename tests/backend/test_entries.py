@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -101,6 +102,27 @@ def test_an_answer_tells_what_its_worker_is(member: Member, text: str) -> None:
     beside = Encoded.of_worker("g", publication, 100_000).beside
     assert beside == f'{{"group":"g","member":{text},"parts":0}}'.encode()
     assert heard(DataComplete(COMMIT), b"", beside) == Envelope(0, 7, DataComplete(COMMIT), parts=0, member=member)
+
+
+def test_a_coordinator_tells_which_workers_have_other_settings_whatever_the_store_has_removed() -> None:
+    told = Attachment(members=(MEMBER, replace(MEMBER, settings="1", host="host-2", keys={"topics": "1"})))
+    beside = beside_text("g", [CommitComplete(COMMIT)], [b"x"], told)
+    entry = heard(CommitComplete(COMMIT), b"", beside)
+    assert entry is not None
+    assert entry.attached == told
+    log = ControlLogView("id", {})
+    log.hear(entry)
+    (sentence,) = log.differing
+    assert sentence.startswith(
+        "a worker on host-2 (lake.toml) of version 0.2.0 has other settings than the others: topics"
+    )
+
+
+@pytest.mark.parametrize("odd", ['"a"', "7", "{}", "[7]", '[{"version":1}]'])
+def test_odd_workers_of_a_coordinator_are_left_out(odd: str) -> None:
+    entry = heard(CommitComplete(COMMIT), b"", f'{{"group":"g","members":{odd}}}'.encode())
+    assert entry is not None
+    assert entry.attached.members == ()
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,13 @@ def test_workers_name_the_one_with_other_settings_until_it_is_gone(
         wait_for(lambda: KEY in _degraded(one.log) and KEY in _degraded(other.log))
         assert str(sink.aside) in _degraded(one.log)
         assert str(sink.config) in _degraded(other.log)
-        if keys.get("iceberg.control.backend") != "zookeeper":  # which keeps no entries that were read
-            wait_for(lambda: any(KEY in reason for reason in _status(sink.config)["reasons"]))
+        wait_for(lambda: any(KEY in reason for reason in _status(sink.config)["reasons"]))
         other.kill()
         sink.replaced.add(other)
         wait_for(lambda: "no longer DEGRADED: settings-differ" in one.log.read_text())
         sink.produce(100)
         sink.wait_until_committed(60)
+        wait_for(lambda: _status(sink.config)["health"] == "OK")
     finally:
         sink.close()
     sink.assert_exactly_once()

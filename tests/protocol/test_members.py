@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
 from calving.model.forms import NEWEST
-from calving.model.members import Member
+from calving.model.members import MOST_TOLD, Member
 from calving.protocol.members import REMEMBERED, Disagreement, Members
 
 CYCLE = UUID(int=1)
@@ -75,3 +76,34 @@ def test_workers_that_somebody_has_made_up_take_little_memory() -> None:
 def test_workers_of_one_host_and_file_are_named_once() -> None:
     other = Member("0.2.0", "cc", NEWEST, OTHER.host, OTHER.file, {"topics": "7"})
     assert len(heard(answer(OTHER, "b"), answer(other, "c")).disagreements) == 1
+
+
+def observed(*envelopes: Envelope) -> Members:
+    """What a process hears that is no worker."""
+    members = Members()
+    for envelope in envelopes:
+        members.hear(envelope)
+    return members
+
+
+def test_a_coordinator_tells_of_the_usual_settings_first_and_of_nobody_while_all_agree() -> None:
+    two, short, other = [answer(OWN, "a"), answer(OWN, "c")], answer(OTHER.short, "b"), answer(OTHER, "b")
+    assert observed(*two).differing == ()
+    assert observed(*two, short).differing == ()  # which settings differ is not known yet
+    assert observed(*two, short, other).differing == (OWN, OTHER)
+
+
+def test_an_observer_believes_the_last_coordinator_whose_answers_the_log_may_have_lost() -> None:
+    members = Members()
+    members.tell((OWN, OTHER))
+    assert [each.member for each in members.disagreements] == [OTHER]
+    members.tell(())
+    assert not members.disagreements
+
+
+def test_a_coordinator_tells_of_a_few_workers_only() -> None:
+    members = Members()
+    for number in range(50):
+        members.hear(answer(replace(OTHER, settings=str(number), file=f"{number}.toml"), str(number)))
+        members.hear(answer(OWN, f"a{number}"))
+    assert len(members.differing) == MOST_TOLD

@@ -40,20 +40,6 @@ class NoTables:
         return []
 
 
-class Answers:
-    """A log in which each answer names a topic of this sink and one of another."""
-
-    offset = 0
-
-    def read(self, timeout: float) -> list[Envelope]:
-        self.offset += 1
-        progress = tuple(PartitionProgress(TopicPartition(topic, 0)) for topic in "sb")
-        return [Envelope(0, self.offset, DataComplete(uuid4(), progress))]
-
-    def acknowledge(self, *_: object) -> None:
-        pass
-
-
 class Clock:
     def __init__(self) -> None:
         self.now = 0.0
@@ -84,15 +70,6 @@ def test_a_coordinator_that_does_not_hear_itself_steps_down(monkeypatch: pytest.
     with pytest.raises(UnexpectedError, match="has not heard its own StartCommit"):
         for _ in range(200):
             running.step(0)
-
-
-def test_topics_that_only_other_members_read_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    running = loop()
-    running._cursor = Answers()  # type: ignore[assignment]
-    for _ in range(200):
-        running.step(0)
-    (warning,) = [record.getMessage() for record in caplog.records]
-    assert warning.startswith("workers of this group read topic 'b', which the settings of this worker do not:")
 
 
 class Noted(NoTables):

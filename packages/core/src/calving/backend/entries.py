@@ -128,6 +128,7 @@ def _attached(attached: Attachment) -> dict[str, object]:
         "form": attached.form if attached.form != OLDEST else None,
         "released": sorted(attached.released),
         "read": sorted(attached.read.items()),
+        "members": [member.as_json() for member in attached.members],
     }
     return {name: value for name, value in values.items() if value}
 

@@ -26,7 +26,7 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.forms import OLDEST, StoredForm
-from calving.model.members import MOST_KEYS, Member
+from calving.model.members import MOST_KEYS, MOST_TOLD, Member
 from calving.model.offsets import decode_coverage, decode_covered, decode_places, decode_settled, is_moment
 from calving.wire.codec import UndecodableError
 
@@ -189,6 +189,7 @@ def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
         restarted=restarted,
         restarts=restarts,
         form=_form(said.get("form", OLDEST)),
+        members=_members(said.get("members")),
         read=read,
     )
 
@@ -241,6 +242,12 @@ def _member(said: object) -> Member | None:
     if not is_safe or not all(map(_is_short, (host, file, *keys, *keys.values()))):
         return member
     return replace(member, host=host, file=file, keys=keys, level=level)
+
+
+def _members(said: object) -> tuple[Member, ...]:
+    """The workers that a coordinator describes. What is not safe to show is left out."""
+    known = map(_member, said[:MOST_TOLD]) if isinstance(said, list) else ()
+    return tuple(member for member in known if member is not None)
 
 
 def _form(said: object) -> StoredForm:

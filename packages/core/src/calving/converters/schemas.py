@@ -259,7 +259,7 @@ class SchemaRegistry:
             reason = f"schema registry {self.url}: {what}: {type(error).__name__}: {masked(str(error))}"
             if UNTRUSTED in reason:
                 raise ConfigError(
-                    f"{reason}; the converter's option ssl.ca.location must be a file (PEM) that vouches for the registry"
+                    f"{reason}; the converter's option ssl.ca.location must be a PEM file that vouches for the registry"
                 ) from error
             raise (UnavailableError if _is_transport(error) else UnexpectedError)(reason) from error
 

@@ -220,6 +220,10 @@ class Attachment:
     """
     read: ControlOffsets = field(default_factory=dict)
     """The next control offset that the coordinator had not read, by partition. Earlier versions leave it empty."""
+    members: tuple[Member, ...] = ()
+    """While workers have different settings: one with the usual ones, and then those with others. A store may have
+    removed their own answers.
+    """
 
 
 NOTHING_ATTACHED = Attachment()

@@ -11,6 +11,8 @@ from calving.model.forms import OLDEST, StoredForm
 
 MOST_KEYS = 60
 """How many digests a worker sends at most. They stand beside every event of its publications."""
+MOST_TOLD = 6
+"""How many workers a coordinator describes at most."""
 
 
 @dataclass(frozen=True, slots=True)

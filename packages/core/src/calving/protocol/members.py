@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
-from calving.model.members import Member
+from calving.model.members import MOST_TOLD, Member
 
 REMEMBERED = 3
 """Commit cycles after which a worker that has not answered is forgotten."""
@@ -31,6 +32,7 @@ class Members:
     def __init__(self, own: Member | None = None) -> None:
         """``own``: the worker that hears, with all that it tells of itself; None for an observer."""
         self._own = own
+        self._told: tuple[Member, ...] = ()
         self._members: dict[str, tuple[Member, int]] = {}
         self._cycles = 0
 
@@ -48,9 +50,26 @@ class Members:
                     if self._cycles - cycle < REMEMBERED
                 }
 
+    def tell(self, members: Sequence[Member]) -> None:
+        """What the last coordinator tells (``differing``), for an observer: the log may no longer have the answers of
+        these workers. Empty if the coordinator knows of none.
+        """
+        self._told = tuple(members)
+
+    @property
+    def differing(self) -> tuple[Member, ...]:
+        """A worker with the usual settings, and those with others, if they tell which settings differ; empty if there
+        are none.
+        """
+        others = [each.member for each in self.disagreements if each.keys]
+        usual = self.usual
+        return (usual, *others)[:MOST_TOLD] if others and usual is not None else ()
+
     @property
     def usual(self) -> Member | None:
         """A worker with the settings that most of them have; None if none has described itself."""
+        if self._told:
+            return self._told[0]
         members = [member for member, _ in self._members.values()]
         count = Counter(member.settings for member in members)
         return max(
@@ -65,11 +84,8 @@ class Members:
         own = self._own or self.usual
         if own is None:
             return ()
-        others = {
-            (member.host, member.file): member
-            for member, _ in self._members.values()
-            if member.settings != own.settings
-        }
+        every = self._told or [member for member, _ in self._members.values()]
+        others = {(member.host, member.file): member for member in every if member.settings != own.settings}
         return tuple(Disagreement(member, own.differing(member)) for member in sorted(others.values(), key=_order))
 
     @property

@@ -17,7 +17,6 @@ from calving.model.events import (
     NOTHING_ATTACHED,
     Attachment,
     CommitComplete,
-    DataComplete,
     Event,
     Leader,
     TableId,
@@ -29,8 +28,8 @@ from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.forms import FormInUse
+from calving.protocol.members import Members
 from calving.protocol.phases import Commit
-from calving.runtime.log_health import OtherTopics
 from calving.runtime.worker import Clock
 from calving.status.values import CommitCycle
 
@@ -83,7 +82,7 @@ class CoordinatorLoop:
         """When the running commit of the tables began."""
         self._unheard_since: float | None = None
         self._silent_reads = 0
-        self._others = OtherTopics()
+        self._members = Members()
         self.unread: Coverage = {}
         """Offsets that the log did not show as read at the end of two cycles. What one cycle lacks may be in an entry
         of another partition of the log.
@@ -109,9 +108,8 @@ class CoordinatorLoop:
         heard = self._cursor.read(timeout)
         for envelope in heard:
             self._form.hear(envelope)
+            self._members.hear(envelope)
             self._act(self.machine.heard(envelope))
-            if isinstance(envelope.event, DataComplete):
-                self._look_for_other_settings(envelope.event, {tp.topic for tp in partitions})
         if heard:
             self._unheard_since, self._silent_reads = None, 0
         elif self._unheard_since is not None:
@@ -119,16 +117,6 @@ class CoordinatorLoop:
             silent = self._clock() - self._unheard_since
             if silent > _DEAF_SECONDS and self._silent_reads > _DEAF_READS:
                 raise UnexpectedError(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
-
-    def _look_for_other_settings(self, answer: DataComplete, own: Collection[str]) -> None:
-        reported = {a.source.topic for a in answer.assignments}
-        if topics := self._others.heard(self._clock(), reported, own):
-            log.warning(
-                "workers of this group read %s, which the settings of this worker do not: if two sinks have this group,"
-                " give each a name of its own; if the settings were changed, restart the workers that have the former"
-                " ones",
-                listed([f"topic '{topic}'" for topic in topics]),
-            )
 
     def _look_for_topics(self) -> None:
         now = self._clock()
@@ -153,6 +141,7 @@ class CoordinatorLoop:
                 case Acknowledge(position, events, attached, departed):
                     if not self.machine.unanswered:
                         self._form.complete()
+                    attached = replace(attached, members=self._members.differing)
                     self._cursor.acknowledge(position, events, self._attached(attached), departed)
                     if departed:
                         log.info(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from calving.errors import UnexpectedError
 from calving.model.offsets import SourceOffsets, TopicPartition
 
@@ -14,10 +12,6 @@ reads rarely.
 """
 HIDDEN_SECONDS = 60.0
 """A transaction that has been open for this many seconds is named in the log."""
-
-
-OTHERS_SECONDS = 60.0
-"""A topic that only other members read is named after so many seconds."""
 
 
 class SilenceDetector:
@@ -47,25 +41,6 @@ class SilenceDetector:
             raise UnexpectedError(f"the worker has not heard its own publication for {now - self._spoke:.0f} s")
         if now - self._heard > self._within + _SECONDS:
             raise UnexpectedError(f"the worker has heard nothing of the control log for {now - self._heard:.0f} s")
-
-
-class OtherTopics:
-    """Topics of which members of the group report offsets, and that this worker does not read: the members have other
-    settings.
-    """
-
-    def __init__(self) -> None:
-        self._since: dict[str, float] = {}
-        self._told: set[str] = set()
-
-    def heard(self, now: float, reported: Collection[str], own: Collection[str]) -> list[str]:
-        """Topics that were reported for so long that they are neither new nor just deleted; each is returned once."""
-        for topic in [topic for topic in self._since if topic in own]:
-            del self._since[topic]
-        strange = sorted(set(reported) - set(own) - self._told)
-        lasting = [topic for topic in strange if now - self._since.setdefault(topic, now) >= OTHERS_SECONDS]
-        self._told |= set(lasting)
-        return lasting
 
 
 class OpenTransactions:

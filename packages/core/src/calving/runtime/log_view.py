@@ -96,6 +96,7 @@ class ControlLogView:
             case CommitComplete(commit_id):
                 self._closed = commit_id
                 self._cycles += 1
+                self._members.tell(envelope.attached.members)
         if envelope.offset >= self._start.get(envelope.partition, 0):
             self._buffer.hear(envelope)
 
