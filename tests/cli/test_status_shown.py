@@ -439,3 +439,10 @@ def test_texts_of_others_do_not_command_the_terminal() -> None:
     text = screen.getvalue()
     assert text.count("db.x?]0;title") >= 2 and "x?]0;title??[2J? on x?]0;title??[2J?" in text
     assert not [code for code in ("\x1b]", "\x1b[2J", "\u202e") if code in text]
+
+
+def test_a_sink_with_workers_of_two_versions_says_so() -> None:
+    mixed = replace(seen(), workers=3, versions=("0.2.0", "0.2.1"))
+    assert shown(mixed)[-1].startswith("3 workers (versions 0.2.0, 0.2.1) run; ")
+    assert shown(replace(mixed, versions=("0.2.1",)))[-1].startswith("3 workers run; ")
+    assert as_json(mixed, 100.0)["versions"] == ["0.2.0", "0.2.1"]

@@ -129,7 +129,9 @@ class MutationTable:
             pq.write_table(pa.Table.from_batches([converted.rows]), out)
             size = out.tell()
         ids = tuple(schema.find_field(name).field_id for name in self.ids)
-        return DataFile(path, "PARQUET", len(keys), size, FileContent.EQUALITY_DELETES, equality_ids=ids)
+        counts = {schema.find_field(name).field_id: len(keys) for name in self.key_columns}
+        deletes = FileContent.EQUALITY_DELETES
+        return DataFile(path, "PARQUET", len(keys), size, deletes, value_counts=counts, equality_ids=ids)
 
     def commit(self, *steps: Step, meanwhile: Sequence[Step] = ()) -> IcebergTarget:
         """One snapshot; ``meanwhile`` lands between the look at the table and the first attempt."""

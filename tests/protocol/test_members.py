@@ -107,3 +107,10 @@ def test_a_coordinator_tells_of_a_few_workers_only() -> None:
         members.hear(answer(replace(OTHER, settings=str(number), file=f"{number}.toml"), str(number)))
         members.hear(answer(OWN, f"a{number}"))
     assert len(members.differing) == MOST_TOLD
+
+
+def test_an_observer_knows_the_versions_of_the_workers() -> None:
+    assert observed(answer(OWN, "a"), answer(replace(OWN, version="0.2.1"), "b"), answer(None, "java")).versions == (
+        "0.2.0",
+        "0.2.1",
+    )

@@ -68,6 +68,8 @@ class SinkStatus:
     """Sentences on workers with other settings than most."""
     paused: Mapping[TopicPartition, float] = field(default_factory=dict)
     """The partitions whose workers are paused, and since when, in seconds since the epoch."""
+    versions: tuple[str, ...] = ()
+    """The versions of the workers that have answered last, as far as the control log tells them."""
     measured_rate: float | None = None
     """Records that all workers together have read a second, by the control log; None if it does not tell."""
 
@@ -208,7 +210,7 @@ def status(sink: Sink) -> SinkStatus:
     at = min((ms / 1000 for ms in times.values()), default=None)
     silent = 0.0 if heard.cycle_at is None else time.time() - heard.cycle_at
     facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others
-    log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused
+    log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused, heard.versions
     rate = heard.published.rate(time.time(), sink.keys.commit_interval_ms / 1000)
     return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, rate)
 
@@ -247,6 +249,7 @@ def as_json(status: SinkStatus, now: float) -> dict[str, Any]:
         "not_visible": status.not_visible,
         "oldest_not_visible_at": status.oldest_at,
         "workers": status.workers,
+        "versions": list(status.versions),
         "leader": None if status.leader is None else {**status.leader._asdict(), "url": status.leader.url or None},
         "partitions": [_position_json(p) for p in status.positions],
         "tables": [_table_json(t, now, changes_of(status, t)) for t in status.tables],

@@ -76,7 +76,8 @@ def _in_trouble(table: TableHealth) -> tuple[bool, bool, str]:
 def _workers(status: SinkStatus) -> str:
     if not status.workers:
         return "no worker runs"
-    run = f"{counted(status.workers, 'worker')} {'runs' if status.workers == 1 else 'run'}"
+    versions = f" (versions {listed(status.versions)})" if len(status.versions) > 1 else ""
+    run = f"{counted(status.workers, 'worker')}{versions} {'runs' if status.workers == 1 else 'run'}"
     if status.leader is None:
         return f"{run}; the control log does not name the leader"
     where = f"{status.leader.host} ({status.leader.url})" if status.leader.url else status.leader.host

@@ -46,7 +46,7 @@ from calving.protocol.commit import Step
 from calving.protocol.ledger_key import COMMIT_ID
 from calving.records.fields import arrow_schema
 from calving.writing.changes import optional
-from calving.writing.mutations import without_bloom_filters
+from calving.writing.mutations import key_file_properties
 from calving.writing.table import TableWriter
 
 _OF_EACH = {COMMIT_ID, *engine()}
@@ -130,7 +130,7 @@ class EqualityDeletes:
             schema.model_dump_json(),
             spec.model_dump_json(),
             table.metadata.location,
-            {**without_bloom_filters(table.metadata.properties), "write.format.default": "parquet"},
+            key_file_properties(table.metadata.properties),
             carried(table.io),
         )
 

@@ -135,15 +135,38 @@ def refuse_other_settings(table: TableId, group: str, deletes: Collection[DataFi
     name = ".".join(table)
     if not changes_rows:
         raise OtherSettingsError(
-            f"table {name}: {_deleting(deletes)} by key, but this worker's settings append to the table: the files"
-            f" were written with other settings. If two sinks have the group {group}, give each a name of its own. If"
-            " the settings were changed, let a worker with the former ones lead until it has committed the files"
+            f"table {name}: {_deleting(deletes)} by key, but this worker's settings append to the table:"
+            f" {_others(group)}"
         )
     if not all(file.content is FileContent.EQUALITY_DELETES for file in deletes):
         raise OtherSettingsError(
             f"table {name}: {_deleting(deletes)} by position, but this worker's settings delete rows by key: another"
             f" sink wrote the files. Let that sink commit them, or discard them: `calving release FILE --table {name}`"
         )
+
+
+def refuse_other_order(table: TableId, group: str, deletes: Collection[DataFile], order: Collection[int]) -> None:
+    """``order``: the id of the column that orders the changes of a key by the settings of this worker's ``group``; none
+    without such a column.
+
+    :raises OtherSettingsError: these key files have the values of another such column, or of none. Without the value of
+        a change nobody knows whether it wins.
+    """
+    for file in deletes:
+        ids = {*(file.equality_ids or ())}
+        others = None if not file.value_counts else file.value_counts.keys() - ids  # None: nobody has counted them
+        if others not in (None, {*order} - ids):
+            raise OtherSettingsError(
+                f"table {'.'.join(table)}: {_deleting(deletes)} by key, and this worker's settings have another"
+                f" order-field: {_others(group)}"
+            )
+
+
+def _others(group: str) -> str:
+    return (
+        f"the files were written with other settings. If two sinks have the group {group}, give each a name of its own."
+        " If the settings were changed, let a worker with the former ones lead until it has committed the files"
+    )
 
 
 def _deleting(files: Collection[DataFile]) -> str:

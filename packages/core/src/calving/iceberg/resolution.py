@@ -15,6 +15,7 @@ from uuid import UUID
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
@@ -95,6 +96,13 @@ class RowChangeResolver:
         if table.metadata.format_version < 2:
             raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
         return _Resolution(self, table, branch, tuple(steps), self._clock).run()
+
+    def order_ids(self, schema: Schema) -> list[int]:
+        """The id of the order column; none without an order-field."""
+        if self.order_field is None:
+            return []
+        (name,) = as_in(schema, [self.order_field], fold=True)  # whether case counts was decided when rows were written
+        return [schema.find_field(name).field_id]
 
     def deletes(self, steps: Sequence[Step]) -> bool:
         """Whether these steps may have a key without a new row."""
@@ -237,8 +245,7 @@ class _Resolution:
 
         :raises TableTroubleError: it is unknown which rows are live.
         """
-        name = self._resolver.order_field
-        if name is None:
+        if self._resolver.order_field is None:
             return ()
         if self._live.equality:
             raise TableTroubleError(
@@ -246,9 +253,7 @@ class _Resolution:
                 " order-field: it is unknown which rows they leave; turn them into positions first, with"
                 " `calving maintain FILE`"
             )
-        schema = self._table.metadata.schema()
-        (name,) = as_in(schema, [name], fold=True)  # whether case counts was decided when the rows were written
-        return columns_of(schema, [schema.find_field(name).field_id])
+        return columns_of(self._table.metadata.schema(), self._resolver.order_ids(self._table.metadata.schema()))
 
     def _made(
         self,

@@ -38,7 +38,7 @@ from calving.iceberg.history import (
     summary_of,
 )
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
-from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_settings
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_order, refuse_other_settings
 from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
@@ -174,6 +174,8 @@ class IcebergTarget:
         table = state.table
         changes_rows = self._resolver is not None or self._equality
         refuse_other_settings(self._table, self._key.group, admitted.delete_files, changes_rows=changes_rows)
+        order = self._resolver.order_ids(table.schema()) if self._resolver is not None and admitted.delete_files else []
+        refuse_other_order(self._table, self._key.group, admitted.delete_files, order)
         self._files.check(table, admitted, self._entries)
         log_rollback(self._table, self._key, replace(admitted.ledger, gone=admitted.gone), state.properties)
         prepared = self._prepared(table, admitted)

@@ -57,6 +57,11 @@ class Members:
         self._told = tuple(members)
 
     @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions of these workers, sorted."""
+        return tuple(sorted({member.version for member, _ in self._members.values()}))
+
+    @property
     def differing(self) -> tuple[Member, ...]:
         """A worker with the usual settings, and those with others, if they tell which settings differ; empty if there
         are none.

@@ -145,6 +145,13 @@ class ControlLogView:
         """Sentences on workers with other settings than most."""
         return tuple(disagreement_text(each, "the others") for each in self._members.disagreements if each.keys)
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions of the workers that have answered in the last cycles, as far as the log still has their answers
+        and they tell their versions.
+        """
+        return self._members.versions
+
     def waiting(self, table: TableId, control: ControlOffsets) -> tuple[Envelope, ...]:
         """The entries that ``table`` lacks, if it holds all entries below ``control``."""
         return tuple(e for e in self._buffer.tables().get(table, ()) if e.offset >= control.get(e.partition, 0))

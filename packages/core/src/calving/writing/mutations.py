@@ -34,6 +34,7 @@ BUCKETS = 64
 """The number of parts into which keys are divided if rows go to other tasks, or do not fit into memory."""
 _ROWS_AT_ONCE = 64 * 1024
 _BLOOM = "write.parquet.bloom-filter-"
+_METRICS = "write.metadata.metrics."
 
 
 class ChangeLayout(Layout):
@@ -206,7 +207,7 @@ class KeyWriter:
                 schema_json=schema.model_dump_json(),
                 # A key file has no partition, because the row of a key may be in any partition.
                 spec_json=PartitionSpec(spec_id=spec_id).model_dump_json(),
-                properties={**without_bloom_filters(table.properties), "write.format.default": "parquet"},
+                properties=key_file_properties(table.properties),
                 sort_order_json=None,
             ),
             task,
@@ -244,9 +245,16 @@ class KeyWriter:
         self._writer.discard()
 
 
-def without_bloom_filters(properties: Mapping[str, str]) -> dict[str, str]:
-    """A table's properties for key files, which are read whole."""
-    return {name: value for name, value in properties.items() if not name.startswith(_BLOOM)}
+def key_file_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """A table's properties for key files. These are read whole, so they need no Bloom filters. Each of their columns is
+    counted: by the counts a coordinator knows which columns a key file has.
+    """
+    counted = {
+        name: "counts" if name.startswith(_METRICS) and value.lower() == "none" else value
+        for name, value in properties.items()
+        if not name.startswith(_BLOOM)
+    }
+    return {f"{_METRICS}default": "truncate(16)", **counted, "write.format.default": "parquet"}
 
 
 def _where(rows: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:

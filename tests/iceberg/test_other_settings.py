@@ -1,0 +1,146 @@
+"""A leader with other settings commits files as their workers meant them, or leaves them to a leader that can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calving.iceberg.catalog import table_id
+from calving.iceberg.commit import IcebergCommitter
+from calving.model.events import Envelope
+from calving.model.offsets import Span
+from calving.model.tables import RowMutations
+from calving.protocol.commit import Step
+from calving.protocol.coordinator import Committed, Failed
+from calving.protocol.effects import CommitTables
+from calving.protocol.ledger import SourceProgress
+from calving.writing.mutations import key_file_properties
+from tests.iceberg.histories import MutationTable, create
+from tests.iceberg.reader import rows_of
+from tests.iceberg.test_mutation_commits import TP, UPSERT, committer, entry
+
+Row = dict[str, object]
+ORDERED = replace(UPSERT, order_field="g")
+TWICE_AND_DELETED = [(1, "b", 0)]
+"""The rows that ``waiting`` leaves."""
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> MutationTable:
+    return create(catalog, "flat", 2)
+
+
+def row(key: int, name: str, g: int = 0) -> Row:
+    return {"id": key, "name": name, "g": g}
+
+
+def commit(leader: IcebergCommitter, table: MutationTable, *entries: Envelope) -> Committed | Failed:
+    end = entries[-1].offset + 1
+    progress = SourceProgress({TP: (Span(0, end * 10),)}, {})
+    request = CommitTables(uuid4(), {table_id(table.name): entries}, {0: end}, progress, None)
+    (outcome,) = dict(leader.commit(request)).values()
+    return outcome
+
+
+def waiting(table: MutationTable) -> list[Envelope]:
+    """Entries of workers that change rows by the table's id column: a key twice, and a delete."""
+    steps = [table.step([row(1, "a"), row(2, "a")]), table.step([row(1, "b")], deleted=[row(2, "")])]
+    return [entry(table, offset, step) for offset, step in enumerate(steps)]
+
+
+@pytest.mark.parametrize(
+    "leader",
+    [
+        RowMutations(upsert=True, row_deletes="equality"),
+        RowMutations("op", delete_mode="soft"),
+        RowMutations("op", inserts="append"),
+        RowMutations("op", tombstones="delete"),
+    ],
+    ids=["row-deletes", "delete-mode", "inserts", "tombstones"],
+)
+def test_a_leader_that_deletes_or_inserts_in_another_way_commits_what_the_files_say(
+    catalog: Catalog, table: MutationTable, leader: RowMutations
+) -> None:
+    assert isinstance(commit(committer(catalog, mutations=leader), table, *waiting(table)), Committed)
+    assert rows_of(table.table) == TWICE_AND_DELETED
+
+
+def test_a_leader_with_other_id_columns_takes_those_of_the_files(catalog: Catalog, table: MutationTable) -> None:
+    by_name = MutationTable(catalog, table.name, ids=("name",))
+    entries = [entry(table, 0, by_name.step([row(1, "a")])), entry(table, 1, by_name.step([row(2, "a")]))]
+    assert isinstance(commit(committer(catalog), table, *entries), Committed)
+    assert rows_of(table.table) == [(2, "a", 0)]
+
+
+def test_a_leader_that_appends_leaves_files_with_changes_to_one_that_changes_rows(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    entries = waiting(table)
+    refused = commit(committer(catalog, mutations=None), table, *entries)
+    assert isinstance(refused, Failed)
+    assert "this worker's settings append to the table" in refused.reason
+    assert isinstance(commit(committer(catalog), table, *entries), Committed)
+    assert rows_of(table.table) == TWICE_AND_DELETED
+
+
+def test_a_leader_that_changes_rows_appends_files_that_were_written_to_be_appended(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    entries = [entry(table, i, Step(table.step([row(1, name)]).data_files, ())) for i, name in enumerate("ab")]
+    assert isinstance(commit(committer(catalog), table, *entries), Committed)
+    assert rows_of(table.table) == [(1, "a", 0), (1, "b", 0)]
+
+
+@pytest.mark.parametrize(("workers", "leader"), [(None, ORDERED), ("g", UPSERT)], ids=["set", "left out"])
+def test_a_leader_with_another_order_field_leaves_the_files_to_one_with_theirs(
+    catalog: Catalog, table: MutationTable, workers: str | None, leader: RowMutations
+) -> None:
+    """Without the order value of a change nobody knows whether it wins; and without an order-field the last one wins."""
+    written = MutationTable(catalog, table.name, order=workers)
+    entries = [entry(table, i, written.step([row(1, name, 9 - i)])) for i, name in enumerate("ab")]
+    refused = commit(committer(catalog, mutations=leader), table, *entries)
+    assert isinstance(refused, Failed)
+    assert refused.parked is None
+    assert "2 files for it delete rows by key, and this worker's settings have another order-field" in refused.reason
+    assert table.table.current_snapshot() is None
+    former = UPSERT if workers is None else ORDERED
+    assert isinstance(commit(committer(catalog, mutations=former), table, *entries), Committed)
+    assert rows_of(table.table) == [(1, "b", 8) if workers is None else (1, "a", 9)]
+
+
+def test_key_files_of_which_nobody_knows_the_columns_are_committed(catalog: Catalog, table: MutationTable) -> None:
+    """Version 0.1.0 wrote such files for tables without column statistics."""
+    entries = []
+    for offset, step in enumerate([table.step([row(1, "a")]), table.step([row(1, "b")])]):
+        files = tuple(replace(file, value_counts=None) for file in step.delete_files)
+        entries.append(entry(table, offset, replace(step, delete_files=files)))
+    assert isinstance(commit(committer(catalog), table, *entries), Committed)
+    assert rows_of(table.table) == [(1, "b", 0)]
+
+
+def test_files_go_to_the_branch_of_the_leader_and_to_no_other(catalog: Catalog, table: MutationTable) -> None:
+    first, *later = waiting(table)
+    assert isinstance(commit(committer(catalog), table, first), Committed)
+    assert isinstance(commit(committer(catalog, "audit"), table, *later), Committed)
+    audit = table.table.metadata.refs["audit"].snapshot_id
+    assert rows_of(table.table) == [(1, "a", 0), (2, "a", 0)]
+    assert sorted(table.table.scan(snapshot_id=audit).to_arrow()["name"].to_pylist()) == ["b"]
+
+
+def test_the_columns_of_key_files_are_counted_whatever_the_table_says_of_statistics() -> None:
+    properties = {
+        "write.metadata.metrics.default": "none",
+        "write.metadata.metrics.column.id": "none",
+        "write.metadata.metrics.column.g": "full",
+        "write.parquet.bloom-filter-enabled.column.id": "true",
+    }
+    assert key_file_properties(properties) == {
+        "write.metadata.metrics.default": "counts",
+        "write.metadata.metrics.column.id": "counts",
+        "write.metadata.metrics.column.g": "full",
+        "write.format.default": "parquet",
+    }
+    assert key_file_properties({})["write.metadata.metrics.default"] == "truncate(16)"
