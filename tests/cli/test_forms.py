@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from calving.cli.maintain import BOUNDS, maintain
+from calving.cli.maintain import maintain
+from calving.cli.mend import BOUNDS
 from calving.cli.status import status
 from calving.cli.takeover import takeover
 from calving.errors import NewerVersionError
@@ -51,8 +52,8 @@ def committed(tmp_path_factory: pytest.TempPathFactory, servers: str) -> Cli:
         lambda cli: cli.recover_here(),
         lambda cli: cli.recover_here(rolled_back=["db.t"]),
         lambda cli: takeover(load(cli.config)),
-        lambda cli: list(maintain(load(cli.config), ["db.t"], [BOUNDS], dry_run=True)),
-        lambda cli: list(maintain(load(cli.config), ["db.t"], [BOUNDS], dry_run=False)),
+        lambda cli: list(maintain(load(cli.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=True)),
+        lambda cli: list(maintain(load(cli.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=False)),
     ],
     ids=["run", "recover", "recover --table", "takeover", "maintain --dry-run", "maintain"],
 )
