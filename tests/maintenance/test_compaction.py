@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import UnknownType
 
+from calving.iceberg.catalog import open_catalog
 from calving.iceberg.history import line_of
 from calving.iceberg.manifests import FIRST_ROW_ID, at
 from calving.iceberg.snapshot import SinkSnapshot
@@ -232,3 +233,17 @@ def test_a_table_with_a_column_that_cannot_be_written_is_left_alone(catalog: Cat
         change.add_column("nothing", UnknownType())
     why = compactor_of(table).refusal(table.table)
     assert why == "calving cannot write its column nothing of type unknown"
+
+
+def test_a_server_of_a_rest_catalog_takes_a_compaction_of_version_3(
+    rest_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = appended(open_catalog("iceberg", {"type": "rest", "uri": rest_uri}), 3, 3)
+    before = lineage(table.table)
+    compact(table)
+    assert lineage(table.table) == before
+    append(table, 3)
+    beside(monkeypatch, lambda: table.commit(table.step([{"id": 7, "name": "new", "g": 1}], [{"id": 3001}])))
+    (done,) = compact(table)
+    assert done.replacement is not None and done.replacement.translated == 2
+    assert pyiceberg_rows(table.table) == duckdb_rows(table.table) == table.rows()
