@@ -77,6 +77,7 @@ def test_an_address_is_translated_with_its_options(address: str, options: dict[s
         ("jdbc:oracle:thin:@h", "only jdbc:sqlite, jdbc:postgresql and jdbc:mysql are known"),
         ("jdbc:sqlite::memory:", "in memory is gone with its process"),
         ("jdbc:sqlite:/c.db?busy_timeout=soon", "busy_timeout = soon"),
+        ("jdbc:sqlite:/c.db?busy_timeout=30²", "busy_timeout = 30²"),
         ("jdbc:postgresql://h/", "write it as jdbc:postgresql://host:port/database"),
         ("jdbc:postgresql://h/db?sslfactory=x", "sslfactory of PostgreSQL's JDBC driver has no counterpart here"),
         ("jdbc:mysql://h/db?sslMode=VERIFY_CA", "VERIFY_CA needs serverSslCert"),

@@ -353,6 +353,13 @@ def test_a_retention_that_is_no_number_is_named(catalog: Catalog) -> None:
         expired(catalog.load_table("db.t").metadata, "main")
 
 
+def test_a_limit_of_partition_summaries_that_is_no_number_is_named(catalog: Catalog) -> None:
+    with catalog.load_table("db.t").transaction() as transaction:
+        transaction.set_properties({"write.summary.partition-limit": "many"})
+    with pytest.raises(TableTroubleError, match=r"write\.summary\.partition-limit = many is not a whole number"):
+        settle(catalog, entry(0, file("a")))
+
+
 def test_expired_snapshots_take_their_manifests_along(catalog: Catalog) -> None:
     expiring(catalog)
     for offset in range(60):

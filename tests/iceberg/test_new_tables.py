@@ -81,6 +81,7 @@ def test_what_is_no_moment_is_bad_in_a_column_that_is_partitioned_by_time(sink: 
             r"cannot be applied to a boolean: declare another type, such as iceberg\.table\.db\.t",
         ),
         ("day(ts)", {"t": ISO}, r"there is no column 'ts': .*columns = \"ts timestamptz\", or correct the term"),
+        ("bucket(v, ²)", {"v": 1}, r"partition-by 'bucket\(v, ²\)'"),
         ("bucket(v, 4)", {"v": 1.5}, r"cannot be applied to a double: .*columns = \"v string\""),
     ],
 )

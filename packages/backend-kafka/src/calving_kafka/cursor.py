@@ -219,4 +219,4 @@ class KafkaCursor(EntryCursor):
 
 def _tail(note: str | None) -> int:
     text = (note or "").removeprefix(_TAIL)
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0

@@ -94,7 +94,7 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> RedisClient
     addresses = []
     for text in options.sentinels.split(","):
         host, _, port = text.strip().rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdecimal():
             raise ConfigError(f"iceberg.control.redis.sentinels: '{text.strip()}' is not host:port")
         addresses.append((host, int(port)))
     url = redis.connection.parse_url(options.url)

@@ -112,7 +112,7 @@ def _config(client: RedisClient) -> Mapping[str, str]:
 
 def _version(server: Mapping[str, object]) -> tuple[int, ...]:
     text = str(server.get("valkey_version") or server.get("redis_version") or "0")
-    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
 
 
 def _text(value: object) -> str:

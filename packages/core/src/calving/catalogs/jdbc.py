@@ -66,7 +66,7 @@ def _sqlite(rest: str, options: Mapping[str, str]) -> str:
         raise ConfigError(f"{_URI}: a SQLite catalog in memory is gone with its process: name a file")
     asked = {**dict(parse_qsl(query)), **options}
     millis = asked.pop("busy_timeout", "30000")
-    if not millis.isdigit():
+    if not millis.isdecimal():
         raise ConfigError(f"{_URI}: busy_timeout = {millis}: write a number of milliseconds, such as 30000")
     _leave_out("SQLite", asked)
     return f"sqlite:///{path}?timeout={int(millis) / 1000:g}"
@@ -97,7 +97,7 @@ def _as(name: str) -> Translation:
 
 def _seconds(name: str) -> Translation:
     """Translates milliseconds to seconds. 0 means for ever on both sides."""
-    return lambda value: {name: str(max(1, int(value) // 1000))} if value.isdigit() and int(value) else {}
+    return lambda value: {name: str(max(1, int(value) // 1000))} if value.isdecimal() and int(value) else {}
 
 
 def _keep_alive(value: str) -> Mapping[str, str]:

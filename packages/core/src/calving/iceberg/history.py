@@ -286,9 +286,9 @@ class _Retention(NamedTuple):
     def of(metadata: TableMetadata, branch: str, count: int) -> _Retention:
         limits, ref = metadata.properties, metadata.refs.get(branch)
         own_least, own_age = (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms) if ref is not None else (None, None)
-        keep = max(1, _number(limits, MIN_TO_KEEP, 1) if own_least is None else own_least)
-        most = max(_number(limits, MAX_SNAPSHOTS, count), own_least or 0)
-        age = _number(limits, MAX_AGE_MS, 0) if own_age is None else own_age
+        keep = max(1, whole_number(limits, MIN_TO_KEEP, 1) if own_least is None else own_least)
+        most = max(whole_number(limits, MAX_SNAPSHOTS, count), own_least or 0)
+        age = whole_number(limits, MAX_AGE_MS, 0) if own_age is None else own_age
         return _Retention(keep, most, metadata.last_updated_ms - age if MAX_AGE_MS in limits else None)
 
     def is_over(self, depth: int, timestamp_ms: int) -> bool:
@@ -296,7 +296,7 @@ class _Retention(NamedTuple):
         return depth >= self.most or (self.since_ms is not None and depth >= self.keep and timestamp_ms < self.since_ms)
 
 
-def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
     """:raises TableTroubleError: the property is no number."""
     try:
         return int(properties.get(name, default))

@@ -105,7 +105,7 @@ def new_version(catalog: Catalog, properties: Mapping[str, str]) -> int:
     """
     told = catalog.properties.get("table-default.format-version") if is_rest(catalog) else None
     version = properties.get("format-version", told or "2")
-    if not version.isdigit():
+    if not version.isdecimal():
         raise ConfigError(f"{VERSION_KEY} = {version}: it is a number")
     return int(version)
 

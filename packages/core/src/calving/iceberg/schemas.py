@@ -252,7 +252,7 @@ def parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
     name, arguments = call[0].lower(), [a.strip() for a in call[1].split(",")]
     if name in _TIMES and len(arguments) == 1:
         return arguments[0], _TIMES[name](), f"_{name.removesuffix('s')}"
-    if name in ("bucket", "truncate") and len(arguments) == 2 and arguments[1].isdigit():
+    if name in ("bucket", "truncate") and len(arguments) == 2 and arguments[1].isdecimal():
         size = int(arguments[1])
         if not 0 < size <= _MOST:
             raise ConfigError(f"table {table}: partition-by '{term}': {arguments[1]} must be from 1 to {_MOST}")

@@ -18,6 +18,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 
+from calving.iceberg.history import whole_number
 from calving.iceberg.manifests import CONTENT_SIZE, at, is_vector
 from calving.model.tables import MutationCounts
 from calving.protocol.commit import Settled
@@ -108,11 +109,16 @@ def summary_of(
     removed: Iterable[DataFile],
     sources: Schema,
 ) -> Summary:
-    """The summary of a snapshot that adds and removes these files. ``sources``: has the source columns of all specs."""
-    limit = metadata.properties.get(
-        TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT
+    """The summary of a snapshot that adds and removes these files. ``sources``: has the source columns of all specs.
+
+    :raises TableTroubleError: a property of the table is no number.
+    """
+    limit = whole_number(
+        metadata.properties,
+        TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
+        TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
     )
-    collector = _Collector(partition_summary_limit=int(limit))
+    collector = _Collector(partition_summary_limit=limit)
     specs = metadata.specs()
     for file in added:
         collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=sources)

@@ -280,7 +280,7 @@ def check_routed_tables(keys: SinkKeys, tables: Mapping[str, TableKeys], create_
             " false"
         )
     version = create_properties.get("format-version", "")
-    why = mutations.refusal(int(version)) if version.isdigit() else None
+    why = mutations.refusal(int(version)) if version.isdecimal() else None
     if why is not None:
         raise ConfigError(
             f"iceberg.tables.auto-create-props.format-version = {version}: the tables that records are routed to would"
