@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -142,7 +142,28 @@ def test_a_recovery_refuses_what_is_on_its_way_and_what_was_heard_before_it(cata
     assert again.snapshot_id is not None
 
 
-@pytest.mark.parametrize("when", ["lost request", "lost answer", "false conflict", "true conflict"])
+def test_a_commit_that_the_catalog_refuses_as_malformed_is_asked_for_once_and_leaves_no_file(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+
+    def refusing(*args: Any) -> None:
+        calls.append(args)
+        raise BadRequestError("no such snapshot format")
+
+    before = {*tmp_path.rglob("*.avro")}
+    monkeypatch.setattr(Table, "_do_commit", refusing)
+    with pytest.raises(
+        TableTroubleError, match=r"table db\.t: the catalog refuses the commit .*no such snapshot format"
+    ):
+        settle(catalog, entry(0, file("a")))
+    assert len(calls) == 1
+    assert {*tmp_path.rglob("*.avro")} == before
+
+
+@pytest.mark.parametrize(
+    "when", ["lost request", "lost answer", "false conflict", "true conflict", "false bad request"]
+)
 def test_whatever_is_reported_the_table_is_asked(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     original, calls = Table._do_commit, []
 
@@ -159,6 +180,8 @@ def test_whatever_is_reported_the_table_is_asked(catalog: Catalog, monkeypatch: 
             raise OSError(when)
         if when == "false conflict":
             raise CommitFailedException(when)
+        if when == "false bad request":
+            raise BadRequestError(when)
         return None
 
     monkeypatch.setattr(Table, "_do_commit", lying)

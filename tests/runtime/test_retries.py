@@ -118,6 +118,31 @@ def test_an_answer_that_is_no_json_may_be_another_one_the_next_time(
         Tables(catalog, "iceberg", TableRules()).apply([CREATE])
 
 
+def evolving(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    tables = Tables(catalog, "iceberg", TableRules())
+    tables.apply([CREATE])
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(catalog, "commit_table", fail)
+    tables.apply([SchemaChange("db.t", "add", ("v",), "string")])
+
+
+def test_an_answer_to_a_new_schema_that_is_no_json_may_be_another_one_the_next_time(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnexpectedError, match=r"table db\.t: its schema was not changed: .*no JSON"):
+        evolving(catalog, monkeypatch, requests.exceptions.JSONDecodeError("no JSON", "<html>", 0))
+
+
+def test_a_new_schema_that_the_catalog_refuses_as_malformed_stops_the_sink(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"table db\.t cannot be evolved: malformed"):
+        evolving(catalog, monkeypatch, BadRequestError("malformed"))
+
+
 @pytest.mark.parametrize("code", ["_TRANSPORT", "_TIMED_OUT", "NOT_COORDINATOR", "NOT_ENOUGH_REPLICAS"])
 def test_a_broker_that_is_away_is_asked_for_ever(code: str) -> None:
     assert passes(unavailable(KafkaError(getattr(KafkaError, code)), "x"))

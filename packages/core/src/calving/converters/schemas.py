@@ -259,7 +259,7 @@ class SchemaRegistry:
             reason = f"schema registry {self.url}: {what}: {type(error).__name__}: {masked(str(error))}"
             if UNTRUSTED in reason:
                 raise ConfigError(
-                    f"{reason}; the converter's option ssl.ca.location must be a PEM file that vouches for the registry"
+                    f"{reason}; the converter's option ssl.ca.location must be a file that vouches for the registry"
                 ) from error
             raise (UnavailableError if _is_transport(error) else UnexpectedError)(reason) from error
 
@@ -305,7 +305,7 @@ def _check(conf: Mapping[str, str], prefix: str) -> None:
     if ":" not in conf.get("basic.auth.user.info", ":"):
         raise ConfigError(f"{prefix}{REGISTRY}basic.auth.user.info: must be user:password")
     for name in _NUMBERS:
-        if not conf.get(name, "0").isdigit():
+        if not conf.get(name, "0").isdecimal():
             raise ConfigError(f"{prefix}{name}: must be a whole number of at least 0 (given: '{conf[name]}')")
     for name, values in (("basic.auth", _BASIC), ("bearer.auth", _BEARER)):
         source = conf.get(f"{name}.credentials.source", values[0])

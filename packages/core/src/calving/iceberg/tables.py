@@ -330,8 +330,9 @@ class Tables:
                     return
                 except CommitFailedException:
                     continue
-                except ValueError as error:
-                    raise ConfigError(f"table {name} cannot be evolved: {error}") from error
+                except Exception as error:  # catalogs raise exceptions of their own
+                    self._refuse(error, f"table {name} cannot be evolved")
+                    raise
         raise UnavailableError(
             f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times"
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
@@ -194,6 +194,7 @@ class IcebergTarget:
 
         :raises CommitRefusedError, CommitUncertainError: call ``landed`` to find out whether the commit made a
             snapshot.
+        :raises TableTroubleError: the catalog denies access, or refuses what the commit asks for.
         """
         table = state.table
         self._snapshots = prepared.snapshots
@@ -207,6 +208,14 @@ class IcebergTarget:
                 table._do_commit((*prepared.updates, *changes), guards)
         except CommitFailedException as error:
             raise CommitRefusedError(f"table {'.'.join(self._table)}: {error}") from error
+        except BadRequestError as error:
+            if self.landed(self.load()) is None:
+                self.discard()
+                raise TableTroubleError(
+                    f"table {'.'.join(self._table)}: the catalog refuses the commit as malformed ({error}): correct"
+                    " what it names, or ask the catalog's operators; the files stay buffered"
+                ) from error
+            raise CommitUncertainError(f"table {'.'.join(self._table)}: {error}") from error
         except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
             # After a denial do not try again at once. If the commit has landed nevertheless, the next cycle finds it.
             self._raise_denial("was not committed", error)
