@@ -2,7 +2,7 @@
 
 The life of a worker process::
 
-    preflight: is it safe to start here?            # preflight.py, takeover.py, table_checks.py
+    preflight: is it safe to start here?            # preflight.py, checks.py
     until stopped:                                  # app.py: errors decide between another attempt and the end
         attempt: session, cursor, machine           # attempt.py: thrown away after any error
         step the worker loop                        # worker.py; batches run on a thread of their own, batch.py
