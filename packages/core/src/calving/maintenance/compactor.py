@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from calving.catalogs.foreign import refusal
-from calving.errors import CommitRefusedError, CommitUncertainError, ConfigError, TableTroubleError
+from calving.errors import CalvingError, CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table, is_rest
 from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
@@ -154,7 +154,7 @@ class Compactor:
 
 
 def _text(error: Exception) -> str:
-    return str(error) if isinstance(error, TableTroubleError) else described(error)
+    return str(error) if isinstance(error, CalvingError) else described(error)
 
 
 @dataclass(frozen=True, slots=True)
