@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from calving.backend import LogOptions
 
+_WEEK_MS = 7 * 24 * 3600 * 1000
 _URL = re.compile(r"rediss?://([^@\s]*@)?[^@/\s:]*(:\d{1,5})?(/\d*)?(\?\S*)?|unix://\S+")
 _SENTINELS = re.compile(r"(\s*[^\s,:]+:\d{1,5}\s*(,|$))*")
 
@@ -59,12 +60,14 @@ class RedisOptions(LogOptions):
     lease_ms: int = Field(
         6_000,
         ge=500,
+        le=_WEEK_MS,
         alias="iceberg.control.redis.lease-ms",
         description="How long a silent leader keeps the lead, in milliseconds; then another worker takes it.",
     )
     replicas: int | None = Field(
         None,
         ge=0,
+        le=1_000,
         alias="iceberg.control.redis.replicas",
         description="Number of replicas that must have a publication before it counts. Default: 1 if Redis has any or"
         " Sentinels are set, else 0.",
@@ -77,12 +80,14 @@ class RedisOptions(LogOptions):
     audit_ms: int = Field(
         600_000,
         ge=0,
+        le=_WEEK_MS,
         alias="iceberg.control.redis.audit-ms",
         description="How long the sink keeps committed events, in milliseconds.",
     )
     timeout_ms: int = Field(
         3_000,
         ge=100,
+        le=_WEEK_MS,
         alias="iceberg.control.redis.timeout-ms",
         description="How long one request may take, in milliseconds.",
     )

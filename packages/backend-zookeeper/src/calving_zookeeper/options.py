@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from calving.backend import LogOptions
 
+_WEEK_MS = 7 * 24 * 3600 * 1000
 _HOSTS = re.compile(r"\s*[^\s,:/]+(:\d{1,5})?(\s*,\s*[^\s,:/]+(:\d{1,5})?)*\s*(/\S*)?")
 
 
@@ -30,6 +31,7 @@ class ZooKeeperOptions(LogOptions):
     session_ms: int = Field(
         6_000,
         ge=1_000,
+        le=_WEEK_MS,
         alias="iceberg.control.zookeeper.session-timeout-ms",
         description="How long a silent leader keeps the lead, in milliseconds; then another worker takes it. The"
         " ensemble has bounds of its own.",
@@ -37,6 +39,7 @@ class ZooKeeperOptions(LogOptions):
     timeout_ms: int = Field(
         5_000,
         ge=100,
+        le=_WEEK_MS,
         alias="iceberg.control.zookeeper.timeout-ms",
         description="How long one request may take, in milliseconds.",
     )

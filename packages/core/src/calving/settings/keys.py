@@ -591,6 +591,7 @@ class SinkKeys(BaseModel):
     dead_letter_replication: int | None = Field(
         None,
         ge=1,
+        le=10_000,  # far more than any cluster has brokers
         alias="errors.deadletterqueue.topic.replication.factor",
         description="Replication factor with which the sink creates a missing dead-letter topic. Default: the"
         " broker's.",
@@ -624,6 +625,7 @@ class SinkKeys(BaseModel):
     retry_timeout_ms: int = Field(
         600_000,
         ge=-1,
+        le=2**63 - 1,  # as in Kafka Connect
         alias="errors.retry.timeout",
         description="How long the sink retries what fails with an error that it does not know, in milliseconds, until"
         " it stops; -1 means for ever. It waits for a service that is away as long as it takes, and a table whose"
@@ -738,6 +740,7 @@ class SinkKeys(BaseModel):
     cells: int = Field(
         _LIMITS.cells,
         ge=10_000,
+        le=2**31,
         alias="iceberg.limits.cells",
         description="The most places of 8 bytes that one record may take in columns. Each element of a list or a map"
         " takes one in every column of its type, also where it has no value; the first one of each element does not"
