@@ -11,7 +11,7 @@ import pytest
 from calving.engine.interface import Engine, Function, LocalEngine
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import Patience
-from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError
+from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError, UnexpectedError
 
 
 class Failing(LocalEngine):
@@ -87,7 +87,7 @@ def test_an_engine_that_has_started_before_can_start_again() -> None:
     with pytest.raises(EngineLostError):
         shout(engine)
     for _ in range(2):
-        with pytest.raises(UnavailableError, match="does not start"):
+        with pytest.raises(UnexpectedError, match="does not start"):
             shout(engine)
     assert shout(engine) == ["A"]
 

@@ -12,7 +12,7 @@ from threading import Timer
 import pyarrow as pa
 import pytest
 
-from calving.errors import UnavailableError
+from calving.errors import UnexpectedError
 from calving.model.record_path import Limits, TransformSpec
 from calving.records.values import objects
 from calving.transforms import query_process
@@ -70,7 +70,7 @@ def test_a_process_that_never_answers_is_ended_and_blames_no_record(
     assert process is not None
     monkeypatch.setattr(query_process, "_CLOCK_SECONDS", 0.5)
     process.send_signal(signal.SIGSTOP)
-    with pytest.raises(UnavailableError, match=r"it has not answered for"):
+    with pytest.raises(UnexpectedError, match=r"it has not answered for"):
         sql.apply(records({"s": "a" * length}))
     assert process.poll() == -signal.SIGKILL
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from calving.engine.interface import Engine, Function
 from calving.engine.registry import Patience
-from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError
+from calving.errors import ConfigError, EngineLostError, NoResourcesError, UnavailableError, UnexpectedError
 from calving.importing import IMPORTING
 from calving.tasks.spec import TaskResult, TaskSpec
 from calving.threads import in_thread
@@ -103,8 +103,8 @@ class OpeningEngine(Engine):
         try:
             engine = self._open()
         except ConfigError as error:
-            if self._has_started:  # so the settings are right
-                raise UnavailableError(str(error)) from error
+            if self._has_started:  # the settings were right, but something that they name may have changed since
+                raise UnexpectedError(str(error)) from error
             raise
         self._has_started = True
         return engine

@@ -19,7 +19,7 @@ from typing import IO, Any
 import duckdb
 import pyarrow as pa
 
-from calving.errors import UnavailableError, UnexpectedError, first_line
+from calving.errors import UnexpectedError, first_line
 from calving.host import memory_limit, python_environment, resident_bytes
 from calving.model.record_path import Limits
 
@@ -53,9 +53,8 @@ class QueryProcess:
         """The rows, and the places of the columns that are JSON.
 
         :raises QueryEndedError: as the class says. :raises duckdb.Error: DuckDB refuses a row.
-        :raises UnavailableError: the process does not start or answer, or somebody has killed it: no row is the cause.
-            :raises UnexpectedError: it has ended, and nothing tells who is the cause. :raises pa.ArrowException: the
-            table cannot be sent.
+        :raises UnexpectedError: the process does not start or answer, or has ended, and nothing tells whether a row is
+            the cause. :raises pa.ArrowException: the table cannot be sent.
         """
         size = size_of(table)
         process = self._process or self._started()
@@ -91,7 +90,7 @@ class QueryProcess:
                 env=python_environment(),
             )
         except OSError as error:  # this machine has no room for it
-            raise UnavailableError(f"transform Sql: the process of DuckDB does not start: {error}") from error
+            raise UnexpectedError(f"transform Sql: the process of DuckDB does not start: {error}") from error
         try:
             with _watched(process, _START_SECONDS):
                 send(_pipe(process.stdin), {"sql_ms": self._limits.sql_ms, "sql_bytes": self._limits.sql_bytes})
@@ -99,8 +98,7 @@ class QueryProcess:
         except (EOFError, BrokenPipeError):
             code = process.wait()
             does = f"the process of DuckDB does not start: it has ended with code {code}"
-            kind = UnavailableError if code == -signal.SIGKILL else UnexpectedError
-            raise kind(f"transform Sql: {does}") from None
+            raise UnexpectedError(f"transform Sql: {does}") from None
         return process
 
     def _ended(self, code: int, seconds: float) -> Exception:
@@ -110,7 +108,7 @@ class QueryProcess:
             return QueryEndedError(f"the query has ended DuckDB's process ({signal.Signals(-code).name})")
         if code == -signal.SIGKILL:
             how = f"been killed: it has not answered for {seconds:g} s, or this machine has no memory left"
-            return UnavailableError(f"transform Sql: the process of DuckDB has {how}")
+            return UnexpectedError(f"transform Sql: the process of DuckDB has {how}")
         return UnexpectedError(f"transform Sql: the process of DuckDB has ended with code {code}")
 
     def _failed(self, kind: str, text: str) -> Exception:
