@@ -108,6 +108,15 @@ def test_an_exception_that_is_no_records_stops() -> None:
         run("tests.transforms.test_chain:configured", records(pa.array([1, BAD])))
 
 
+def unreachable(_: Records, __: Mapping[str, str]) -> Records:
+    raise ConnectionRefusedError("the service behind it is away")
+
+
+def test_a_service_that_is_away_makes_no_record_bad() -> None:
+    with pytest.raises(ConnectionRefusedError):
+        run("tests.transforms.test_chain:unreachable", records(pa.array([1, 2])))
+
+
 def test_one_refused_record_among_thousands_is_found_in_a_few_attempts() -> None:
     count, bad = attempts("failing", [0] * 5_000 + [BAD] + [0] * 2_999)
     assert (count < 50, bad) == (True, [5_000])

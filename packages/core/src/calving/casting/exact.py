@@ -48,6 +48,7 @@ from calving.casting.texts import TooMuchTextError, string
 from calving.errors import first_line
 from calving.model.tables import SchemaChange
 from calving.records.arrays import Pairs, Scaled
+from calving.records.failures import pass_on
 from calving.records.fields import MILLIS, Counting, Target
 from calving.records.inferred import of_value
 
@@ -154,6 +155,7 @@ class ExactConverter:
                 self.changes.append(self._schema_evolution.optional(column, path))
         except Exception as error:
             del self.changes[before:]
+            pass_on(error)
             if isinstance(error, UnfitError):
                 raise
             # An error of a library counts as the value's error, too: another attempt would fail in the same way.

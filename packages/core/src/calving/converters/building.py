@@ -14,6 +14,7 @@ from calving.model.dead_letters import Stage
 from calving.model.record_path import Limits
 from calving.records.arrays import arrow, holds
 from calving.records.cells import TOGETHER, Cells, FullBlockError, Together, cells_of
+from calving.records.failures import pass_on
 from calving.records.values import RecordError, Values
 
 Convert = Callable[[Any], Any]
@@ -177,7 +178,8 @@ def collect(
             cells.start(own)
             loaded.append(load(value))
             left -= cells.used
-        except Exception as error:  # whatever a decoder raises, this value causes it
+        except Exception as error:  # of any library
+            pass_on(error)
             decoded.bad.append(bad(place, stage, error))
         else:
             kept.append(place)
@@ -185,7 +187,8 @@ def collect(
         return
     try:
         column = _column(loaded, kind)
-    except Exception:  # any value may cause it
+    except Exception as failure:  # any value may cause it
+        pass_on(failure)
         unfit: dict[int, Exception] = {}
         _find_unfit(loaded, kind, 0, len(loaded), unfit)
         decoded.bad += [bad(kept[i], stage, error) for i, error in unfit.items()]
@@ -214,6 +217,7 @@ def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, 
     try:
         _column(values[start:end], kind)
     except Exception as error:
+        pass_on(error)
         if end - start == 1:
             unfit[start] = error
             return

@@ -23,6 +23,7 @@ from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from calving.records.cells import Cells, Together
+from calving.records.failures import pass_on
 from calving.records.fields import Projection
 from calving.records.jsontext import check_start, parse
 from calving.records.values import Values
@@ -103,7 +104,8 @@ class EnvelopeConverter(Converter):
         for i, value in enumerate(values):
             try:
                 schema, payload = self._open(value)
-            except Exception as error:  # whatever the error is, this value causes it
+            except Exception as error:  # of any library
+                pass_on(error)
                 decoded.bad.append(bad(i, self._stage, error, "not a Connect envelope: "))
                 continue
             group = groups.get(schema)

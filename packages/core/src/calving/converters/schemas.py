@@ -21,6 +21,7 @@ from calving.converters.schema_bounds import SchemaCache, WithSize
 from calving.errors import UNTRUSTED, ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Stage
 from calving.records.cells import Cells, Together
+from calving.records.failures import pass_on
 from calving.secrets import masked, without_logins
 
 K = TypeVar("K", bound=Hashable)
@@ -113,9 +114,10 @@ class BySchema(Generic[K, V]):
             raise copy(self._refused[key])
         try:
             made = self._make(key)
-        except (UnavailableError, ConfigError, UnknownSchemaError):
+        except UnknownSchemaError:
             raise
-        except Exception as error:  # whatever it is, the schema is the cause
+        except Exception as error:  # of any library
+            pass_on(error)
             if len(self._refused) >= _MOST_REFUSED:
                 self._refused.clear()
             self._refused[key] = _bare(error)
@@ -163,9 +165,8 @@ def by_schema(
     for key, (places, bodies) in groups.items():
         try:
             schema_reader = reader(key)
-        except (UnavailableError, ConfigError):
-            raise
-        except Exception as error:  # whatever the schema's error is, its values cannot be read
+        except Exception as error:  # of any library
+            pass_on(error)
             decoded.bad += [bad(i, stage, error, f"{name(key)}: ") for i in places]
             continue
         collect(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from calving.errors import BadRecordError
+from calving.errors import BadRecordError, ConfigError, UnavailableError
 
 _OF_VALUES = (
     BadRecordError,
@@ -34,3 +34,18 @@ def is_of_value(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return False
     return isinstance(error, _OF_VALUES) or type(error).__name__ == "PanicException"
+
+
+def pass_on(error: Exception) -> None:
+    """Return if a value may be the cause, and raise otherwise: then no record is bad.
+
+    :raises ConfigError: the machine lacks a package, or it is the error. :raises Exception: the error, if it is of a
+        service, of a file or of the machine's memory.
+    """
+    if isinstance(error, ImportError):
+        raise ConfigError(
+            f"records cannot be read, because the Python of the tasks lacks the package '{error.name}': install it"
+            f" where the tasks run ({error})"
+        ) from error
+    if isinstance(error, (UnavailableError, ConfigError, OSError, MemoryError)):  # Arrow's are among them
+        raise error

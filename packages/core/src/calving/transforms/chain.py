@@ -14,6 +14,7 @@ from calving.errors import CalvingError
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Limits, TransformSpec
 from calving.records.arrays import children_of, is_flat
+from calving.records.failures import pass_on
 from calving.records.values import RecordError, Records
 from calving.transforms.columns import rows_without_utf8
 from calving.transforms.interface import NO_FIELDS, Column, Predicate, RefusedError, Transform, UnfitTypeError
@@ -158,7 +159,8 @@ def _choose(step: _Step, records: Records, result: Transformed) -> None:
         chosen = step.chosen(records)
     except CalvingError:
         raise
-    except Exception as error:  # whatever a predicate raises, some record causes it
+    except Exception as error:  # of any library
+        pass_on(error)
         _failed(step, records, error, result, _choose)
         return
     if chosen is None:
@@ -175,7 +177,8 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
         parts = _parts(step.transform.apply(records))
     except CalvingError:
         raise
-    except Exception as error:  # whatever a transform raises, some record causes it
+    except Exception as error:  # of any library
+        pass_on(error)
         _failed(step, records, error, result, _run)
         return
     if records.content != "row":
