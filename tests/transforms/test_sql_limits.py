@@ -8,7 +8,7 @@ from time import process_time
 import pyarrow as pa
 import pytest
 
-from calving.errors import ConfigError, UnavailableError
+from calving.errors import ConfigError, UnexpectedError
 from calving.model.record_path import Limits, TransformSpec
 from calving.records.values import objects
 from calving.transforms.chain import Chain
@@ -76,7 +76,7 @@ def test_a_record_that_keeps_or_ends_duckdb_is_bad_alone(call: str, hostile: str
 
 def test_nobody_else_s_end_of_duckdb_makes_a_record_bad(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calving.transforms.query_process._SERVE", "import os; os.kill(os.getpid(), 9)")
-    with pytest.raises(UnavailableError, match=r"the process of DuckDB does not start"):
+    with pytest.raises(UnexpectedError, match=r"the process of DuckDB does not start"):
         Chain([TransformSpec("x", "Sql", {"query": "SELECT a FROM records"})], limits=Limits(sql_ms=701)).apply(
             records({"a": 1})
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from calving.errors import ConfigError
@@ -174,6 +176,24 @@ def test_timestamp_router() -> None:
     assert apply("TimestampRouter", options, records({"a": 1})).topic.to_pylist() == ["db.orders_202401"]
 
 
+@pytest.mark.parametrize(
+    ("millis", "reason"),
+    [
+        (None, "transform 'x': the record has no timestamp"),
+        (
+            1_700_000_000_000_000,
+            "transform 'x': the record's timestamp 1700000000000000 is no number of milliseconds in the years 1970 to"
+            " 9999",
+        ),
+    ],
+)
+def test_a_record_without_a_moment_has_no_topic_of_a_date(millis: int | None, reason: str) -> None:
+    given = replace(records({"a": 1}, {"a": 2}), timestamp=pa.array([NOON, millis], pa.timestamp("ms", "UTC")))
+    done = chain("TimestampRouter", {}).apply(given)
+    assert [(bad.index, bad.reason) for bad in done.bad] == [(1, reason)]
+    assert [part.topic.to_pylist() for part in done.records] == [["db.orders-20240102"]]
+
+
 def test_headers_are_inserted_taken_from_fields_and_dropped() -> None:
     specs = [
         TransformSpec("a", "InsertHeader", {"header": "h", "value.literal": "v"}),
@@ -234,6 +254,8 @@ def test_kafka_metadata_flat_and_nested_and_external() -> None:
     assert nested == [{"a": 1, "_kafka_metadata": about}]
     with pytest.raises(ConfigError, match="external_field is key,value"):
         chain(kind, {"external_field": "x"})
+    with pytest.raises(ConfigError, match="external_field = 'topic,x': the transform itself writes 'topic'"):
+        chain(kind, {"external_field": "topic,x"})
 
 
 def double(found: Records, options: Mapping[str, str]) -> Records:

@@ -15,6 +15,8 @@ use crate::librdkafka::{Functions, Message, Pointer};
 const CONSUMER: c_int = 1;
 const CONFIGURED: c_int = 0;
 const NO_TIMESTAMP: c_int = 0;
+/// What a producer writes instead of a time that it does not know.
+const NO_TIME: i64 = -1;
 /// Bytes that 32-bit offsets can tell apart, less what one record may have.
 const MOST_BYTES: usize = 1 << 30;
 /// Messages that are taken from librdkafka's queue together: so few that they stay in the cache until they are copied.
@@ -263,7 +265,7 @@ impl Consumer {
             columns.keys.push(bytes(message.key, message.key_len));
             columns.offsets.push(message.offset);
             columns.timestamps.push(timestamp);
-            columns.stamped.push(kind != NO_TIMESTAMP);
+            columns.stamped.push(kind != NO_TIMESTAMP && timestamp != NO_TIME);
             if with_headers {
                 let known = columns.headers.get_or_insert_default();
                 let mut headers = null_mut();

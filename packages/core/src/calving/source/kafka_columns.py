@@ -23,6 +23,9 @@ from calving.records.values import Payloads
 from calving.source.client import TIMEOUT, headers_of, log
 from calving.source.reading import Block, header_column
 
+_NO_TIME = -1
+"""The timestamp that a producer writes if it knows no time."""
+
 
 class MessageRecords:
     """Consecutive records of one partition, as columns of equal length. ``map`` makes them, because a loop would take
@@ -43,7 +46,7 @@ class MessageRecords:
 
     def timestamps(self) -> pa.Array:
         times = map(Message.timestamp, self._messages)
-        return pa.array([at if kind else None for kind, at in times], pa.int64())
+        return pa.array([at if kind and at != _NO_TIME else None for kind, at in times], pa.int64())
 
     def headers(self) -> list[Headers | None]:
         """:raises RuntimeError: the records were taken without their headers."""

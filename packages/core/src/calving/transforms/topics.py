@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.errors import ConfigError
+from calving.model.offsets import is_moment
 from calving.records.regex import Regex
 from calving.records.values import HEADERS, Records, objects
 from calving.transforms.columns import (
@@ -24,7 +25,7 @@ from calving.transforms.columns import (
     with_side,
 )
 from calving.transforms.dates import JavaDateFormat
-from calving.transforms.interface import NO_FIELDS, Predicate, Transform
+from calving.transforms.interface import NO_FIELDS, Predicate, RefusedError, Transform
 from calving.transforms.text import as_text
 
 
@@ -115,18 +116,27 @@ class TimestampRouter(Transform):
             raise ConfigError(f"transform TimestampRouter: {reason}")
 
     def apply(self, records: Records) -> Records:
-        if records.timestamp.null_count:
-            raise ValueError("the record has no timestamp")
+        times = records.timestamp.cast(pa.int64()).to_pylist()
+        refused = {i: why for i, millis in enumerate(times) if (why := _no_moment(millis)) is not None}
+        if refused:
+            raise RefusedError(refused)
         written: dict[int, str] = {}
         topics = []
-        for topic, millis in zip(
-            records.topic.to_pylist(), records.timestamp.cast(pa.int64()).to_pylist(), strict=True
-        ):
+        for topic, millis in zip(records.topic.to_pylist(), times, strict=True):
             if millis not in written:
                 written[millis] = self._format.format(millis)
             parts: dict[str, str] = {"${topic}": str(topic), "${timestamp}": written[millis]}
             topics.append("".join([parts.get(part, part) for part in self._topic]))
         return replace(records, topic=pa.array(topics, pa.string()))
+
+
+def _no_moment(millis: int | None) -> str | None:
+    """Why there is no date for this timestamp; None if there is one."""
+    if millis is None:
+        return "the record has no timestamp"
+    if is_moment(millis):
+        return None
+    return f"the record's timestamp {millis} is no number of milliseconds in the years 1970 to 9999"
 
 
 class HeaderFrom(Sided):
@@ -240,6 +250,9 @@ class RecordIsTombstone(Predicate):
         return records.value.is_null()
 
 
+_OWN_FIELDS = ("topic", "partition", "offset", "timestamp")
+
+
 class KafkaMetadataTransform(Transform):
     """Adds topic, partition, offset, timestamp (milliseconds) and a constant (``external_field`` = key,value).
 
@@ -260,6 +273,11 @@ class KafkaMetadataTransform(Transform):
         self._external = None if external is None else tuple(external.split(","))
         if self._external is not None and len(self._external) != 2:
             raise ConfigError(f"transform KafkaMetadataTransform: external_field is key,value, not '{external}'")
+        if self._external is not None and self._external[0] in _OWN_FIELDS:
+            raise ConfigError(
+                f"transform KafkaMetadataTransform: external_field = '{external}': the transform itself writes"
+                f" '{self._external[0]}', so choose another key"
+            )
 
     def apply(self, records: Records) -> Records:
         fields = Fields(records.value)
