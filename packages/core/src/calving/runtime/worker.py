@@ -303,7 +303,8 @@ class WorkerLoop:
         try:
             self._session.publish(publication, self._group.claim())
         except (FencedError, UnavailableError, OutcomeUnknownError) as error:
-            self.publications.add(_OUTCOMES.get(type(error), "fenced"))
+            outcome = next((text for kind, text in _OUTCOMES.items() if isinstance(error, kind)), "fenced")
+            self.publications.add(outcome)
             raise
         self.publications.add("done")
 
