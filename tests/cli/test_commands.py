@@ -165,7 +165,7 @@ def test_validate_names_everything_that_is_in_order(cli: Cli) -> None:
     [
         ("topics", "nothing-there", "topic 'nothing-there' does not exist"),
         ("iceberg.tables.auto-create-enabled", False, "table db.t does not exist"),
-        ("iceberg.tables.default-partition-by", "weekly(ts)", "partition-by 'weekly(ts)' is not understood"),
+        ("iceberg.tables.default-partition-by", "weekly(ts)", "default-partition-by: 'weekly(ts)' is not understood"),
         ("iceberg.tabels", "x", "did you mean 'iceberg.tables'?"),
         ("kafka.security.protocol", "carrier-pigeon", "security.protocol"),
     ],

@@ -387,7 +387,9 @@ def test_bounds_of_equality_deletes_are_corrected(catalog: Catalog) -> None:
     table = create(catalog, TEXT_KEYS)
     numbered = [f"m{i:06d}" for i in range(2 * ROWS)]
     keys = keyed(table, ["alpha", *numbered[1:ROWS]], [LONG, *numbered[ROWS + 1 :]])
-    wrong = with_wrong_bounds(replace(keys, content=FileContent.EQUALITY_DELETES, equality_ids=(1,)), 1)
+    wrong = with_wrong_bounds(
+        replace(keys, content=FileContent.EQUALITY_DELETES, equality_ids=(1,), value_counts={}), 1
+    )
     commit = Commits(catalog, OLD, equality=True)
     commit(keyed(table, ["alpha", "beta"]))
     commit(deletes=[wrong])

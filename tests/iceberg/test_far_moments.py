@@ -48,7 +48,7 @@ def files(table: MutationTable, **columns: Sequence[Any]) -> tuple[DataFile, ...
 
 
 def as_keys(file: DataFile, column: int) -> DataFile:
-    return replace(file, content=FileContent.EQUALITY_DELETES, equality_ids=(column,))
+    return replace(file, content=FileContent.EQUALITY_DELETES, equality_ids=(column,), value_counts={})
 
 
 def superseded(table: MutationTable, *steps: Step) -> int:

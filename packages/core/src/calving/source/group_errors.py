@@ -11,14 +11,12 @@ _REMEDIES = {
     **dict.fromkeys(REFUSED, "check the kafka.* settings, and let the sink's user read the group and the topics"),
     KafkaError.INVALID_SESSION_TIMEOUT: "set kafka.session.timeout.ms within the brokers' group.min.session.timeout.ms"
     " and group.max.session.timeout.ms",
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "its members are other clients: stop them, or name another group in"
-    " iceberg.connect.group-id",
     KafkaError.INVALID_GROUP_ID: "correct iceberg.connect.group-id",
     KafkaError.UNSUPPORTED_VERSION: "the brokers lack this protocol: remove kafka.group.protocol",
     KafkaError.UNSUPPORTED_ASSIGNOR: "name one of the brokers' group.consumer.assignors in kafka.group.remote.assignor,"
     " or remove it",
 }
-"""Answers that no further try changes."""
+"""Answers that no further try changes. A group of clients with another strategy is none of them: they may leave."""
 
 
 def remedy(fault: KafkaError) -> str | None:
