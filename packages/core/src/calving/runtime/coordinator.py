@@ -1,5 +1,5 @@
-"""The coordinator's driver: one step decides and acts. Every error is raised by ``step`` and ends the loop. Beside it,
-a thread looks at the tables while a process leads (R2a).
+"""The coordinator's driver: one step decides and acts. ``step`` raises every error, which ends the loop. While the
+process leads, another thread looks at the tables (R2a).
 """
 
 from __future__ import annotations

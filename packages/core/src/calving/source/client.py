@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from calving.errors import ConfigError, UnavailableError, UnexpectedError
+from calving.errors import UNTRUSTED, ConfigError, UnavailableError, UnexpectedError
 from calving.model.dead_letters import Headers
 from calving.model.sink import key_of
 from calving.wording import meant
@@ -183,8 +183,6 @@ _PASSING = frozenset(
     )
 )
 """Errors of a cluster that is away, starts, or moves its leaders."""
-_UNTRUSTED = "certificate verify failed"
-"""OpenSSL's words for a broker whose certificate the client does not trust. Other errors of TLS may pass."""
 
 
 def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
@@ -268,7 +266,8 @@ def reaching(what: str, kafka: Mapping[str, str] = _NONE) -> Iterator[None]:
                 f"{what}: the broker does not let the sink in: correct {key_of(kafka, 'security.protocol')}, or"
                 f" {key_of(kafka, 'sasl.mechanism')} and its credentials ({text})"
             ) from error
-        untrusted = code == KafkaError._SSL and _UNTRUSTED in text
+        # Other errors of TLS may pass.
+        untrusted = code == KafkaError._SSL and UNTRUSTED in text
         if code == KafkaError._INVALID_ARG and (mistake := of_property(text, kafka)) is not None:
             raise ConfigError(mistake) from error
         if code in _SETTINGS or code in REFUSED or untrusted:
