@@ -285,6 +285,8 @@ def _routed(record: Record, options: Options) -> Record:
 
 
 def _dated(record: Record, options: Options) -> Record:
+    if not 0 <= record.timestamp_ms < 253_402_300_800_000:
+        raise Refused("no moment of the years 1970 to 9999")
     day = datetime.fromtimestamp(record.timestamp_ms // 1000, UTC).strftime("%Y%m%d")
     template = options.get("topic.format", "${topic}-${timestamp}")
     return replace(record, topic=template.replace("${topic}", record.topic).replace("${timestamp}", day))
