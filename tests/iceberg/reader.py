@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from functools import reduce
 from operator import getitem
 from typing import Any, cast
@@ -76,7 +77,16 @@ def _keys(table: Table, file: DataFile) -> set[tuple[Any, ...]]:
 def _key(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
     """The values of some columns, the same for all formats."""
     values: list[Any] = [reduce(getitem, name.split("."), row) for name in names]
-    return tuple(value.bytes if isinstance(value, UUID) else value for value in values)
+    return tuple(_plain(value) for value in values)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case UUID():
+            return value.bytes
+        case datetime():  # fastavro gives UTC to a timestamp without a zone, too
+            return value.replace(tzinfo=None)
+    return value
 
 
 def _read(table: Table, path: str) -> list[Row]:
