@@ -40,7 +40,7 @@ def in_use(own: StoredForm, *envelopes: Envelope, complete: bool = True) -> Stor
     for envelope in envelopes:
         forms.hear(envelope)
     if complete:
-        forms.complete()
+        forms.complete(max(e.event.commit_id for e in envelopes if isinstance(e.event, StartCommit)))
     return forms.form
 
 
@@ -67,6 +67,12 @@ def test_no_form_comes_into_use_before_anybody_has_answered() -> None:
 
 def test_answers_of_earlier_cycles_no_longer_count() -> None:
     assert in_use(SECOND, start(1), answer(1, None), end(1), start(2), answer(2, SECOND), answer(1, None)) == SECOND
+
+
+def test_an_answer_counts_that_is_heard_before_the_start_of_its_cycle() -> None:
+    """The start stands in another partition of the control log."""
+    early = answer(2, None)
+    assert in_use(SECOND, start(1), answer(1, None), early, end(1), start(2), answer(2, SECOND)) == OLDEST
 
 
 def test_a_form_that_was_in_use_stays_whoever_joins() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from calving.backend.memory import MemoryStore
 from calving.model.events import Attachment, DataWritten, Envelope, Publication
@@ -47,7 +48,7 @@ class NoForm:
     def hear(self, envelope: Envelope) -> None:
         pass
 
-    def complete(self) -> None:
+    def complete(self, commit_id: UUID) -> None:
         pass
 
 

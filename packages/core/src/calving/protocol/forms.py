@@ -7,9 +7,10 @@ stays when snapshots expire, when others compact the table, and when it is rolle
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from uuid import UUID
 
 from calving.errors import NewerVersionError
-from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, StartCommit
+from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
 from calving.model.forms import NEWEST, OLDEST, UNMARKED, StoredForm
 from calving.protocol.ledger import entry_of
 
@@ -99,9 +100,10 @@ class FormInUse:
         """``own``: the newest form that this process knows."""
         self.form = OLDEST
         self._own = own
-        self._cycle = NO_COMMIT
-        self._lowest: StoredForm | None = None
-        """The lowest form that an answer of the open cycle has named."""
+        self._lowest: dict[UUID, StoredForm] = {}
+        """By open cycle the lowest form that an answer has named. An answer may be heard before the start of its cycle,
+        which stands in another partition of the control log.
+        """
 
     def hear(self, envelope: Envelope) -> None:
         """Take in an entry of the control log.
@@ -110,15 +112,15 @@ class FormInUse:
         """
         check_form(envelope, self._own)
         match envelope.event:
-            case StartCommit(commit_id) if commit_id != self._cycle:
-                self._cycle, self._lowest = commit_id, None
-            case DataComplete(commit_id) if commit_id == self._cycle:
+            case DataComplete(commit_id) if commit_id != NO_COMMIT:
                 form = OLDEST if envelope.member is None else envelope.member.form
-                self._lowest = form if self._lowest is None else min(self._lowest, form)
-            case CommitComplete():
+                self._lowest[commit_id] = min(form, self._lowest.get(commit_id, form))
+            case CommitComplete(commit_id):
                 self.form = max(self.form, envelope.attached.form)
+                self._lowest.pop(commit_id, None)
 
-    def complete(self) -> None:
-        """All partitions have answered in the last cycle, so all workers that write are known."""
-        if self._lowest is not None:
-            self.form = max(self.form, min(self._own, self._lowest))
+    def complete(self, commit_id: UUID) -> None:
+        """All partitions have answered in this cycle, the last one, so all workers that write are known."""
+        if commit_id in self._lowest:
+            self.form = max(self.form, min(self._own, self._lowest[commit_id]))
+        self._lowest.clear()

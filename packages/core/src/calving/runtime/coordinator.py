@@ -139,8 +139,9 @@ class CoordinatorLoop:
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
                 case Acknowledge(position, events, attached, departed):
-                    if not self.machine.unanswered:
-                        self._form.complete()
+                    for event in events if not self.machine.unanswered else ():
+                        if isinstance(event, CommitComplete):
+                            self._form.complete(event.commit_id)
                     attached = replace(attached, members=self._members.differing)
                     self._cursor.acknowledge(position, events, self._attached(attached), departed)
                     if departed:
