@@ -21,11 +21,12 @@ class NamesTheHighest(World):
     class coordinator_loop(CoordinatorLoop):
         class _Highest(FormInUse):
             def hear(self, envelope: Envelope) -> None:
-                before = self._lowest
+                before = dict(self._lowest)
                 super().hear(envelope)
-                if isinstance(envelope.event, DataComplete) and envelope.event.commit_id == self._cycle:
+                if isinstance(envelope.event, DataComplete) and envelope.event.commit_id in self._lowest:
                     own = OLDEST if envelope.member is None else envelope.member.form
-                    self._lowest = max(before or OLDEST, own)
+                    cycle = envelope.event.commit_id
+                    self._lowest[cycle] = max(before.get(cycle, OLDEST), own)
 
         def step(self, timeout: float) -> None:
             if type(self._form) is FormInUse:
