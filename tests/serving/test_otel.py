@@ -124,6 +124,14 @@ def test_a_collector_that_is_not_there_is_told_once_and_holds_up_no_end(
     assert caplog.messages == ["the collector at 127.0.0.1 does not accept metrics: no answer; retrying"]
 
 
+@pytest.mark.parametrize("end", ["", "/", "/v1/metrics"])
+def test_a_collectors_path_for_metrics_need_not_be_written(
+    collector: Collector, export: Callable[..., Exporter], end: str
+) -> None:
+    export(collector.url.removesuffix("/v1/metrics") + end, OTEL_METRIC_EXPORT_INTERVAL="3600000").close()
+    assert collector.headers[0]["path"] == "/v1/metrics"
+
+
 def test_the_last_values_are_sent_at_the_end(collector: Collector, export: Callable[..., Exporter]) -> None:
     export(collector.url, OTEL_METRIC_EXPORT_INTERVAL="3600000").close()
     assert len(collector.requests) == 1

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
-    {"version", "wording"},
+    {"addresses", "version", "wording"},
     {"secrets"},
     {"errors"},
     {"avro_binary", "host", "importing", "lean", "plugins", "retries", "storage_errors", "threads", "model"},

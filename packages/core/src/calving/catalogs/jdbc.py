@@ -38,9 +38,11 @@ def sql_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_driver(uri: str) -> str:
-    """The address with the driver that ``calving[postgres]`` or ``calving[mysql]`` installs, if it names none."""
-    for scheme, driver in (("postgresql", "psycopg2"), ("mysql", "pymysql")):
-        if uri.startswith(f"{scheme}://") and find_spec(driver) is not None:
+    """The address with the driver that ``calving[postgres]`` or ``calving[mysql]`` installs, if it names none, and
+    SQLAlchemy's own one is not there alone.
+    """
+    for scheme, driver, other in (("postgresql", "psycopg2", "psycopg2"), ("mysql", "pymysql", "MySQLdb")):
+        if uri.startswith(f"{scheme}://") and (find_spec(driver) is not None or find_spec(other) is None):
             return uri.replace(scheme, f"{scheme}+{driver}", 1)
     return uri
 

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from calving.addresses import port_and_path
 from calving.converters.building import bad, collect
 from calving.converters.interface import CLIENT, REGISTRY, Decoded
 from calving.converters.native import Decoder
@@ -38,8 +39,7 @@ _NUMBERS = (
     "cache.capacity",
     "cache.latest.ttl.sec",
 )
-_ONE = r"https?://([^/\s,:\[\]]+|\[[^\]\s,]+\])(:\d{1,5})?([/?][^\s,]*)?"
-_URL = re.compile(rf"{_ONE}(,{_ONE})*")
+_REST_PATH = re.compile(r"/((subjects|schemas/(ids|types))(/.*)?|(config|mode)/?)$")
 _BASIC, _BEARER = ("USER_INFO", "URL"), ("STATIC_TOKEN", "OAUTHBEARER")
 """Where the client's login comes from."""
 _MISSING = re.compile(r"Missing required (?:bearer|OAuth) configuration properties: (?P<names>[\w., ]+)")
@@ -301,8 +301,16 @@ def _is_transport(error: Exception) -> bool:
 
 def _check(conf: Mapping[str, str], prefix: str) -> None:
     """:raises ConfigError: an option has a value that the client does not take."""
-    if not _URL.fullmatch(conf["url"]):
-        raise ConfigError(f"{prefix}{REGISTRY}url: must be such as http://host:8081 (given: '{conf['url']}')")
+    for url in conf["url"].split(","):
+        try:
+            _, path = port_and_path(url)
+        except ValueError as error:
+            raise ConfigError(f"{prefix}{REGISTRY}url: {error} (given: '{conf['url']}')") from error
+        if match := _REST_PATH.search(path):
+            raise ConfigError(
+                f"{prefix}{REGISTRY}url: leave out {match[0]}: the client itself adds the paths of the registry's REST"
+                f" interface (given: '{conf['url']}')"
+            )
     if ":" not in conf.get("basic.auth.user.info", ":"):
         raise ConfigError(f"{prefix}{REGISTRY}basic.auth.user.info: must be user:password")
     for name in _NUMBERS:

@@ -65,7 +65,7 @@ class Exporter:
         session.hooks["response"].append(self._answered)
         if _EXPORTERS_LOG.level == logging.NOTSET:  # it logs every failure, with the URL; here only the first
             _EXPORTERS_LOG.setLevel(logging.CRITICAL)
-        self._exporter = OTLPMetricExporter(endpoint, session=session)
+        self._exporter = OTLPMetricExporter(_with_path(endpoint), session=session)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calving-otel", daemon=True)
         self._thread.start()
@@ -160,6 +160,11 @@ def _resource(sink: SinkFacts) -> Resource:
         }
     )
     return own.merge(OTELResourceDetector().detect())
+
+
+def _with_path(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    return endpoint if parts.path.strip("/") else parts._replace(path="/v1/metrics").geturl()
 
 
 def _interval() -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from calving.addresses import port_and_path
 from calving.errors import ConfigError
 from calving.secrets import shown
 from calving.settings.catalog_names import check_names
@@ -29,8 +30,20 @@ _URIS = {
 _IN_MEMORY = re.compile(
     r"sqlite(\+\w+)?:(//)?/?(:memory:.*|\?.*)?|sqlite.*[?&]mode=memory.*", re.IGNORECASE | re.DOTALL
 )
-_LOCAL = re.compile(r"(file:/.*|[^:]*|[A-Za-z]:[\\/].*)", re.DOTALL)
+_LOCAL = re.compile(r"(file:/.*|[^:]*)", re.DOTALL)
+_DRIVE = re.compile(r"[A-Za-z]:(\\|/(?!/))")
 _STORES = ("file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "hdfs", "viewfs", "oss", "hf")
+_HTTP = {
+    *("s3.endpoint", "s3.proxy-uri", "s3.signer.uri", "glue.endpoint", "gcs.service.host", "hf.endpoint"),
+    *("oauth2-server-uri", "auth.oauth2.token_url"),
+}
+"""Addresses of HTTP services. Without http://, one store takes https, and others fail with the first file."""
+_FLAGS = {
+    *("s3.force-virtual-addressing", "s3.anonymous", "s3.resolve-region", "gcs.requester-pays", "gcs.version-aware"),
+    *("rest.sigv4-enabled", "view-endpoints-supported", "glue.skip-archive", "hive.hive2-compatible"),
+    *("hive.kerberos-authentication", "pool_pre_ping", "init_catalog_tables"),
+}
+_FLAG = re.compile(r"|true|false|t|f|yes|no|y|n|on|off|1|0", re.IGNORECASE)
 _PAIRS = (
     ("access-key-id", "secret-access-key"),
     ("secret-access-key", "access-key-id"),
@@ -100,13 +113,27 @@ def _check_login(catalog: Mapping[str, str]) -> None:
 
 
 def check_address(catalog: Mapping[str, str]) -> None:
-    """:raises ConfigError: the URI or the warehouse is missing, or none of this kind of catalog."""
+    """:raises ConfigError: the URI or the warehouse is missing, or none of this kind of catalog; or an address of
+    another service, or a flag, is none.
+    """
+    for name in _HTTP & {name for name, address in catalog.items() if address}:
+        _check_http(f"iceberg.catalog.{name}", catalog[name])
+    for name in _FLAGS & catalog.keys():
+        if not _FLAG.fullmatch(catalog[name]):
+            raise ConfigError(f"iceberg.catalog.{name}: must be true or false (given: '{catalog[name]}')")
     kind = catalog.get("type", "").lower()
     needed = _URIS.get("sql" if kind == "jdbc" else kind)
     if needed is not None:
         _check_uri(catalog, *needed)
     if kind != "rest" and "warehouse" in catalog:  # a REST catalog's warehouse is a name
         _check_warehouse(catalog["warehouse"], kind)
+
+
+def _check_http(key: str, address: str) -> None:
+    try:
+        port_and_path(address)
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error} (given: {shown(key, address)})") from error
 
 
 def _check_uri(catalog: Mapping[str, str], form: re.Pattern[str], example: str, what: str) -> None:
@@ -126,6 +153,15 @@ def _check_uri(catalog: Mapping[str, str], form: re.Pattern[str], example: str, 
 
 
 def _check_warehouse(warehouse: str, kind: str) -> None:
+    if not warehouse:
+        raise ConfigError(
+            "iceberg.catalog.warehouse: must not be empty: give a value, or leave the key out (given: '')"
+        )
+    if _DRIVE.match(warehouse):
+        raise ConfigError(
+            f"iceberg.catalog.warehouse: '{warehouse[:2]}' is a drive of Windows: name a folder of this machine, such"
+            f" as /lake (given: {shown('iceberg.catalog.warehouse', warehouse)})"
+        )
     if warehouse.startswith(("~", "$")):
         raise ConfigError(
             f"iceberg.catalog.warehouse: '{warehouse[0]}' is a shell's form: write the whole path, or ${{env:NAME}}"

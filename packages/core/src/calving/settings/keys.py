@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from calving.addresses import port_and_path
 from calving.engine.registry import Patience
 from calving.maintenance.plan import Triggers
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
@@ -77,14 +78,25 @@ DistinctNames = Annotated[Names, AfterValidator(_once)]
 
 
 def _url(value: str) -> str:
-    if not re.fullmatch(r"https?://([^/@\s]*@)?[^/?@\s]+([/?]\S*)?", value):
-        raise ValueError("must be a URL that begins with http:// or https://")
+    port_and_path(value)
     return value
 
 
 def _url_without_login(value: str) -> str:
     if "@" in _url(value).split("/")[2]:
         raise ValueError("must be a URL without a login: others see it")
+    return value
+
+
+def _collector(value: str) -> str:
+    port, path = port_and_path(value)
+    if port == 4317:
+        raise ValueError(
+            "4317 is the port of a collector for gRPC, and metrics are sent over HTTP: write its port for HTTP, mostly"
+            " 4318"
+        )
+    if match := re.search(r"/v1/(traces|logs)/?$", path):
+        raise ValueError(f"/v1/{match[1]} takes {match[1]}: write /v1/metrics")
     return value
 
 
@@ -113,6 +125,7 @@ def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
 Host = Annotated[str, AfterValidator(_host)]
 Hosts = Annotated[Names, AfterValidator(_hosts)]
 HttpUrl = Annotated[str, AfterValidator(_url)]
+CollectorUrl = Annotated[str, AfterValidator(_collector)]
 PublicUrl = Annotated[str, AfterValidator(_url_without_login)]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -687,11 +700,11 @@ class SinkKeys(BaseModel):
     http_key: str | None = Field(
         None, alias="iceberg.http.tls-key-file", description="The certificate's private key (PEM)."
     )
-    otel_endpoint: HttpUrl | None = Field(
+    otel_endpoint: CollectorUrl | None = Field(
         None,
         alias="iceberg.otel.endpoint",
         description="The URL of an OpenTelemetry collector that gets all metrics, such as"
-        " http://collector:4318/v1/metrics. Needs calving[otel]. Default: the sink sends none.",
+        " http://collector:4318. Without a path it is /v1/metrics. Needs calving[otel]. Default: the sink sends none.",
     )
     webhook_url: HttpUrl | None = Field(
         None,

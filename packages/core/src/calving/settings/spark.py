@@ -13,7 +13,7 @@ _MASTER = re.compile(
     rf"local(\[(\*|[1-9]\d*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|yarn|spark://{_PORT}(,{_PORT})*|k8s://.+",
     re.ASCII | re.IGNORECASE,
 )
-_REMOTE = re.compile(r"sc://([\w.-]+|\[[\w:]+\])(:\d{1,5})?(/.*)?|local(\[.+\])?", re.ASCII)
+_REMOTE = re.compile(r"sc://([\w.-]+|\[[\w:]+\])(:(?P<port>\d{1,5}))?(/.*)?|local(\[.+\])?", re.ASCII)
 _PACKAGE = re.compile(r"[^:\s]+:[^:\s]+:[^:\s]+")
 _MEMORY = re.compile(r"\d+([kmgtp]b?|b)?", re.ASCII | re.IGNORECASE)
 _COUNT = re.compile(r"[1-9]\d*", re.ASCII)
@@ -111,5 +111,5 @@ def _check_place(spark: Mapping[str, str]) -> None:
         raise ConfigError(
             f"spark.master: '{master}' is none of local, local[4], local[*], spark://host:port, k8s://..., yarn"
         )
-    if remote is not None and not _REMOTE.fullmatch(remote):
+    if remote is not None and not ((match := _REMOTE.fullmatch(remote)) and int(match["port"] or 0) < 65536):
         raise ConfigError(f"spark.remote: '{remote}' is no server of Spark Connect, such as sc://host:15002")
