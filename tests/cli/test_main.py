@@ -28,6 +28,12 @@ def test_help_has_a_short_name(command: list[str]) -> None:
     assert (done.exit_code, "Usage:" in done.output) == (0, True)
 
 
+def test_the_list_of_commands_has_no_line_breaks_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    shown = CliRunner().invoke(app, []).output
+    assert "Creates the control topic if it is missing. A REST catalog that cannot stage" in shown
+
+
 def test_shells_complete_the_command() -> None:
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
 

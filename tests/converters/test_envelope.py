@@ -306,6 +306,12 @@ def test_no_bytes_are_no_decimal(native: str, monkeypatch: pytest.MonkeyPatch) -
     assert "no bytes are no decimal" in found.bad[0]
 
 
+@pytest.mark.parametrize("value", [b"", b" "])
+@pytest.mark.parametrize("name", ["json", "org.apache.kafka.connect.json.JsonConverter"])
+def test_an_empty_value_is_named(name: str, value: bytes) -> None:
+    assert "it is empty" in decode(converter(name, {}, is_key=False), [value]).bad[0]
+
+
 @pytest.mark.parametrize("name", ["json", "org.apache.kafka.connect.json.JsonConverter"])
 def test_a_byte_order_mark_is_named(name: str) -> None:
     mark, whole = b"\xef\xbb\xbf", envelope([{"field": "v", "type": "int32"}], {"v": 1})

@@ -11,7 +11,7 @@ CONVERTERS = [
         "bad record",
         "only a null is a tombstone",
         in_java="^{}$",
-        in_ours="Expecting value",
+        in_ours="it is empty",
         record=r"^ ?$",
     ),
     Difference(

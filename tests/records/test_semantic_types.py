@@ -218,7 +218,7 @@ REFUSED = [
     ("int64", "NanoDuration", 5, TimeType(), "no time of day"),
     ("int64", "NanoTimestamp", 5, UUIDType(), "not text"),
     ("string", "ZonedTime", "03:04:05+02:00", TimeType(), "not a time"),
-    ("string", "ZonedTimestamp", "infinity", TimestamptzType(), "is not a timestamptz"),
+    ("string", "ZonedTimestamp", "infinity", TimestamptzType(), "is not a timestamptz: write ISO 8601, such as"),
 ]
 
 

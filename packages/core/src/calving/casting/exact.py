@@ -226,7 +226,7 @@ class ExactConverter:
             self._widen(value, kind, path, error)
             return None
         except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
-            raise UnfitError(path, f"{short(value)} is not a {kind}: {first_line(error)}") from error
+            raise UnfitError(path, f"{short(value)} is not a {kind}: {_why(error, kind)}") from error
 
     def _element(self, value: Any, kind: ListType, path: Path) -> Any:
         converted = self._to(value, kind.element_type, path, kind.element_id)
@@ -265,3 +265,9 @@ def _fits_wider(value: Any, wider: str) -> bool:
     except (ValueError, OverflowError):
         return False
     return True
+
+
+def _why(error: Exception, kind: IcebergType) -> str:
+    if not isinstance(error, pa.ArrowInvalid) or "Failed to parse string" not in str(error):
+        return first_line(error)
+    return "write ISO 8601, such as 2026-01-31" + ("" if isinstance(kind, DateType) else "T23:59:59Z")

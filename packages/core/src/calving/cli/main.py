@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -368,6 +370,11 @@ def version() -> None:
     out.print(__version__)
     out.print("native decoders: " + (native.absence() or "in use"))
     out.print("native reader: " + (opening.no_native_reader() or "in use"))
+
+
+for _command in app.registered_commands:
+    # In the list of commands typer keeps the line breaks of the code.
+    _command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(_command.callback) or "")
 
 
 def _print_lines(lines: Iterable[str]) -> None:

@@ -80,7 +80,11 @@ def long_integers_named() -> Iterator[None]:
 
 
 def check_start(text: str) -> None:
-    """:raises ValueError: the text starts with a byte order mark, which no reader of JSON shows in its error."""
+    """:raises ValueError: the text is empty, or starts with a byte order mark, which no reader of JSON shows in its
+    error.
+    """
+    if not text.strip():
+        raise ValueError("it is empty")
     if text.startswith("\ufeff"):
         raise ValueError("it starts with a byte order mark (U+FEFF), which JSON does not allow: write UTF-8 without it")
 
