@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -158,6 +159,20 @@ _PLACES = {"write.data.path", "write.metadata.path", "write.folder-storage.path"
 _CLASSES = {"py-io-impl", "py-catalog-impl"}
 _FOLDERS = re.compile(r".*(ssl\.ca\.location|cabundle)")
 _PROPERTIES = [str(field.alias) for field in WriteProperties.model_fields.values()]
+
+
+class _Form(NamedTuple):
+    names: re.Pattern[str]
+    values: re.Pattern[str]
+    what: str
+
+
+_FORMS = (
+    _Form(re.compile(r"-ms$"), re.compile(r"-?[0-9]+"), "a whole number of milliseconds"),
+    _Form(re.compile(r"-bytes$|\.target-size$"), re.compile(r"-?[0-9]+"), "a whole number of bytes"),
+    _Form(re.compile(r"[.-]enabled$"), re.compile("true|false", re.IGNORECASE), "true or false"),
+)
+"""Properties of Iceberg's tables, by the ends of their names. Other programs read some of them, and fail late."""
 _VERSIONS = ("1", "2", "3")
 
 
@@ -237,6 +252,10 @@ def _check_properties(sink: Sink) -> None:
         for name in properties.keys() - {*_PROPERTIES}:
             if hint := meant(name, _PROPERTIES, 0.92, f"{key}."):
                 raise ConfigError(f"unknown key '{key}.{name}'{hint}")
+        for name, value in properties.items():
+            form = next((form for form in _FORMS if form.names.search(name)), None)
+            if form is not None and not form.values.fullmatch(value):
+                raise ConfigError(f"{key}.{name}: must be {form.what} (given: '{value}')")
         for name in _PLACES & properties.keys():
             try:
                 whole_location(properties[name])

@@ -9,6 +9,7 @@ from calving.addresses import port_and_path
 from calving.errors import ConfigError
 from calving.secrets import shown
 from calving.settings.catalog_names import check_names
+from calving.settings.keys import whole_location
 from calving.wording import meant
 
 _KINDS = ("embedded", "rest", "sql", "hive", "glue", "jdbc")
@@ -43,6 +44,7 @@ _FLAGS = {
     *("rest.sigv4-enabled", "view-endpoints-supported", "glue.skip-archive", "hive.hive2-compatible"),
     *("hive.kerberos-authentication", "pool_pre_ping", "init_catalog_tables"),
 }
+_NUMBERS = {"rest-page-size", "rest.sigv4.max-retries", "glue.max-retries", "hdfs.port", "lock-check-retries"}
 _FLAG = re.compile(r"|true|false|t|f|yes|no|y|n|on|off|1|0", re.IGNORECASE)
 _PAIRS = (
     ("access-key-id", "secret-access-key"),
@@ -118,6 +120,9 @@ def check_address(catalog: Mapping[str, str]) -> None:
     """
     for name in _HTTP & {name for name, address in catalog.items() if address}:
         _check_http(f"iceberg.catalog.{name}", catalog[name])
+    for name in _NUMBERS & catalog.keys():
+        if not re.fullmatch(r"[0-9]{1,9}", catalog[name]):
+            raise ConfigError(f"iceberg.catalog.{name}: must be a whole number (given: '{catalog[name]}')")
     for name in _FLAGS & catalog.keys():
         if not _FLAG.fullmatch(catalog[name]):
             raise ConfigError(f"iceberg.catalog.{name}: must be true or false (given: '{catalog[name]}')")
@@ -167,6 +172,13 @@ def _check_warehouse(warehouse: str, kind: str) -> None:
             f"iceberg.catalog.warehouse: '{warehouse[0]}' is a shell's form: write the whole path, or ${{env:NAME}}"
             f" (given: {shown('iceberg.catalog.warehouse', warehouse)})"
         )
+    if kind in ("sql", "jdbc", "hive", "glue"):  # readers elsewhere cannot know what a location is relative to
+        try:
+            whole_location(warehouse)
+        except ValueError as error:
+            raise ConfigError(
+                f"iceberg.catalog.warehouse: {error} (given: {shown('iceberg.catalog.warehouse', warehouse)})"
+            ) from error
     if kind == "embedded" and not _LOCAL.fullmatch(warehouse):
         raise ConfigError(
             f"iceberg.catalog.warehouse: the embedded catalog is a folder of this machine: name a folder, or set"

@@ -153,8 +153,9 @@ _EXACTLY_ONCE = {
     "max.in.flight": (r"0*[1-5]", "from 1 to 5"),
     "max.in.flight.requests.per.connection": (r"0*[1-5]", "from 1 to 5"),
     "queuing.strategy": (r"fifo", "fifo"),
+    "isolation.level": (r"read_committed", "read_committed"),
 }
-"""What a transactional producer needs: the values that a property may have, and their name."""
+"""What transactions need: the values that a property may have, and their name."""
 _BROKER = re.compile(
     r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.IGNORECASE
 )

@@ -25,7 +25,7 @@ def _split(value: object) -> object:
     if not isinstance(value, str):
         return value
     names = [item.strip() for item in _COMMAS_OUTSIDE_PARENTHESES.split(value) if item.strip()]
-    if any(name[0] in "[\"'" or ";" in name for name in names):
+    if any(name[0] in "[\"'`" or ";" in name for name in names):
         raise ValueError("has brackets, quotes or semicolons in its text: leave them out, and write commas instead")
     return names
 
@@ -107,7 +107,18 @@ def whole_location(value: str) -> str:
     return value
 
 
+def _whole_locations(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(whole_location, values))
+
+
+def _without_blanks(value: str) -> str:
+    if value != value.strip():
+        raise ValueError("has a blank at its start or end: leave it out")
+    return value
+
+
 Location = Annotated[str, AfterValidator(whole_location)]
+Locations = Annotated[Names, AfterValidator(_whole_locations)]
 _HOST = re.compile(r"[A-Za-z0-9]([\w.-]*[\w.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
 
 
@@ -122,6 +133,7 @@ def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(value if value == "*" else _host(value.strip("[]")) for value in values)
 
 
+Branch = Annotated[Text, AfterValidator(_without_blanks)]
 Host = Annotated[str, AfterValidator(_host)]
 Hosts = Annotated[Names, AfterValidator(_hosts)]
 HttpUrl = Annotated[str, AfterValidator(_url)]
@@ -194,7 +206,7 @@ class TableKeys(BaseModel):
         alias="location",
         description="The location at which the sink creates the table. Default: the catalog chooses it.",
     )
-    commit_branch: Text | None = Field(
+    commit_branch: Branch | None = Field(
         None,
         alias="commit-branch",
         description="The branch to which the sink commits. Default: `iceberg.tables.default-commit-branch`.",
@@ -254,7 +266,7 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.route-field",
         description="The field that decides to which tables a record goes; a dot leads into a nested field.",
     )
-    default_branch: Text | None = Field(
+    default_branch: Branch | None = Field(
         None,
         alias="iceberg.tables.default-commit-branch",
         description="The branch to which the sink commits. Default: `main`.",
@@ -318,7 +330,7 @@ class SinkKeys(BaseModel):
         description="With the topic pattern: the regular expression that a topic matches in full. Records of other"
         " topics are unrouted.",
     )
-    allowed_locations: Names = Field(
+    allowed_locations: Locations = Field(
         (),
         alias="iceberg.tables.allowed-locations",
         description="Locations, such as `s3://bucket/former`, below which files of the sink's tables may be, besides"
@@ -787,6 +799,7 @@ class SinkKeys(BaseModel):
     ) = Field(None, alias="connector.class", description="Accepted if it names one of the Iceberg sinks.")
     tasks_max: int | None = Field(
         None,
+        ge=1,
         alias="tasks.max",
         description="Accepted, so that a file for Kafka Connect works as it is. Spark sets the parallelism"
         " (`spark.master`).",
