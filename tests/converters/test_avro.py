@@ -280,9 +280,33 @@ def test_bytes_that_are_odd_and_not_damaged_are_read_as_java_reads_them(
 ) -> None:
     monkeypatch.setenv("CALVING_NATIVE", native)
     made = AvroConverter({"schema": json.dumps(record(v={"type": "array", "items": "long"}))}, is_key=False)
-    padded, size_is_wrong, more = b"\x02\x82\x80\x00\x00", b"\x01\x7f\x0a\x00", b"\x02" + b"\xff" * 9 + b"\x01\x00x"
-    found = decode(made, [padded, size_is_wrong, more])
+    padded, size_is_wrong, least = b"\x02\x82\x80\x00\x00", b"\x01\x7f\x0a\x00", b"\x02" + b"\xff" * 9 + b"\x01\x00"
+    found = decode(made, [padded, size_is_wrong, least])
     assert found.values == {0: {"v": [1]}, 1: {"v": [5]}, 2: {"v": [-(2**63)]}}
+
+
+@pytest.mark.parametrize("kind", [record(v="long"), "long"])
+@pytest.mark.parametrize("is_key", [False, True])
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_a_value_with_bytes_behind_it_is_bad(
+    registry: SchemaRegistry, kind: Any, is_key: bool, native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were lost, with whatever they meant."""
+    monkeypatch.setenv("CALVING_NATIVE", native)
+    made = AvroConverter({"schema.registry.url": registry.url}, is_key=is_key)
+    number = registry.register("t-value", json.dumps(kind))
+    bad = decode(made, [framed(number, raw) for raw in (b"\x02", b"\x02\x04", b"\x02" * 9)]).bad
+    assert [*bad] == [1, 2]
+    assert "1 of its 2 bytes stand behind the value" in bad[1]
+    assert "8 of its 9 bytes" in bad[2]
+
+
+def test_a_value_in_a_registrys_format_says_so_if_the_schema_is_fixed() -> None:
+    made = AvroConverter({"schema": json.dumps(record(v=["null", "long"]))}, is_key=False)
+    bad = decode(made, [framed(7, b"\x02\x08"), b"\x02\x08", b"\x02\x08\x08", b"\x00\x08"]).bad
+    assert [*bad] == [0, 2, 3]
+    assert "schema.registry.url instead of schema" in bad[0]
+    assert "schema.registry.url" not in bad[2] + bad[3]
 
 
 def test_a_length_that_is_damaged_takes_no_memory() -> None:

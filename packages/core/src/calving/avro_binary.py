@@ -29,7 +29,7 @@ def checker(
 ) -> Callable[[bytes], int]:
     """The check of whole bodies of a parsed schema, which does not contain itself. ``named`` are the types to which it
     refers. ``counters`` of arrays and maps, by the ``id`` of their schemas. The check returns the place behind the
-    value. Bytes after it are allowed, as Java allows them.
+    value; whether bytes may follow it is the caller's to say.
 
     :raises ValueError: from the check, if the body is damaged. :raises EOFError: from the check, if it ends too soon.
     """

@@ -50,7 +50,7 @@ class AvroConverter(Converter):
         self._registry: SchemaRegistry | None = None
         if "schema" in options:
             try:
-                self._fixed = _reader(options["schema"], {}, self._naming, self._limits)
+                self._fixed = _reader(options["schema"], {}, self._naming, self._limits, is_fixed=True)
             except json.JSONDecodeError as error:
                 raise ConfigError(
                     f"{full('schema', is_key)}: it is no JSON: write the schema's text itself, not the name of its file"
@@ -118,8 +118,8 @@ class AvroConverter(Converter):
                 fastavro.parse_schema(plain(json.loads(schema.schema_str)), named_schemas=named, _force=True)
 
 
-def _reader(text: str, named: Named, naming: Naming, limits: Limits) -> SchemaReader:
-    """The reader of a schema's bodies."""
+def _reader(text: str, named: Named, naming: Naming, limits: Limits, *, is_fixed: bool = False) -> SchemaReader:
+    """The reader of a schema's bodies. The schema is fixed if the bodies' records do not name it."""
     parsed = fastavro.parse_schema(plain(json.loads(text)), named_schemas=named, _force=True)
     extent = Extent(limits)
     columns = AvroColumns(named, naming, extent)
@@ -142,8 +142,23 @@ def _reader(text: str, named: Named, naming: Naming, limits: Limits) -> SchemaRe
 
     def load(body: bytes) -> Any:
         cells.start(own)
-        check(body)  # it counts the elements, too, because fastavro's objects take more memory than their columns
+        end = check(body)  # it counts the elements, too: fastavro's objects take more memory than their columns
+        if end < len(body):
+            raise ValueError(_behind(body, end) + (_FRAMED if is_fixed and body[0] == 0 and len(body) >= BODY else ""))
         value = raw(body)
         return value if value is None or convert is None else convert(value)
 
     return SchemaReader(reading.type, load, extent.cells, extent.size(len(text)), decoder)
+
+
+def _behind(body: bytes, end: int) -> str:
+    """The error of bytes behind a value. Java ignores them, but they mean that the schema is not the value's, or that
+    there are several values.
+    """
+    return f"{len(body) - end} of its {len(body)} bytes stand behind the value: it was written with another schema"
+
+
+_FRAMED = (
+    "; it may begin with the prefix of a schema registry: the converter's option schema.registry.url instead of schema"
+    " reads it"
+)
