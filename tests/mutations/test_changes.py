@@ -20,7 +20,9 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
+    TimeType,
     UUIDType,
 )
 
@@ -493,6 +495,37 @@ def test_keys_of_every_type(tmp_path: Path, kind: IcebergType, one: Any, other: 
     sink.take(change("c", one, "x"), change("c", other, "x"), change("u", one, "y"), change("c", other, "z"))
     sink.take(change("d", one), change("u", other, "last"))
     assert sink.rows("v") == [("last",)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "good", "bad"),
+    [
+        (DecimalType(10, 2), None, ["1.50", 1.5, "1.500"], ["1.501", 1.504, 1.5 + 2**-40]),
+        (TimeType(), None, ["01:02:03.000001", "01:02:03.000001000"], ["01:02:03.0000011"]),
+        (TimestamptzType(), None, ["2024-01-01T00:00:00.123456Z", 5], ["2024-01-01T00:00:00.1234561Z"]),
+        (TimestampType(), "ns", [1000], [1001, "2024-01-01T00:00:00.123456001"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_a_key_or_order_value_that_loses_digits_is_bad(
+    tmp_path: Path, kind: IcebergType, unit: Any, good: list[Any], bad: list[Any], native: str
+) -> None:
+    """Two keys would become one, or an older change would win."""
+    sink = Changing(tmp_path, RowMutations("op", order_field="n"), units={"id": unit} if unit else {})
+    sink.catalog.create_namespace("db")
+    columns = NestedField(1, "id", kind, required=True), NestedField(2, "n", DecimalType(9, 1), required=False)
+    sink.catalog.create_table("db.t", Schema(*columns))
+    with mock.patch.dict("os.environ", {"CALVING_NATIVE": native}):
+        made = sink.take(
+            *(change("c", each, n=1) for each in good),
+            *(change("u", each, n=2) for each in bad),
+            *(change("d", each, n=2) for each in bad),
+            change("u", good[0], n=1.05),
+        )
+    reasons = dict(sink.reasons(made))
+    assert [*reasons] == [*range(len(good), len(good) + 2 * len(bad) + 1)]
+    assert all(f" loses digits as a {kind}, but identifies the row" in reasons[len(good) + i] for i in range(len(bad)))
 
 
 @pytest.mark.parametrize("slots", [1, 2])

@@ -33,6 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.casting.digits import check_keeps
 from calving.casting.evolution import Path
 from calving.casting.temporal import (
     DAY_SECONDS,
@@ -82,6 +83,7 @@ def cast(column: pa.Array, kind: IcebergType, target: Target, column_id: int) ->
         raise ExactPathError("only nulls")
     if isinstance(column.type, SemanticType):
         column = _meant(column, column.type.meaning, kind)
+    check_keeps(column.type, kind, target, column_id)
     match kind:
         case StructType():
             return _struct(column, kind, target)

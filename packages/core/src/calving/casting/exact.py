@@ -40,6 +40,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.casting.digits import loses
 from calving.casting.evolution import Path, SchemaEvolution, UnfitError
 from calving.casting.findings import MadeTexts
 from calving.casting.numbers import boolean, decimal, floating, integer, short, text_of
@@ -216,6 +217,12 @@ class ExactConverter:
                 return [self._element(item, kind, (*path, "element")) for item in value]
             case MapType():
                 return self._to_map(value, kind, path)
+        converted = self._to_primitive(value, kind, path, column_id)
+        if column_id in self._target.compared and loses(value, converted, kind, self._target.counting(column_id)):
+            raise UnfitError(path, f"{short(value)} loses digits as a {kind}, {_COMPARED}")
+        return converted
+
+    def _to_primitive(self, value: Any, kind: IcebergType, path: Path, column_id: int) -> Any:
         try:
             if isinstance(value, dict | list) and isinstance(kind, StringType):
                 return self._texts.of(value)
@@ -257,6 +264,9 @@ class ExactConverter:
         if kind.value_required and missing:
             self.changes.append(self._schema_evolution.optional(kind.value_field, (*path, "value")))
         return pairs
+
+
+_COMPARED = "but identifies the row or orders its changes: the column needs a type with more digits, or string"
 
 
 def _fits_wider(value: Any, wider: str) -> bool:

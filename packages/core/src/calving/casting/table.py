@@ -4,7 +4,7 @@ values need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,14 +79,18 @@ class TableConverter:
         *,
         partition_names: Iterable[str] = (),
         exactly: bool = False,
+        compared: Set[int] = frozenset(),
     ) -> None:
-        """``names``: the table's name mapping. ``partition_names``: the names of its partition fields."""
+        """``names``: the table's name mapping. ``partition_names``: the names of its partition fields. ``compared``:
+        the ids of its id columns and its order column.
+        """
         self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
         self._schema_evolution = SchemaEvolution(table, schema, evolution, self._limits, partition_names)
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
-        self.target = Target(self._struct, names, case_insensitive=evolution.case_insensitive, moments=moments)
+        fold = evolution.case_insensitive
+        self.target = Target(self._struct, names, case_insensitive=fold, moments=moments, compared=compared)
         self._lookup = self.target.lookup
         self.cells = TableCells(self.target, self._limits.cells)
         self._last_type: pa.DataType = pa.null()

@@ -125,7 +125,8 @@ def _fields(struct: StructType, target: Target) -> tuple[Field, ...]:
         if lookup.folds and any(name.lower() != name for name in names):
             raise NoWayError
         if names:  # otherwise no field of a record leads to it
-            fields.append(_field(names, field, target))
+            kind = _KEEPING.get(type(field.field_type)) if field.field_id in target.compared else None
+            fields.append(_field(names, field, target) if kind is None else Field(names, kind))
     return tuple(fields)
 
 
@@ -153,6 +154,13 @@ def _field(names: tuple[str, ...], column: NestedField, target: Target) -> Field
         return Field(names, _COUNTED[type(kind)] + ("" if unit == "ms" else f"({unit})"), (), null)
     known = _KINDS.get(type(kind))
     return Field(names, "other") if known is None else Field(names, known, (), null)
+
+
+_KEEPING: Mapping[type[IcebergType], str] = {
+    DecimalType: "other",
+    **dict.fromkeys((TimeType, TimestampType, TimestamptzType), "string"),
+}
+"""How values that may not lose digits are read, because Rust rounds decimals and cuts moments."""
 
 
 Read = Callable[[Payloads], tuple[Pieces, Indices]]

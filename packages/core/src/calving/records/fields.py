@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -145,8 +145,12 @@ class Target:
         *,
         case_insensitive: bool,
         moments: Moments | None = None,
+        compared: Set[int] = frozenset(),
     ) -> None:
-        """``names``: the table's name mapping, empty without one."""
+        """``names``: the table's name mapping, empty without one. ``compared``: the ids of the columns in which no
+        value may lose digits.
+        """
+        self.compared = compared
         self.columns, self._names, self._case_insensitive = columns, names, case_insensitive
         self._lookups: dict[int, Lookup] = {}
         moments = moments or Moments()

@@ -18,7 +18,7 @@ from calving.records.fields import Projection, Target, name_mapping
 from calving.records.values import Payloads, RecordError, Values
 from calving.tasks.selection import Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
-from calving.writing.changes import row_schema
+from calving.writing.changes import identity_of, row_schema
 
 _KEY = "key of a record"
 _TOGETHER = 16
@@ -215,7 +215,8 @@ class Projections:
             spec, fold = self._spec.tables[table], self._spec.path.evolution.case_insensitive
             columns = row_schema(spec).as_struct()
             names = name_mapping(spec.properties)
-            known = Target(columns, names, case_insensitive=fold, moments=spec.moments)
+            needed = identity_of(spec).needed if spec.mutations is not None else frozenset()
+            known = Target(columns, names, case_insensitive=fold, moments=spec.moments, compared=needed)
             self._targets[table] = known
         return known
 

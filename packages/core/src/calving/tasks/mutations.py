@@ -65,12 +65,20 @@ class Conversion:
         schema, relaxed = table_schema(table.schema_json), row_schema(table)
         self._identity = identity_of(table)
         self.rows = TableConverter(
-            table.name, relaxed, evolution, names, limits, table.moments, partition_names=table.partition_names
+            table.name,
+            relaxed,
+            evolution,
+            names,
+            limits,
+            table.moments,
+            partition_names=table.partition_names,
+            compared=self._identity.needed,
         )
         """The converter of whole rows."""
         only_names = Evolution(case_insensitive=evolution.case_insensitive)
         keys = self._identity.schema(schema)
-        self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments)
+        needed = self._identity.needed
+        self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
         self._key_identity = self._identity.within(keys)
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)
