@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,16 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import IcebergType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    DoubleType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 from calving.model.record_path import Evolution, RouteRule, Routing, TransformSpec
 from tests.fuzz.encoding import schema_id
@@ -119,3 +130,16 @@ def test_sql_takes_the_fields_and_the_length_of_what_a_record_lacks_for_null(sin
     found = sink.take(Run(Routing((RouteRule("db.t"),)), transforms=(query,)), [columns], records)
     assert found.dead == {}
     assert sorted(found.rows["db.t"]) == [("a: 5", "id: 2", "n: 1"), ("a: None", "id: 1", "n: None")]
+
+
+def test_a_key_of_a_map_that_comes_twice_has_the_same_fate_beside_any_record(sink: Sink) -> None:
+    fields = '{"name":"key","type":"double"},{"name":"value","type":"long"}'
+    entry = f'{{"type":"record","name":"io.confluent.connect.avro.MapEntry","fields":[{fields}]}}'
+    text = f'{{"type":"record","name":"r","fields":[{{"name":"m","type":{{"type":"array","items":{entry}}}}}]}}'
+    head, nan = bytes(1) + schema_id(text).to_bytes(4, "big"), struct.pack("<d", math.nan)
+    twice = head + b"\x04" + nan + b"\2" + nan + b"\4" + b"\0"
+    large = head + b"\x02" + bytes(8) + b"\xfe" * 9 + b"\1" + b"\0"
+    target = table("db.t", m=MapType(10, DoubleType(), 11, IntegerType(), False))
+    run = Run(Routing((RouteRule("db.t"),)), converters=sink.use("avro", [text]))
+    both = [sink.take(run, [target], raws) for raws in ([twice], [twice, large])]
+    assert [[*found.rows["db.t"]] for found in both] == [[("m: <nan: 2>",)]] * 2

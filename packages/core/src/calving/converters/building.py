@@ -123,17 +123,31 @@ def mapping(
     nullable: bool = True,
     pairs: Callable[[Any], Iterable[tuple[Any, Any]]] | None = None,
 ) -> Reading:
-    """The reading of maps from mappings, or from values that ``pairs`` turns into pairs. ``cells`` counts those of
-    their entries.
+    """The reading of maps from mappings, or from values that ``pairs`` turns into pairs, of which the last one of a key
+    counts. ``cells`` counts those of their entries.
     """
-    split = pairs if pairs is not None else dict.items
     each = cells_of(key.type) + cells_of(value.type)
 
     def convert(items: Any) -> Any:
         cells.elements(len(items), each)
-        return [(_converted(key, k), _converted(value, v)) for k, v in split(items)]
+        found = items.items() if pairs is None else pairs(items)
+        entries = ((_converted(key, k), _converted(value, v)) for k, v in found)
+        return [*entries] if pairs is None else last_of_keys(entries)
 
     return Reading(map_type(key.type, value.field("value")), convert, nullable)
+
+
+def last_of_keys(entries: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The entries of a map: of several with one key the last counts, as in JSON. All NaN are one key.
+
+    :raises ValueError: a key is null.
+    """
+    last: dict[str, tuple[Any, Any]] = {}
+    for entry in entries:
+        if entry[0] is None:
+            raise ValueError("a map with a null for a key")
+        last[repr(entry[0])] = entry
+    return list(last.values())
 
 
 def _converted(reading: Reading, value: Any) -> Any:

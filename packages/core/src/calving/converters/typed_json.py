@@ -15,7 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from calving.converters.building import DAY_MS, MOST_DIGITS, check_names, decimal_type, map_type, misfit, time_of_day
+from calving.converters.building import (
+    DAY_MS,
+    MOST_DIGITS,
+    check_names,
+    decimal_type,
+    last_of_keys,
+    map_type,
+    misfit,
+    time_of_day,
+)
 from calving.records.cells import CELL, Cells, cells_of
 from calving.records.jsontext import check_start, long_integers_named
 from calving.records.semantics import semantic, unscaled_decimal
@@ -329,13 +338,7 @@ def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]
         if type(found) is not list:
             raise ValueError(f"{shown(found)} is not an array of entries")
         cells.elements(len(found), each)
-        entries: dict[str, tuple[Any, Any]] = {}
-        for entry in found:
-            name, item = split(entry)
-            made = of_key(name)
-            if made is None:
-                raise ValueError("a map with a null for a key")
-            entries[repr(made)] = made, of_value(item)
-        return list(entries.values())
+        entries = map(split, found)
+        return last_of_keys((of_key(name), of_value(item)) for name, item in entries)
 
     return Form(map_type(key.type, value.field("value")), read)
