@@ -360,3 +360,17 @@ def test_a_message_without_a_required_field_is_bad_at_any_depth(registry: Schema
     reasons = [f"required fields are missing: {name}" for name in ("must", "inner2.must", "inner3[1].must")]
     assert list(found.bad.values()) == reasons
     assert [row["must"] for row in found.values.values()] == [1, 1]
+
+
+def test_a_message_index_that_names_the_entry_of_a_map_is_bad(registry: SchemaRegistry) -> None:
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="e.proto", package="e", syntax="proto3")
+    message = file.message_type.add(name="M")
+    entry = message.nested_type.add(name="MEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=1)
+    entry.field.add(name="value", number=2, type=kinds.TYPE_INT32, label=1)
+    message.field.add(name="m", number=1, type=kinds.TYPE_MESSAGE, label=3, type_name=".e.M.MEntry")
+    number = registry.register("e-value", serialized(file), "PROTOBUF")
+    bad = decode(converter(registry), [framed(number, b"\x04\x00\x00\x0a\x01k\x10\x05")]).bad
+    assert "e.M.MEntry is the entry of a map, and no message that a record can be" in bad[0]

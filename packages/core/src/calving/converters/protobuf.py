@@ -145,6 +145,8 @@ def _descriptor(file: Any, path: tuple[int, ...]) -> Descriptor:
             raise ValueError(f"message index {index}: the schema has only {len(messages)} messages there")
         descriptor: Descriptor = messages[index]
         messages = list(descriptor.nested_types)
+    if descriptor.GetOptions().map_entry:
+        raise ValueError(f"{descriptor.full_name} is the entry of a map, and no message that a record can be")
     return descriptor
 
 
