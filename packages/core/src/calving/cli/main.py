@@ -49,6 +49,7 @@ class MaintenanceTask(StrEnum):
     DELETES = "deletes"
     COMPACT = "compact"
     BOUNDS = "bounds"
+    ORPHANS = "orphans"
 
 
 out = Console()
@@ -315,8 +316,13 @@ def maintain(
         typer.Option(
             help="A task; may be repeated. deletes: turn equality deletes into position deletes, which engines read"
             " faster. compact: join small files of a partition. bounds: correct the bounds of files that a version"
-            " before 0.2.0 may have written wrong. Without it, deletes and compact."
+            " before 0.2.0 may have written wrong. orphans: delete old files that nothing names. Without it,"
+            " deletes and compact."
         ),
+    ] = None,
+    other_sink: Annotated[
+        list[Path] | None,
+        typer.Option(help="The file of another sink that writes the same tables, for orphans; may be repeated."),
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each step, for scripts.")] = False,
@@ -326,7 +332,12 @@ def maintain(
     from calving.cli.maintain import maintain as run_tasks
 
     for step in run_tasks(
-        load(file, worker), table or [], task or DEFAULT, now_ms=int(time.time() * 1000), dry_run=dry_run
+        load(file, worker),
+        table or [],
+        task or DEFAULT,
+        now_ms=int(time.time() * 1000),
+        dry_run=dry_run,
+        other_sinks=[load(each) for each in other_sink or []],
     ):
         if as_json:
             print(step.json(), flush=True)  # noqa: T201 - for programs

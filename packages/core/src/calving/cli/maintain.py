@@ -1,12 +1,16 @@
-"""Maintains the tables of a sink, which may run: ``deletes`` turns equality deletes into position deletes, ``compact``
-joins small files, and ``bounds`` corrects bounds that exclude values which a file holds.
+"""Maintains the tables of a sink, which may run.
+
+``deletes`` turns equality deletes into position deletes, ``compact`` joins small files, ``orphans`` deletes files that
+nothing names, and ``bounds`` corrects bounds that exclude values which a file holds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 
 from pyiceberg.catalog import Catalog
 
@@ -14,6 +18,7 @@ from calving.catalogs.foreign import refusal
 from calving.cli.compact import COMPACT, compacted
 from calving.cli.maintenance_step import MaintenanceStep
 from calving.cli.mend import BOUNDS, mended
+from calving.cli.orphans import ORPHANS, OrphanTask
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
 from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
@@ -37,11 +42,18 @@ DEFAULT = (DELETES, COMPACT)
 
 
 def maintain(
-    sink: Sink, names: Collection[str], tasks: Collection[str] = DEFAULT, *, now_ms: int, dry_run: bool
+    sink: Sink,
+    names: Collection[str],
+    tasks: Collection[str] = DEFAULT,
+    *,
+    now_ms: int,
+    dry_run: bool,
+    other_sinks: Sequence[Sink] = (),
 ) -> Iterator[MaintenanceStep]:
     """Do these tasks for these tables. Without names, do them for all tables of the sink that need them.
 
-    The command may be run at any time, several times at once, and again after an interruption.
+    The command may be run at any time, several times at once, and again after an interruption. ``other_sinks``: those
+    that write the tables, too.
 
     :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
     :raises CommandFailedError: others have committed too fast, or files could not be rewritten. The commits made so far
@@ -49,8 +61,9 @@ def maintain(
     """
     catalog = components.catalog(sink)
     cache = KeyCache(sink.keys.key_cache_bytes)
-    failed = 0
-    with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine:
+    failed: Counter[str] = Counter()
+    search = OrphanTask(catalog, (sink, *other_sinks), now_ms, dry_run=dry_run)
+    with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine, closing(search):
         for name in _tables(catalog, sink, names, tasks):
             if (why := _refusal(catalog, name)) is not None:
                 yield MaintenanceStep(name, ", ".join(tasks), "left alone", f"was left alone: {why}")
@@ -62,16 +75,23 @@ def maintain(
                     yield _seen(catalog, sink, name)
                 else:
                     yield from _converted(catalog, sink, name, cache, engine)
-            if COMPACT in tasks:
-                for step in compacted(catalog, sink, name, now_ms, dry_run=dry_run):
-                    failed += step.outcome == "failed"
-                    yield step
-    if failed:
-        raise CommandFailedError(f"{counted(failed, 'group')} of files could not be rewritten; nothing is lost")
+            compacting = compacted(catalog, sink, name, now_ms, dry_run=dry_run) if COMPACT in tasks else ()
+            for step in chain(compacting, search.run(name) if ORPHANS in tasks else ()):
+                failed[step.task] += step.outcome == "failed"
+                yield step
+    _check(failed)
+
+
+def _check(failed: Counter[str]) -> None:
+    """:raises CommandFailedError: some of a task has failed."""
+    if count := failed[COMPACT]:
+        raise CommandFailedError(f"{counted(count, 'group')} of files could not be rewritten; nothing is lost")
+    if count := failed[ORPHANS]:
+        raise CommandFailedError(f"orphan files of {counted(count, 'table')} stay; nothing is lost")
 
 
 def _tables(catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]) -> list[str]:
-    appended = BOUNDS in tasks or COMPACT in tasks
+    appended = bool({BOUNDS, COMPACT, ORPHANS} & set(tasks))
     for name in names:
         if sink.mutations(name) is None and not appended:
             raise ConfigError(f"table {name}: this sink only appends to it, which leaves no deletes")

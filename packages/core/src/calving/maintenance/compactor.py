@@ -86,12 +86,8 @@ class Compactor:
             return f"calving cannot write its column {lost[0]} of type {schema.find_type(lost[0])}"
         if metadata.format_version >= LINEAGE_VERSION and (taken := RESERVED_COLUMNS & set(schema.column_names)):
             return f"it has a column {min(taken)}, a name that Iceberg reserves"
-        ledger = self._key.read(line_of(table, self._key.branch), metadata.properties)
-        if RolledBack.of(ledger.gone, ledger.doubt) is not None:
-            return (
-                "it was rolled back, and nobody has answered: `calving recover FILE --table"
-                f" {'.'.join(self._table)}` says what is left to do"
-            )
+        if (why := unanswered_rollback(table, self._key)) is not None:
+            return why
         try:
             Layout(output_spec(table, self._write_properties))
         except ConfigError as error:
@@ -151,6 +147,17 @@ class Compactor:
     def _live(self, table: Table) -> LiveFiles:
         head = table.metadata.snapshot_by_name(self._key.branch)
         return Manifests(()).live(table.io, head.manifest_list if head is not None else None)
+
+
+def unanswered_rollback(table: Table, key: LedgerKey) -> str | None:
+    """A sentence on a rollback of the branch that nobody has answered; None if there is none (K14)."""
+    ledger = key.read(line_of(table, key.branch), table.metadata.properties)
+    if RolledBack.of(ledger.gone, ledger.doubt) is None:
+        return None
+    return (
+        "it was rolled back, and nobody has answered: `calving recover FILE --table"
+        f" {'.'.join(table.name())}` says what is left to do"
+    )
 
 
 def _text(error: Exception) -> str:

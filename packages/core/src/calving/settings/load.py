@@ -143,6 +143,11 @@ class Sink:
         given = {name: getattr(self.keys if getattr(own, name) is None else own, name) for name in TRIGGERS}
         return Triggers(**given)
 
+    def orphan_age_ms(self, table: str) -> int:
+        """How old files are, at least, that are deleted because nothing names them."""
+        own = self.tables.get(table, TableKeys()).orphans_older_than_ms
+        return self.keys.orphans_older_than_ms if own is None else own
+
     @property
     def group(self) -> str:
         return self.keys.group or f"connect-{self.keys.name}"
