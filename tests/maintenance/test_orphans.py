@@ -20,7 +20,7 @@ from calving.maintenance.orphans import (
     folders,
     owners,
     table_within,
-    unread_log,
+    unread_names,
 )
 
 OLD = StoredFile("s3://b/t/data/f.parquet", 10, 5)
@@ -129,11 +129,16 @@ def test_the_writers_of_a_table_are_known_by_its_properties() -> None:
 
 
 def test_a_sink_whose_log_was_not_read_is_named() -> None:
-    why = unread_log(metadata(**{"kafka.connect.offsets.c.connect-y": "{}"}), {"control.connect-x": "1"})
+    why = unread_names(metadata(**{"kafka.connect.offsets.c.connect-y": "{}"}), {"control.connect-x": "1"})
     assert why is not None and "also written by sink c.connect-y" in why and "--other-sink" in why
 
 
 def test_a_log_that_was_created_again_does_not_tell_which_files_are_needed() -> None:
     of = metadata(**{"calving.control-log-id.c.connect-x": "1"})
-    assert unread_log(of, {"c.connect-x": "1"}) is None
-    assert "created again" in (unread_log(of, {"c.connect-x": "2"}) or "")
+    assert unread_names(of, {"c.connect-x": "1"}) is None
+    assert "created again" in (unread_names(of, {"c.connect-x": "2"}) or "")
+
+
+def test_a_table_with_files_for_readers_of_expired_snapshots_is_left_alone() -> None:
+    of = metadata(**{"calving.expired-files.c.connect-x": "s3://b/t/metadata/calving-expired-1.json.z"})
+    assert "property calving.expired-files.c.connect-x names a list" in (unread_names(of, {"c.connect-x": "1"}) or "")

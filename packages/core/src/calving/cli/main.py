@@ -337,7 +337,7 @@ def maintain(
         task or DEFAULT,
         now_ms=int(time.time() * 1000),
         dry_run=dry_run,
-        other_sinks=[load(each) for each in other_sink or []],
+        other_sinks=[load(each, worker) for each in other_sink or []],
     ):
         if as_json:
             print(step.json(), flush=True)  # noqa: T201 - for programs

@@ -29,7 +29,7 @@ from calving.iceberg.locations import FileRules
 from calving.iceberg.manifests import read_all_entries, read_manifest_list
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.maintenance.listing import modified_ms, stored_files
-from calving.maintenance.orphans import HOUR_MS, NamedFiles, OrphanRule, StoredFile, folders, unread_log
+from calving.maintenance.orphans import HOUR_MS, NamedFiles, OrphanRule, StoredFile, folders, unread_names
 from calving.model.events import DataWritten, Envelope, Parked, TableId
 from calving.model.files import is_below_any
 from calving.model.text import counted
@@ -135,7 +135,7 @@ class OrphanSearch:
                         raise
         table = self._load()
         self._note(table)
-        if (why := unread_log(table.metadata, logs)) is not None:
+        if (why := unread_names(table.metadata, logs)) is not None:
             raise TableTroubleError(why)
 
     def _note_log(self, session: Session, where: Collection[str]) -> str:
