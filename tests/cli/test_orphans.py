@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,10 +20,13 @@ from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.maintenance import orphan_search
 from calving.model.offsets import Span, TopicPartition, encode_coverage
-from calving.settings.load import Sink
+from calving.settings.load import Sink, load
+from harness.topic import Topic
+from tests.cli.commands import Cli
 from tests.cli.test_compact import sink_of, table_with
 from tests.iceberg.histories import MutationTable
 from tests.maintenance.searching import path_of, publish
+from tests.tasks.conftest import encode
 
 DAY = 86_400
 
@@ -165,3 +169,25 @@ def test_a_log_that_has_lost_entries_is_not_read_on(
     table = table_with(catalog, 1)
     steps(sink(tmp_path, table))
     assert [each.on_truncation for each in settings] == ["fail"]
+
+
+@pytest.mark.services
+def test_control_logs_of_several_sinks_are_read_in_kafka(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    sinks = []
+    for number in (1, 2):
+        (tmp_path / f"{number}").mkdir()
+        cli = Cli(tmp_path / f"{number}", topic(), f"{unique}-{number}")
+        cli.keys["iceberg.catalog.warehouse"] = str(tmp_path / "warehouse")
+        cli.topic.send(*encode({"id": number}))
+        cli.run_here()
+        sinks.append(load(cli.config))
+    keys = {"type": "embedded", "warehouse": str(tmp_path / "warehouse")}
+    table = MutationTable(open_catalog("iceberg", keys), "db.t")
+    orphan = left_over(table)
+    with pytest.raises(CommandFailedError):
+        steps(sinks[0])
+    (step,) = steps(*sinks)
+    assert step.outcome == "done" and step.numbers["paths"] == [f"file://{orphan}"]
+    assert len(table.table.scan().to_arrow()) == 2
