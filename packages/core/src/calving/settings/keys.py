@@ -127,6 +127,7 @@ Policy = Literal["fail", "skip"]
 Files = Annotated[int, Field(ge=2, le=1_000_000)]
 DeletedShare = Annotated[float, Field(gt=0, le=1)]
 GroupBytes = Annotated[int, Field(ge=1024**2, le=_MOST_BYTES)]
+GraceMs = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 
 MUTATIONS = (
     "cdc_field",
@@ -213,6 +214,9 @@ class TableKeys(BaseModel):
     )
     group_bytes: GroupBytes | None = Field(
         None, alias="maintenance.group-bytes", description="As `iceberg.maintenance.group-bytes`."
+    )
+    grace_ms: GraceMs | None = Field(
+        None, alias="maintenance.grace-ms", description="As `iceberg.maintenance.grace-ms`."
     )
 
 
@@ -408,6 +412,12 @@ class SinkKeys(BaseModel):
         alias="iceberg.maintenance.group-bytes",
         description="How many bytes of data files `calving maintain` rewrites for one commit, at most; a larger file is"
         " rewritten alone.",
+    )
+    grace_ms: GraceMs = Field(
+        3_600_000,
+        alias="iceberg.maintenance.grace-ms",
+        description="How long `calving maintain` keeps the files that only expired snapshots named. It must be longer"
+        " than any query of the table.",
     )
 
     catalog_name: Text = Field("iceberg", alias="iceberg.catalog", description="The catalog's name in control events.")

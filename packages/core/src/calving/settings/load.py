@@ -143,6 +143,11 @@ class Sink:
         given = {name: getattr(self.keys if getattr(own, name) is None else own, name) for name in TRIGGERS}
         return Triggers(**given)
 
+    def grace_ms(self, table: str) -> int:
+        """How long files that only expired snapshots named are kept, in milliseconds."""
+        own = self.tables.get(table, TableKeys()).grace_ms
+        return self.keys.grace_ms if own is None else own
+
     @property
     def group(self) -> str:
         return self.keys.group or f"connect-{self.keys.name}"
