@@ -126,7 +126,7 @@ def test_another_sink_of_the_table_is_given_with_its_file(
     with table.table.transaction() as change:
         change.set_properties({f"kafka.connect.offsets.control.{other}": '{"0":1}'})
     own = sink(tmp_path, table)
-    with pytest.raises(CommandFailedError, match="orphan files of 1 table stay; nothing is lost"):
+    with pytest.raises(CommandFailedError, match="1 step failed, as said above"):
         steps(own)
     publish(stores.setdefault(other, MemoryStore(identity="other")), table.table, waiting)
     (step,) = steps(own, sink(tmp_path, table, group=other))
@@ -149,7 +149,7 @@ def test_nothing_is_deleted_while_the_clocks_differ(
     table = table_with(catalog, 1)
     orphan = left_over(table)
     monkeypatch.setattr(orphan_search, "modified_ms", lambda *given: 0)
-    with pytest.raises(CommandFailedError, match="orphan files of 1 table stay"):
+    with pytest.raises(CommandFailedError, match="1 step failed, as said above"):
         steps(sink(tmp_path, table))
     assert orphan.exists()
 

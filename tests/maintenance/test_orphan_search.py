@@ -19,6 +19,7 @@ from calving.iceberg.locations import FileRules
 from calving.iceberg.manifests import read_entries
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.maintenance import listing, orphan_search
+from calving.maintenance.expired_files import EXPIRED_FILES, ExpiredFiles, new_location
 from calving.maintenance.orphan_search import OrphanSearch, delete
 from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, TableReference
 from calving.protocol.ledger import SourceProgress
@@ -109,6 +110,15 @@ def named_by(table: Table, snapshot: Snapshot) -> list[str]:
     manifests = snapshot.manifests(table.io)
     files = [entry.data_file.file_path for each in manifests for entry in read_entries(table.io, each)]
     return [*(each.manifest_path for each in manifests), *files]
+
+
+def test_files_for_readers_of_expired_snapshots_stay(catalog: Catalog, table: MutationTable) -> None:
+    needed, location = left_over(table.table), new_location(table.table, uuid4().hex)
+    ExpiredFiles(location, None, NOW_MS, {f"file://{needed}": 4}).write(table.table)
+    with table.table.transaction() as change:
+        change.set_properties({f"{EXPIRED_FILES}.{OWNER}": location})
+    orphan = left_over(table.table)
+    assert orphans(searching(catalog, table.name)) == {orphan.name}
 
 
 def test_statistics_stay(catalog: Catalog, table: MutationTable) -> None:

@@ -137,8 +137,3 @@ def test_a_log_that_was_created_again_does_not_tell_which_files_are_needed() -> 
     of = metadata(**{"calving.control-log-id.c.connect-x": "1"})
     assert unread_names(of, {"c.connect-x": "1"}) is None
     assert "created again" in (unread_names(of, {"c.connect-x": "2"}) or "")
-
-
-def test_a_table_with_files_for_readers_of_expired_snapshots_is_left_alone() -> None:
-    of = metadata(**{"calving.expired-files.c.connect-x": "s3://b/t/metadata/calving-expired-1.json.z"})
-    assert "property calving.expired-files.c.connect-x names a list" in (unread_names(of, {"c.connect-x": "1"}) or "")

@@ -1,21 +1,21 @@
 """Maintains the tables of a sink, which may run.
 
-``deletes`` turns equality deletes into position deletes, ``compact`` joins small files, ``orphans`` deletes files that
-nothing names, and ``bounds`` corrects bounds that exclude values which a file holds.
+``deletes`` turns equality deletes into position deletes, ``compact`` joins small files, ``expire`` removes old
+snapshots with their files, ``orphans`` deletes files that nothing names, and ``bounds`` corrects bounds that exclude
+values which a file holds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from itertools import chain
 
 from pyiceberg.catalog import Catalog
 
 from calving.catalogs.foreign import refusal
 from calving.cli.compact import COMPACT, compacted
+from calving.cli.expire import EXPIRE, ControlLogs, expired
 from calving.cli.maintenance_step import MaintenanceStep
 from calving.cli.mend import BOUNDS, mended
 from calving.cli.orphans import ORPHANS, OrphanTask
@@ -37,8 +37,10 @@ log = logging.getLogger(__name__)
 
 
 DELETES = "deletes"
-DEFAULT = (DELETES, COMPACT)
+DEFAULT = (DELETES, COMPACT, EXPIRE)
 """The tasks that are done if none is named, in their order: files with equality deletes are not compacted."""
+_FOR_ALL = {BOUNDS, COMPACT, EXPIRE, ORPHANS}
+"""The tasks that are also for tables to which the sink only appends."""
 
 
 def maintain(
@@ -52,46 +54,72 @@ def maintain(
 ) -> Iterator[MaintenanceStep]:
     """Do these tasks for these tables. Without names, do them for all tables of the sink that need them.
 
-    The command may be run at any time, several times at once, and again after an interruption. ``other_sinks``: those
-    that write the tables, too.
+    The command may be run at any time, several times at once, and again after an interruption. ``other_sinks``: they
+    write the tables, too.
 
     :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
-    :raises CommandFailedError: others have committed too fast, or files could not be rewritten. The commits made so far
-        stay.
+    :raises CommandFailedError: others have committed too fast, or files could not be rewritten or deleted. The commits
+        made so far stay.
     """
     catalog = components.catalog(sink)
     cache = KeyCache(sink.keys.key_cache_bytes)
-    failed: Counter[str] = Counter()
+    logs = ControlLogs((sink, *other_sinks))
+    failed = 0
     search = OrphanTask(catalog, (sink, *other_sinks), now_ms, dry_run=dry_run)
     with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine, closing(search):
         for name in _tables(catalog, sink, names, tasks):
-            if (why := _refusal(catalog, name)) is not None:
-                yield MaintenanceStep(name, ", ".join(tasks), "left alone", f"was left alone: {why}")
-                continue
-            if BOUNDS in tasks:
-                yield from mended(catalog, sink, name, cache, dry_run=dry_run)
-            if DELETES in tasks and sink.mutations(name) is not None:
-                if dry_run:
-                    yield _seen(catalog, sink, name)
-                else:
-                    yield from _converted(catalog, sink, name, cache, engine)
-            compacting = compacted(catalog, sink, name, now_ms, dry_run=dry_run) if COMPACT in tasks else ()
-            for step in chain(compacting, search.run(name) if ORPHANS in tasks else ()):
-                failed[step.task] += step.outcome == "failed"
+            for step in _steps(
+                catalog=catalog,
+                sink=sink,
+                name=name,
+                tasks=tasks,
+                now_ms=now_ms,
+                cache=cache,
+                engine=engine,
+                logs=logs,
+                search=search,
+                dry_run=dry_run,
+            ):
+                failed += step.outcome == "failed"
                 yield step
-    _check(failed)
+    if failed:
+        raise CommandFailedError(f"{counted(failed, 'step')} failed, as said above; nothing is lost, run it again")
 
 
-def _check(failed: Counter[str]) -> None:
-    """:raises CommandFailedError: some of a task has failed."""
-    if count := failed[COMPACT]:
-        raise CommandFailedError(f"{counted(count, 'group')} of files could not be rewritten; nothing is lost")
-    if count := failed[ORPHANS]:
-        raise CommandFailedError(f"orphan files of {counted(count, 'table')} stay; nothing is lost")
+def _steps(
+    catalog: Catalog,
+    sink: Sink,
+    name: str,
+    tasks: Collection[str],
+    now_ms: int,
+    cache: KeyCache,
+    engine: Engine,
+    logs: ControlLogs,
+    search: OrphanTask,
+    *,
+    dry_run: bool,
+) -> Iterator[MaintenanceStep]:
+    """What the tasks do with one table."""
+    if (why := _refusal(catalog, name)) is not None:
+        yield MaintenanceStep(name, ", ".join(tasks), "left alone", f"was left alone: {why}")
+        return
+    if BOUNDS in tasks:
+        yield from mended(catalog, sink, name, cache, dry_run=dry_run)
+    if DELETES in tasks and sink.mutations(name) is not None:
+        if dry_run:
+            yield _seen(catalog, sink, name)
+        else:
+            yield from _converted(catalog, sink, name, cache, engine)
+    if COMPACT in tasks:
+        yield from compacted(catalog, sink, name, now_ms, dry_run=dry_run)
+    if EXPIRE in tasks:
+        yield from expired(catalog, sink, name, now_ms, logs, dry_run=dry_run)
+    if ORPHANS in tasks:
+        yield from search.run(name)
 
 
 def _tables(catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]) -> list[str]:
-    appended = bool({BOUNDS, COMPACT, ORPHANS} & set(tasks))
+    appended = not _FOR_ALL.isdisjoint(tasks)
     for name in names:
         if sink.mutations(name) is None and not appended:
             raise ConfigError(f"table {name}: this sink only appends to it, which leaves no deletes")

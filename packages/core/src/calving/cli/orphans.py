@@ -16,9 +16,9 @@ from calving.backend.interface import Session
 from calving.cli.maintenance_step import MaintenanceStep
 from calving.errors import CalvingError
 from calving.iceberg.catalog import find_table, look_for, table_id, tables_of
-from calving.iceberg.history import GC_ENABLED
+from calving.iceberg.expiry import GC_ENABLED
 from calving.iceberg.locations import OWN_LOCATIONS
-from calving.maintenance.compactor import unanswered_rollback
+from calving.iceberg.maintenance import rolled_back
 from calving.maintenance.orphan_search import OrphanSearch, delete
 from calving.maintenance.orphans import StoredFile, folders, owners, table_within
 from calving.model.text import bytes_text, counted
@@ -57,7 +57,7 @@ class OrphanTask:
         metadata, sink = table.metadata, self._sinks[0]
         if metadata.properties.get(GC_ENABLED, "").lower() == "false":
             return f"its property {GC_ENABLED} is false"
-        if (why := unanswered_rollback(table, ledger_key(sink, "", name))) is not None:
+        if (why := rolled_back(table, ledger_key(sink, "", name))) is not None:
             return why
         try:
             within = table_within(folders(metadata, file_rules(sink)), self._others(name))
@@ -85,7 +85,7 @@ class OrphanTask:
     def _searched(self, name: str, table: Table) -> MaintenanceStep:
         sink = self._sinks[0]
         search = OrphanSearch(self._catalog, table_id(name), file_rules(sink), self._logs())
-        age = sink.orphan_age_ms(name)
+        age = int(sink.maintenance(name, "orphans_older_than_ms"))
         tally = _Tally(name)
         if not self._dry_run:
             search.check_clock(table)

@@ -15,10 +15,9 @@ from calving.errors import CalvingError, CommitRefusedError, CommitUncertainErro
 from calving.iceberg.catalog import find_table, is_rest
 from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
-from calving.iceberg.history import line_of
 from calving.iceberg.live_files import LiveData, LiveFiles, Manifests
 from calving.iceberg.locations import delete_orphans
-from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.maintenance import Maintenance, rolled_back
 from calving.iceberg.manifests import LINEAGE_VERSION, partition_sources
 from calving.maintenance.compaction import Compaction, FileReplacement
 from calving.maintenance.plan import FileGroup, FileState, PartitionKey, Plan, Triggers, plan
@@ -26,7 +25,6 @@ from calving.maintenance.rewrite import output_spec, rewrite
 from calving.model.events import TableId
 from calving.model.tables import RESERVED_COLUMNS
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.rollback import RolledBack
 from calving.records.foreign import writable
 from calving.storage_errors import described
 from calving.writing.layout import Layout
@@ -86,7 +84,7 @@ class Compactor:
             return f"calving cannot write its column {lost[0]} of type {schema.find_type(lost[0])}"
         if metadata.format_version >= LINEAGE_VERSION and (taken := RESERVED_COLUMNS & set(schema.column_names)):
             return f"it has a column {min(taken)}, a name that Iceberg reserves"
-        if (why := unanswered_rollback(table, self._key)) is not None:
+        if (why := rolled_back(table, self._key)) is not None:
             return why
         try:
             Layout(output_spec(table, self._write_properties))
@@ -147,17 +145,6 @@ class Compactor:
     def _live(self, table: Table) -> LiveFiles:
         head = table.metadata.snapshot_by_name(self._key.branch)
         return Manifests(()).live(table.io, head.manifest_list if head is not None else None)
-
-
-def unanswered_rollback(table: Table, key: LedgerKey) -> str | None:
-    """A sentence on a rollback of the branch that nobody has answered; None if there is none (K14)."""
-    ledger = key.read(line_of(table, key.branch), table.metadata.properties)
-    if RolledBack.of(ledger.gone, ledger.doubt) is None:
-        return None
-    return (
-        "it was rolled back, and nobody has answered: `calving recover FILE --table"
-        f" {'.'.join(table.name())}` says what is left to do"
-    )
 
 
 def _text(error: Exception) -> str:

@@ -28,6 +28,7 @@ from calving.iceberg.catalog import find_table
 from calving.iceberg.locations import FileRules
 from calving.iceberg.manifests import read_all_entries, read_manifest_list
 from calving.iceberg.parking import CatalogStorage, Parking
+from calving.maintenance.expired_files import EXPIRED_FILES, lists
 from calving.maintenance.listing import modified_ms, stored_files
 from calving.maintenance.orphans import HOUR_MS, NamedFiles, OrphanRule, StoredFile, folders, unread_names
 from calving.model.events import DataWritten, Envelope, Parked, TableId
@@ -180,6 +181,7 @@ class OrphanSearch:
         for _ in range(_TRIES):
             try:
                 self._note_metadata(table.io, table.metadata_location, table.metadata)
+                self._note_lists(table)
                 return
             except TableTroubleError:
                 # Snapshots may have expired meanwhile, and their files were deleted.
@@ -192,17 +194,24 @@ class OrphanSearch:
         self._named.add([location, *(entry.metadata_file for entry in metadata.metadata_log)])
         statistics = (*metadata.statistics, *metadata.partition_statistics)
         self._named.add(file.statistics_path for file in statistics)
-        lists = [snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list not in self._read]
+        new = [snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list not in self._read]
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-orphans") as pool:
             manifests: dict[str, ManifestFile] = {}
-            for manifest_list, listed in zip(lists, pool.map(lambda path: _listed(io, path), lists), strict=True):
+            for manifest_list, listed in zip(new, pool.map(lambda path: _listed(io, path), new), strict=True):
                 self._named.add([manifest_list])
                 manifests |= {each.manifest_path: each for each in listed if each.manifest_path not in self._read}
             for together in _parts(manifests.values(), _TOGETHER):
                 for paths in pool.map(lambda manifest: _entries(io, manifest), together):
                     self._named.add(paths)
         self._named.add(manifests)
-        self._read.update(manifests, lists)
+        self._read.update(manifests, new)
+
+    def _note_lists(self, table: Table) -> None:
+        """Note the files that readers of expired snapshots may need, and the lists of them (K15)."""
+        for name in table.metadata.properties:
+            if name.startswith(f"{EXPIRED_FILES}."):
+                for expired in lists(table, name, self._rules):
+                    self._named.add([expired.location, *expired.files])
 
 
 def _parts(items: Iterable[T], count: int) -> Iterator[list[T]]:

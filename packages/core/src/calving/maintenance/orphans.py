@@ -19,8 +19,6 @@ from calving.model.files import is_below, one_name
 from calving.protocol.ledger_key import LOG_ID, OFFSETS, SOURCE_OFFSETS
 
 _METADATA_PATH = "write.metadata.path"
-_EXPIRED_FILES = "calving.expired-files."
-"""The prefix of properties with lists of files that only expired snapshots named (K15)."""
 _HINT = "version-hint.text"
 """The file by which tables without a catalog find their metadata."""
 _WITH_BUCKETS = {"s3", "gs", "oss"}
@@ -155,8 +153,6 @@ def unread_names(metadata: TableMetadata, logs: Mapping[str, str]) -> str | None
             f"it is also written by sink {strangers[0]}, whose buffered files only its control log names: give its file"
             " with --other-sink"
         )
-    if lists := sorted(name for name in metadata.properties if name.startswith(_EXPIRED_FILES)):
-        return f"its property {lists[0]} names a list of files for readers, which this version of calving cannot read"
     for name, identity in metadata.properties.items():
         owner = _without_branch(name, metadata).removeprefix(f"{LOG_ID}.")
         if logs.get(owner, identity) != identity:

@@ -129,6 +129,7 @@ DeletedShare = Annotated[float, Field(gt=0, le=1)]
 _DAY_MS = 24 * 3_600_000
 GroupBytes = Annotated[int, Field(ge=1024**2, le=_MOST_BYTES)]
 OrphanAge = Annotated[int, Field(ge=_DAY_MS, le=3_650 * _DAY_MS)]
+GraceMs = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 
 MUTATIONS = (
     "cdc_field",
@@ -215,6 +216,9 @@ class TableKeys(BaseModel):
     )
     group_bytes: GroupBytes | None = Field(
         None, alias="maintenance.group-bytes", description="As `iceberg.maintenance.group-bytes`."
+    )
+    grace_ms: GraceMs | None = Field(
+        None, alias="maintenance.grace-ms", description="As `iceberg.maintenance.grace-ms`."
     )
     orphans_older_than_ms: OrphanAge | None = Field(
         None,
@@ -415,6 +419,12 @@ class SinkKeys(BaseModel):
         alias="iceberg.maintenance.group-bytes",
         description="How many bytes of data files `calving maintain` rewrites for one commit, at most; a larger file is"
         " rewritten alone.",
+    )
+    grace_ms: GraceMs = Field(
+        3_600_000,
+        alias="iceberg.maintenance.grace-ms",
+        description="How long `calving maintain` keeps the files that only expired snapshots named. It must be longer"
+        " than any query of the table.",
     )
     orphans_older_than_ms: OrphanAge = Field(
         3 * _DAY_MS,
