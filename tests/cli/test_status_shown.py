@@ -29,12 +29,15 @@ from calving.model.events import (
     Attachment,
     CommitComplete,
     DataComplete,
+    DataWritten,
     Envelope,
     Leader,
     PartitionProgress,
     StartCommit,
+    TableReference,
     WorkerEnd,
 )
+from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
 from calving.model.sink import strangers
 from calving.runtime import components
@@ -364,6 +367,24 @@ def test_a_speed_that_the_control_log_does_not_tell_is_unknown_and_no_zero() -> 
     progress = as_json(seen(), 100.0)["progress"]
     assert (progress["rate"], progress["seconds_left"]) == (None, None)
     assert "nobody reads" in "\n".join(shown(replace(seen(), workers=0, measured_rate=5.0)))
+
+
+def test_a_file_is_buffered_since_its_entry_was_made(tmp_path: Path) -> None:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    heard = ControlLogView("log", {0: 0})
+    for offset, at_us in enumerate((70_000_000, 20_000_000, None)):
+        written = DataWritten(NO_COMMIT, TableReference("c", ("db",), "t"), (DataFile("f", "PARQUET", 1, 1),))
+        heard.hear(Envelope(0, offset, written, at_us=at_us))
+    (table,) = health(sink(**{"iceberg.tables": "db.t"}), catalog, heard, ["orders"])
+    assert (table.files, table.buffered_since) == (3, 20.0)
+
+
+def test_the_oldest_buffered_file_of_all_tables_is_shown() -> None:
+    waiting = (replace(TABLES[0], files=1, buffered_since=40.0), replace(TABLES[1], files=2, buffered_since=10.0))
+    (line,) = (line for line in shown(seen(waiting)) if "buffered" in line)
+    assert line.strip() == "the oldest buffered file, for table db.t01, was announced 90 s ago"
+    assert [table["buffered_since"] for table in as_json(seen(waiting), 100.0)["tables"]] == [40.0, 10.0]
+    assert not any("buffered" in line for line in shown(seen()))
 
 
 def test_while_all_that_waits_is_paused_there_is_no_speed_and_no_time_left() -> None:

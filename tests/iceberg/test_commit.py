@@ -21,7 +21,7 @@ from calving.errors import CommitRefusedError, ConfigError, SupersededError, Tab
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
-from calving.iceberg.history import expired
+from calving.iceberg.expiry import expired
 from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.summary import java_date_time

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
@@ -35,6 +37,33 @@ def beside(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
         return rewritten
 
     monkeypatch.setattr(_REWRITE, and_act)
+
+
+def fail_at(last: int, patch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Let one step of the storage or of the catalog fail. The result tells whether it was reached."""
+    steps = itertools.count()
+    reached: list[str] = []
+
+    def step(name: str) -> None:
+        if next(steps) == last:
+            reached.append(name)
+            raise OSError(28, "No space left on device")
+
+    def around(kind: Any, name: str) -> None:
+        original = getattr(kind, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            step(name)
+            answer = original(*args, **kwargs)
+            step(name)
+            return answer
+
+        patch.setattr(kind, name, wrapped)
+
+    around(PyArrowFile, "create")
+    around(PyArrowFileIO, "delete")
+    around(Table, "_do_commit")
+    return lambda: bool(reached)
 
 
 def compactor_of(table: MutationTable, triggers: Triggers = EAGER) -> Compactor:

@@ -7,17 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
-from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog
 from harness.structure import check
 from tests.iceberg.histories import MutationTable, pyiceberg_rows
-from tests.maintenance.compacting import appended, beside, compactor_of, data_files, planned
+from tests.maintenance.compacting import appended, beside, compactor_of, data_files, fail_at, planned
 
 
 def test_who_is_killed_at_any_step_leaves_the_rows_and_the_next_one_goes_on(tmp_path: Path) -> None:
@@ -35,33 +32,6 @@ def test_who_is_killed_at_any_step_leaves_the_rows_and_the_next_one_goes_on(tmp_
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout) > 5  # kills
     assert pyiceberg_rows(table.table) == table.rows() and len(data_files(table.table)) == 1
-
-
-def fail_at(last: int, patch: pytest.MonkeyPatch) -> Callable[[], bool]:
-    """Let one step of the storage or of the catalog fail. The result tells whether it was reached."""
-    steps = itertools.count()
-    reached: list[str] = []
-
-    def step(name: str) -> None:
-        if next(steps) == last:
-            reached.append(name)
-            raise OSError(28, "No space left on device")
-
-    def around(kind: Any, name: str) -> None:
-        original = getattr(kind, name)
-
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            step(name)
-            answer = original(*args, **kwargs)
-            step(name)
-            return answer
-
-        patch.setattr(kind, name, wrapped)
-
-    around(PyArrowFile, "create")
-    around(PyArrowFileIO, "delete")
-    around(Table, "_do_commit")
-    return lambda: bool(reached)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -23,7 +23,7 @@ from calving.iceberg.history import ancestors
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import LoadedTable
 from calving.model.events import DataWritten, Envelope, Leader
-from calving.model.offsets import Coverage
+from calving.model.offsets import Coverage, is_moment
 from calving.protocol.held_back import DEGRADED
 from calving.protocol.ledger_key import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.rollback import RolledBack
@@ -48,6 +48,10 @@ class TableHealth:
     cycles: int = 0
     """Commit cycles that have ended without committing the waiting files."""
     files: int = 0
+    buffered_since: float | None = None
+    """When the oldest of the waiting files was announced, in seconds since the epoch; None if nothing waits, or if the
+    control log does not tell.
+    """
     missing: Coverage = field(default_factory=dict)
     valid_through: str = ""
     parked: int = 0
@@ -80,7 +84,8 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
             return TableHealth(name, "DEGRADED", parked=parked, why=str(table))
         state = "DEGRADED" if cycles >= DEGRADED or parked else "missing"
         why = f"table {name} does not exist"
-        return TableHealth(name, state, cycles=cycles, files=_files(waiting), parked=parked, why=why)
+        since, files = _since(waiting), _files(waiting)
+        return TableHealth(name, state, cycles=cycles, files=files, buffered_since=since, parked=parked, why=why)
     key = ledger_key(sink, heard.log_id, name)
     loaded = LoadedTable(table, key.branch)
     try:
@@ -103,6 +108,7 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         committed_at=_last_commit(table, key),
         cycles=cycles,
         files=_files(waiting),
+        buffered_since=_since(waiting),
         missing=missing,
         valid_through=next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-"),
         parked=parked,
@@ -115,6 +121,10 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
 
 def _files(entries: Iterable[Envelope]) -> int:
     return sum(len(e.event.data_files) + len(e.event.delete_files) for e in entries if isinstance(e.event, DataWritten))
+
+
+def _since(entries: Iterable[Envelope]) -> float | None:
+    return min((each.at_us / 1e6 for each in entries if each.at_us and is_moment(each.at_us // 1000)), default=None)
 
 
 def _last_commit(table: Table, key: LedgerKey) -> float | None:

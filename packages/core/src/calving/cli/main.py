@@ -50,7 +50,9 @@ class MaintenanceTask(StrEnum):
 
     DELETES = "deletes"
     COMPACT = "compact"
+    EXPIRE = "expire"
     BOUNDS = "bounds"
+    ORPHANS = "orphans"
 
 
 out = Console()
@@ -316,9 +318,14 @@ def maintain(
         list[MaintenanceTask] | None,
         typer.Option(
             help="A task; may be repeated. deletes: turn equality deletes into position deletes, which engines read"
-            " faster. compact: join small files of a partition. bounds: correct the bounds of files that a version"
-            " before 0.2.0 may have written wrong. Without it, deletes and compact."
+            " faster. compact: join small files of a partition. expire: remove old snapshots, and delete the files that"
+            " only they named. orphans: delete old files that nothing names. bounds: correct the bounds of files that a"
+            " version before 0.2.0 may have written wrong. Without it, deletes, compact and expire."
         ),
+    ] = None,
+    other_sink: Annotated[
+        list[Path] | None,
+        typer.Option(help="The file of another sink that writes the tables: its buffered files stay. May be repeated."),
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each step, for scripts.")] = False,
@@ -327,8 +334,10 @@ def maintain(
     from calving.cli.maintain import DEFAULT
     from calving.cli.maintain import maintain as run_tasks
 
+    others = [load(other, worker) for other in other_sink or ()]
+    now_ms = int(time.time() * 1000)
     for step in run_tasks(
-        load(file, worker), table or [], task or DEFAULT, now_ms=int(time.time() * 1000), dry_run=dry_run
+        load(file, worker), table or [], task or DEFAULT, now_ms=now_ms, dry_run=dry_run, other_sinks=others
     ):
         if as_json:
             print(step.json(), flush=True)  # noqa: T201 - for programs

@@ -1,19 +1,24 @@
-"""Maintains the tables of a sink, which may run: ``deletes`` turns equality deletes into position deletes, ``compact``
-joins small files, and ``bounds`` corrects bounds that exclude values which a file holds.
+"""Maintains the tables of a sink, which may run.
+
+``deletes`` turns equality deletes into position deletes, ``compact`` joins small files, ``expire`` removes old
+snapshots with their files, ``orphans`` deletes files that nothing names, and ``bounds`` corrects bounds that exclude
+values which a file holds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 
 from pyiceberg.catalog import Catalog
 
 from calving.catalogs.foreign import refusal
 from calving.cli.compact import COMPACT, compacted
+from calving.cli.expire import EXPIRE, ControlLogs, expired
 from calving.cli.maintenance_step import MaintenanceStep
 from calving.cli.mend import BOUNDS, mended
+from calving.cli.orphans import ORPHANS, OrphanTask
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
 from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
@@ -32,46 +37,89 @@ log = logging.getLogger(__name__)
 
 
 DELETES = "deletes"
-DEFAULT = (DELETES, COMPACT)
+DEFAULT = (DELETES, COMPACT, EXPIRE)
 """The tasks that are done if none is named, in their order: files with equality deletes are not compacted."""
+_FOR_ALL = {BOUNDS, COMPACT, EXPIRE, ORPHANS}
+"""The tasks that are also for tables to which the sink only appends."""
 
 
 def maintain(
-    sink: Sink, names: Collection[str], tasks: Collection[str] = DEFAULT, *, now_ms: int, dry_run: bool
+    sink: Sink,
+    names: Collection[str],
+    tasks: Collection[str] = DEFAULT,
+    *,
+    now_ms: int,
+    dry_run: bool,
+    other_sinks: Sequence[Sink] = (),
 ) -> Iterator[MaintenanceStep]:
     """Do these tasks for these tables. Without names, do them for all tables of the sink that need them.
 
-    The command may be run at any time, several times at once, and again after an interruption.
+    The command may be run at any time, several times at once, and again after an interruption. ``other_sinks``: they
+    write the tables, too.
 
     :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
-    :raises CommandFailedError: others have committed too fast, or files could not be rewritten. The commits made so far
-        stay.
+    :raises CommandFailedError: others have committed too fast, or files could not be rewritten or deleted. The commits
+        made so far stay.
     """
     catalog = components.catalog(sink)
     cache = KeyCache(sink.keys.key_cache_bytes)
+    logs = ControlLogs((sink, *other_sinks))
     failed = 0
-    with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine:
+    search = OrphanTask(catalog, (sink, *other_sinks), now_ms, dry_run=dry_run)
+    with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine, closing(search):
         for name in _tables(catalog, sink, names, tasks):
-            if (why := _refusal(catalog, name)) is not None:
-                yield MaintenanceStep(name, ", ".join(tasks), "left alone", f"was left alone: {why}")
-                continue
-            if BOUNDS in tasks:
-                yield from mended(catalog, sink, name, cache, dry_run=dry_run)
-            if DELETES in tasks and sink.mutations(name) is not None:
-                if dry_run:
-                    yield _seen(catalog, sink, name)
-                else:
-                    yield from _converted(catalog, sink, name, cache, engine)
-            if COMPACT in tasks:
-                for step in compacted(catalog, sink, name, now_ms, dry_run=dry_run):
-                    failed += step.outcome == "failed"
-                    yield step
+            for step in _steps(
+                catalog=catalog,
+                sink=sink,
+                name=name,
+                tasks=tasks,
+                now_ms=now_ms,
+                cache=cache,
+                engine=engine,
+                logs=logs,
+                search=search,
+                dry_run=dry_run,
+            ):
+                failed += step.outcome == "failed"
+                yield step
     if failed:
-        raise CommandFailedError(f"{counted(failed, 'group')} of files could not be rewritten; nothing is lost")
+        raise CommandFailedError(f"{counted(failed, 'step')} failed, as said above; nothing is lost, run it again")
+
+
+def _steps(
+    catalog: Catalog,
+    sink: Sink,
+    name: str,
+    tasks: Collection[str],
+    now_ms: int,
+    cache: KeyCache,
+    engine: Engine,
+    logs: ControlLogs,
+    search: OrphanTask,
+    *,
+    dry_run: bool,
+) -> Iterator[MaintenanceStep]:
+    """What the tasks do with one table."""
+    if (why := _refusal(catalog, name)) is not None:
+        yield MaintenanceStep(name, ", ".join(tasks), "left alone", f"was left alone: {why}")
+        return
+    if BOUNDS in tasks:
+        yield from mended(catalog, sink, name, cache, dry_run=dry_run)
+    if DELETES in tasks and sink.mutations(name) is not None:
+        if dry_run:
+            yield _seen(catalog, sink, name)
+        else:
+            yield from _converted(catalog, sink, name, cache, engine)
+    if COMPACT in tasks:
+        yield from compacted(catalog, sink, name, now_ms, dry_run=dry_run)
+    if EXPIRE in tasks:
+        yield from expired(catalog, sink, name, now_ms, logs, dry_run=dry_run)
+    if ORPHANS in tasks:
+        yield from search.run(name)
 
 
 def _tables(catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]) -> list[str]:
-    appended = BOUNDS in tasks or COMPACT in tasks
+    appended = not _FOR_ALL.isdisjoint(tasks)
     for name in names:
         if sink.mutations(name) is None and not appended:
             raise ConfigError(f"table {name}: this sink only appends to it, which leaves no deletes")

@@ -286,6 +286,7 @@ def _table_json(t: TableHealth, now: float, changes: Mapping[str, int | None]) -
         "seconds_since_commit": None if t.committed_at is None else round(now - t.committed_at, 3),
         "valid_through": valid_through(t),
         "buffered_files": t.files,
+        "buffered_since": t.buffered_since,
         "cycles": t.cycles,
         "parked": t.parked,
         "missing": text_of(t.missing) if t.missing else None,

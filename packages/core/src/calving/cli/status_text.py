@@ -44,6 +44,7 @@ def as_text(status: SinkStatus, now: float, lines: int | None = None) -> Iterato
     if status.to_read:
         yield _progress(status)
     yield Text(_freshness(status, now))
+    yield from (Text(printable(text), "dim") for text in _oldest_file(status, now))
     yield Text(printable(_workers(status)))
 
 
@@ -63,6 +64,14 @@ def _freshness(status: SinkStatus, now: float) -> str:
         return "all records are visible" + (f", but for {listed(beyond)} it is not known" if beyond else "")
     oldest = "" if status.oldest_at is None else f"; the oldest was produced {ago(status.oldest_at, now)}"
     return f"{counted(status.not_visible, 'record is', 'records are')} not visible yet{oldest}"
+
+
+def _oldest_file(status: SinkStatus, now: float) -> Iterator[str]:
+    """On the file that has waited longest for a commit. Other engines take it for an orphan file once it is old."""
+    since = [(t.buffered_since, t.name) for t in status.tables if t.buffered_since is not None]
+    if since:
+        at, name = min(since)
+        yield f"the oldest buffered file, for table {name}, was announced {ago(at, now)}"
 
 
 def _behind(position: PartitionState) -> tuple[bool, bool, int, TopicPartition]:

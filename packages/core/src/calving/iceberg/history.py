@@ -1,67 +1,45 @@
-"""The snapshots of a branch: the line of its heads, what a rollback has removed from it, and which of them expire.
+"""The snapshots of a branch: the line of its heads, and what a rollback has removed from it.
 
 Looks at tables between commits note in the table's properties what a rollback has removed (R2a).
-
-Old snapshots expire in the commit that adds one, which keeps the cost of a commit constant, and only if the table's
-properties ask for it: ``calving.expire.max-snapshots`` (count), or ``history.expire.max-snapshot-age-ms`` with
-``history.expire.min-snapshots-to-keep`` (age). With ``gc.enabled = false`` no snapshot expires. What a branch itself
-retains (``WITH SNAPSHOT RETENTION``) counts before the table's properties. Only snapshots of the written branch expire.
-A snapshot stays if another branch or a tag can reach it. A snapshot that removed files stays, too: ``expire_snapshots``
-of other engines needs it to find the files that a compaction or a deletion replaced. Data files are not touched.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, pairwise
-from typing import NamedTuple
+from itertools import count
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
-    RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     TableUpdate,
 )
 
 from calving.errors import TableTroubleError
 from calving.iceberg.catalog import find_table
-from calving.iceberg.locations import delete_orphans
 from calving.iceberg.manifests import read_entries, read_manifest_list, read_parent
 from calving.model.events import TableId
 from calving.model.offsets import less
 from calving.protocol.ledger import Ledger
-from calving.protocol.ledger_key import COMMIT_ID, LedgerKey, looked
+from calving.protocol.ledger_key import LedgerKey, looked
 from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace
 
 _MOST_VERSIONS = 20
 """How many earlier versions of the metadata are read, at most, to find an expired snapshot."""
 log = logging.getLogger(__name__)
-MAX_SNAPSHOTS = "calving.expire.max-snapshots"
-MAX_AGE_MS = "history.expire.max-snapshot-age-ms"
-MIN_TO_KEEP = "history.expire.min-snapshots-to-keep"
-GC_ENABLED = "gc.enabled"
-
-_TAKES_AWAY = {"deleted-data-files", "removed-delete-files"}
-"""Summary keys of a snapshot that removed files."""
-_AT_ONCE = 10
-"""Snapshots expire in groups of at least this many, so that several commits share one update and one deletion of
-files.
-"""
 
 
 def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
@@ -78,6 +56,14 @@ def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
     # The property ``additional_properties`` is slow, and a commit may look at hundreds of snapshots.
     private = snapshot.summary.__pydantic_private__ if snapshot.summary is not None else None
     return private["_additional_properties"] if private is not None else {}
+
+
+def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """:raises TableTroubleError: the property is no number."""
+    try:
+        return int(properties.get(name, default))
+    except ValueError as error:
+        raise TableTroubleError(f"the table's property {name} = {properties[name]} is not a whole number") from error
 
 
 def line_of(table: Table, branch: str) -> Line:
@@ -244,96 +230,3 @@ def log_new_branch(table: TableId, key: LedgerKey, properties: Mapping[str, str]
         )
     else:
         log.info("table %s: branch %s is made from main", name, key.branch)
-
-
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """The snapshots to expire. ``beside`` are their neighbours that stay in the branch; None if other snapshots, too,
-    may share manifests with the expired ones.
-    """
-
-    gone: tuple[Snapshot, ...] = ()
-    beside: tuple[Snapshot, ...] | None = None
-
-    @property
-    def updates(self) -> tuple[TableUpdate, ...]:
-        return (RemoveSnapshotsUpdate(snapshot_ids=[s.snapshot_id for s in self.gone]),) if self.gone else ()
-
-
-def expired(metadata: TableMetadata, branch: str) -> Expired:
-    """The snapshots to expire according to the properties, if there are enough of them."""
-    limits = metadata.properties
-    if (MAX_SNAPSHOTS not in limits and MAX_AGE_MS not in limits) or limits.get(GC_ENABLED, "").lower() == "false":
-        return Expired()
-    line = list(ancestors(metadata, branch))
-    kept_elsewhere = {s.snapshot_id for name in metadata.refs if name != branch for s in ancestors(metadata, name)}
-    retention = _Retention.of(metadata, branch, len(line))
-    due = (each for depth, each in enumerate(line) if depth and retention.is_over(depth, each.timestamp_ms))
-    gone = [each for each in due if each.snapshot_id not in kept_elsewhere and _only_adds(each)]
-    if len(gone) < _AT_ONCE:
-        return Expired()
-    return Expired(tuple(gone), _beside(line, gone) if len(line) == len(metadata.snapshots) else None)
-
-
-class _Retention(NamedTuple):
-    """How many of the branch's snapshots stay at any age, how many at most, and from when on; None: of any time."""
-
-    keep: int
-    most: int
-    since_ms: int | None
-
-    @staticmethod
-    def of(metadata: TableMetadata, branch: str, count: int) -> _Retention:
-        limits, ref = metadata.properties, metadata.refs.get(branch)
-        own_least, own_age = (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms) if ref is not None else (None, None)
-        keep = max(1, whole_number(limits, MIN_TO_KEEP, 1) if own_least is None else own_least)
-        most = max(whole_number(limits, MAX_SNAPSHOTS, count), own_least or 0)
-        age = whole_number(limits, MAX_AGE_MS, 0) if own_age is None else own_age
-        return _Retention(keep, most, metadata.last_updated_ms - age if MAX_AGE_MS in limits else None)
-
-    def is_over(self, depth: int, timestamp_ms: int) -> bool:
-        """Whether it ends for the snapshot at this depth below the head."""
-        return depth >= self.most or (self.since_ms is not None and depth >= self.keep and timestamp_ms < self.since_ms)
-
-
-def whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """:raises TableTroubleError: the property is no number."""
-    try:
-        return int(properties.get(name, default))
-    except ValueError as error:
-        raise TableTroubleError(f"the table's property {name} = {properties[name]} is not a whole number") from error
-
-
-def remove_files(io: FileIO, found: Expired) -> None:
-    """Delete the manifest lists of expired snapshots, and the manifests that only they list.
-
-    A manifest leaves a branch once, when it is merged, and never comes back. So if neither the next older nor the next
-    newer remaining snapshot lists a manifest, no snapshot lists it.
-    """
-    delete_orphans(io, _manifests_of_none(io, found))
-    delete_orphans(io, [snapshot.manifest_list for snapshot in found.gone])
-
-
-def _manifests_of_none(io: FileIO, found: Expired) -> set[str]:
-    if found.beside is None:
-        return set()
-    try:
-        kept = {manifest.manifest_path for snapshot in found.beside for manifest in snapshot.manifests(io)}
-        return {manifest.manifest_path for snapshot in found.gone for manifest in snapshot.manifests(io)} - kept
-    except Exception:  # without the manifest lists the unused manifests are unknown: they stay
-        return set()
-
-
-def _only_adds(snapshot: Snapshot) -> bool:
-    """Whether a snapshot removed no files: an append, or a commit of a sink that removed none."""
-    summary = snapshot.summary
-    if summary is None:
-        return False
-    said = summary.additional_properties
-    return summary.operation is Operation.APPEND or (COMMIT_ID in said and not _TAKES_AWAY & said.keys())
-
-
-def _beside(line: Sequence[Snapshot], gone: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-    leaves = {snapshot.snapshot_id for snapshot in gone}
-    pairs = [pair for pair in pairwise(line) if len({s.snapshot_id in leaves for s in pair}) == 2]
-    return tuple(s for pair in pairs for s in pair if s.snapshot_id not in leaves)

@@ -18,7 +18,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from calving.errors import CommitRefusedError, CommitUncertainError, NewerVersionError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
-from calving.iceberg.history import place_added
+from calving.iceberg.history import line_of, place_added
 from calving.iceberg.layers import Prepared
 from calving.iceberg.locations import delete_orphans
 from calving.iceberg.mending import Corrections, Mending
@@ -39,7 +39,7 @@ from calving.protocol.ledger_key import (
     VALID_THROUGH,
     LedgerKey,
 )
-from calving.protocol.rollback import SnapshotPlace
+from calving.protocol.rollback import RolledBack, SnapshotPlace
 from calving.retries import tries
 
 MAX_TRIES = 50
@@ -188,6 +188,17 @@ def check_forms(name: str, properties: Mapping[str, str]) -> None:
         check_table_forms(properties)
     except NewerVersionError as error:
         raise NewerVersionError(f"table {name}: {error}") from error
+
+
+def rolled_back(table: Table, key: LedgerKey) -> str | None:
+    """Why a table that was rolled back is left alone; None if it was not, or somebody has answered (K14)."""
+    ledger = key.read(line_of(table, key.branch), table.metadata.properties)
+    if RolledBack.of(ledger.gone, ledger.doubt) is None:
+        return None
+    return (
+        f"it was rolled back, and nobody has answered: `calving recover FILE --table {'.'.join(table.name())}` says"
+        " what is left to do"
+    )
 
 
 def carried(summary: Mapping[str, str]) -> dict[str, str]:

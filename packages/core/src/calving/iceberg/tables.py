@@ -21,7 +21,7 @@ from calving.casting.evolution import SchemaChanges
 from calving.catalogs.foreign import check_takes_rows, known_order
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, is_final, is_rest, reaching, table_id
-from calving.iceberg.history import MAX_SNAPSHOTS
+from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.locations import carried
 from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.iceberg.rules import (

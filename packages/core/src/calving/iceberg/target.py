@@ -27,14 +27,13 @@ from calving.errors import (
     TableTroubleError,
     WentBackError,
 )
+from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.history import (
     ancestors,
-    expired,
     line_of,
     log_new_branch,
     log_rollback,
     place_added,
-    remove_files,
     summary_of,
 )
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned

@@ -15,10 +15,9 @@ from calving.errors import CalvingError, CommitRefusedError, CommitUncertainErro
 from calving.iceberg.catalog import find_table, is_rest
 from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
-from calving.iceberg.history import line_of
 from calving.iceberg.live_files import LiveData, LiveFiles, Manifests
 from calving.iceberg.locations import delete_orphans
-from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.maintenance import Maintenance, rolled_back
 from calving.iceberg.manifests import LINEAGE_VERSION, partition_sources
 from calving.maintenance.compaction import Compaction, FileReplacement
 from calving.maintenance.plan import FileGroup, FileState, PartitionKey, Plan, Triggers, plan
@@ -26,7 +25,6 @@ from calving.maintenance.rewrite import output_spec, rewrite
 from calving.model.events import TableId
 from calving.model.tables import RESERVED_COLUMNS
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.rollback import RolledBack
 from calving.records.foreign import writable
 from calving.storage_errors import described
 from calving.writing.layout import Layout
@@ -86,12 +84,8 @@ class Compactor:
             return f"calving cannot write its column {lost[0]} of type {schema.find_type(lost[0])}"
         if metadata.format_version >= LINEAGE_VERSION and (taken := RESERVED_COLUMNS & set(schema.column_names)):
             return f"it has a column {min(taken)}, a name that Iceberg reserves"
-        ledger = self._key.read(line_of(table, self._key.branch), metadata.properties)
-        if RolledBack.of(ledger.gone, ledger.doubt) is not None:
-            return (
-                "it was rolled back, and nobody has answered: `calving recover FILE --table"
-                f" {'.'.join(self._table)}` says what is left to do"
-            )
+        if (why := rolled_back(table, self._key)) is not None:
+            return why
         try:
             Layout(output_spec(table, self._write_properties))
         except ConfigError as error:

@@ -272,7 +272,8 @@ async function drawDetail(s) {
   put($("detailhead"), (isTable ? "Table " : "Partition ") + name + (of ? "" : ": this worker does not know it"));
   const t = of?.[kind], facts = !of ? [] : isTable ? [
     ["trouble", t.trouble ?? "none"], ["last commit", ago(t.committed_at, s.now)], ["valid through", ago(t.valid_through, s.now)],
-    ["snapshot", t.snapshot_id || "–"], ["files that wait", number(t.buffered_files)], ["failures in a row", number(t.failures)],
+    ["snapshot", t.snapshot_id || "–"], ["files that wait", number(t.buffered_files)],
+    ["the oldest announced", ago(t.buffered_since, s.now)], ["failures in a row", number(t.failures)],
     ["files", number(t.files)], ["size", bytes(t.bytes)],
   ] : [["position", number(t.position)], ["end", number(t.end)], ["committed up to", number(t.committed)], ["to read", number(t.source_lag)],
     ["not visible", number(t.not_visible)], ["the oldest waits for", t.waiting_since == null ? "–" : seconds(s.now - t.waiting_since)]];

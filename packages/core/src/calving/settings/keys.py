@@ -151,7 +151,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 Policy = Literal["fail", "skip"]
 Files = Annotated[int, Field(ge=2, le=1_000_000)]
 DeletedShare = Annotated[float, Field(gt=0, le=1)]
+_DAY_MS = 24 * 3_600_000
 GroupBytes = Annotated[int, Field(ge=1024**2, le=_MOST_BYTES)]
+OrphanAge = Annotated[int, Field(ge=_DAY_MS, le=3_650 * _DAY_MS)]
+GraceMs = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 
 MUTATIONS = (
     "cdc_field",
@@ -238,6 +241,14 @@ class TableKeys(BaseModel):
     )
     group_bytes: GroupBytes | None = Field(
         None, alias="maintenance.group-bytes", description="As `iceberg.maintenance.group-bytes`."
+    )
+    grace_ms: GraceMs | None = Field(
+        None, alias="maintenance.grace-ms", description="As `iceberg.maintenance.grace-ms`."
+    )
+    orphans_older_than_ms: OrphanAge | None = Field(
+        None,
+        alias="maintenance.orphans-older-than-ms",
+        description="As `iceberg.maintenance.orphans-older-than-ms`.",
     )
 
 
@@ -433,6 +444,18 @@ class SinkKeys(BaseModel):
         alias="iceberg.maintenance.group-bytes",
         description="How many bytes of data files `calving maintain` rewrites for one commit, at most; a larger file is"
         " rewritten alone.",
+    )
+    grace_ms: GraceMs = Field(
+        3_600_000,
+        alias="iceberg.maintenance.grace-ms",
+        description="How long `calving maintain` keeps the files that only expired snapshots named. It must be longer"
+        " than any query of the table.",
+    )
+    orphans_older_than_ms: OrphanAge = Field(
+        3 * _DAY_MS,
+        alias="iceberg.maintenance.orphans-older-than-ms",
+        description="How old files are, at least, that `calving maintain --task orphans` deletes because nothing names"
+        " them. A file is written before anything names it.",
     )
 
     catalog_name: Text = Field("iceberg", alias="iceberg.catalog", description="The catalog's name in control events.")

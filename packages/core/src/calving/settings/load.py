@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -139,9 +139,12 @@ class Sink:
 
     def triggers(self, table: str) -> Triggers:
         """When files of a table are compacted."""
-        own = self.tables.get(table, TableKeys())
-        given = {name: getattr(self.keys if getattr(own, name) is None else own, name) for name in TRIGGERS}
-        return Triggers(**given)
+        return Triggers(**{name: self.maintenance(table, name) for name in TRIGGERS})
+
+    def maintenance(self, table: str, name: str) -> Any:
+        """The value of a key of maintenance for a table, by the name of its field."""
+        own = getattr(self.tables.get(table, TableKeys()), name)
+        return getattr(self.keys, name) if own is None else own
 
     @property
     def group(self) -> str:

@@ -1,0 +1,87 @@
+"""The lists of files that only expired snapshots named. They are deleted after ``grace``, because a reader may have
+planned on such a snapshot a moment before (K15).
+
+Each list is a file beside the table's metadata, which never changes and names the list before it. A table property of
+the sink names the last list. A list is deleted after its files, and those before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.table import Table
+
+from calving.errors import TableTroubleError
+from calving.iceberg.locations import FileRules
+
+EXPIRED_FILES = "calving.expired-files"
+"""The table property; the owner's name follows."""
+_NAME = re.compile(r"calving-expired-[0-9a-f]+\.json\.z")
+_MOST_BYTES = 1024**3
+"""The most bytes of a list, not compressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredFiles:
+    """A list. ``files``: their sizes in bytes, by path. ``before``: the location of the list before it. ``expired_ms``:
+    when the snapshots expired, in milliseconds since the epoch.
+    """
+
+    location: str
+    before: str | None
+    expired_ms: int
+    files: Mapping[str, int]
+
+    def write(self, table: Table) -> None:
+        """:raises Exception: whatever the storage raises."""
+        said = {"before": self.before, "expired-ms": self.expired_ms, "files": dict(self.files)}
+        with table.io.new_output(self.location).create() as out:
+            out.write(zlib.compress(json.dumps(said, separators=(",", ":")).encode()))
+
+
+def new_location(table: Table, name: str) -> str:
+    """Where a list is written. ``name``: hexadecimal digits."""
+    return table.location_provider().new_metadata_location(f"calving-expired-{name}.json.z")
+
+
+def lists(table: Table, name: str, rules: FileRules) -> list[ExpiredFiles]:
+    """The lists of a table, the oldest first. ``name``: that of the property which names the last one.
+
+    :raises TableTroubleError: a list is not one of calving's, or cannot be read.
+    """
+    made: dict[str, ExpiredFiles] = {}
+    location = table.metadata.properties.get(name)
+    while location is not None and location not in made:
+        try:
+            expired = _read(table, location, rules)
+        except FileNotFoundError:  # its files are deleted, and those of all before it
+            break
+        except Exception as error:  # whatever is in it, or whatever a storage raises
+            raise TableTroubleError(
+                f"table {'.'.join(table.name())}: the list of expired files {location}, which property {name} leads to,"
+                f" cannot be read ({type(error).__name__}: {error}); remove the property to go on without these files,"
+                " which stay as orphan files"
+            ) from error
+        made[location] = expired
+        location = expired.before
+    return [*made.values()][::-1]
+
+
+def _read(table: Table, location: str, rules: FileRules) -> ExpiredFiles:
+    name = location.rpartition("/")[2]
+    is_beside = location == table.location_provider().new_metadata_location(name)
+    if _NAME.fullmatch(name) is None or (not is_beside and rules.outside(table, [location])):
+        raise ValueError("no list of calving's is there")  # whoever changes table properties may name any file
+    with table.io.new_input(location).open() as file:
+        reader = zlib.decompressobj()
+        text = reader.decompress(bytes(file.read()), _MOST_BYTES)
+    if not reader.eof:
+        raise ValueError(f"it is cut off, or holds more than {_MOST_BYTES:,} bytes")
+    said: dict[str, Any] = json.loads(text)
+    before, files = said["before"], {str(path): int(size) for path, size in said["files"].items()}
+    return ExpiredFiles(location, None if before is None else str(before), int(said["expired-ms"]), files)

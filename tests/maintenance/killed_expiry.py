@@ -1,0 +1,52 @@
+"""Expires and deletes in processes of which each is killed (SIGKILL) one step later than the one before, until one ends.
+
+``python -m tests.maintenance.killed_expiry WAREHOUSE TABLE FILE``: the file has the rows that must be there after each.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pyiceberg.catalog.sql  # noqa: F401 - once, and not in each process
+
+from calving.iceberg.catalog import open_catalog
+from harness.structure import check
+from tests.iceberg.histories import MutationTable
+from tests.iceberg.killed_maintenance import die_at, in_a_process
+from tests.iceberg.reader import rows_of
+from tests.maintenance.expiring import GRACE_MS, NOW, check_files, delete, expire
+
+
+def main() -> int:
+    warehouse, name, file = sys.argv[1:]
+    expected = Path(file).read_text()
+
+    def table() -> MutationTable:
+        return MutationTable(open_catalog("iceberg", {"type": "embedded", "warehouse": warehouse}), name)
+
+    def run(last: int) -> None:
+        own = table()
+        die_at(last)
+        expire(own)
+        delete(own, NOW + GRACE_MS)
+
+    def look() -> None:
+        now = table().table
+        check(now)
+        check_files(now)
+        assert repr(rows_of(now)) == expected
+
+    for kills in range(200):
+        ended = in_a_process(lambda last=kills: run(last))
+        if ended not in (0, -signal.SIGKILL) or in_a_process(look):
+            return 1
+        if ended == 0:
+            print(kills)
+            return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
