@@ -9,9 +9,11 @@ from pyiceberg.catalog import Catalog
 
 from calving.iceberg.catalog import open_catalog
 from calving.maintenance.compactor import CompactedGroup, Compactor
+from calving.maintenance.expirer import Expirer
 from calving.model.events import Envelope
 from tests.iceberg.lake import TP, Lake
 from tests.maintenance.compacting import EAGER
+from tests.maintenance.expiring import NOW
 
 
 @pytest.fixture(params=["1", "2"], ids=["version 1", "version 2"])
@@ -103,3 +105,17 @@ def test_a_compaction_of_another_branch_leaves_main_alone(tmp_path: Path) -> Non
     assert lake.table.metadata.refs["main"].snapshot_id == main
     lake.settle(*entries)
     assert lake.rows == list(range(40))
+
+
+def test_after_all_but_one_snapshot_expired_a_replay_and_a_recovery_double_and_lose_nothing(lake: Lake) -> None:
+    entries = committed(lake)
+    with lake.table.transaction() as change:
+        change.set_properties({"calving.expire.max-snapshots": "1"})
+    compact(lake)
+    expirer = Expirer(lake.catalog, ("db", "t"), lake.key, 0, sleep=lambda seconds: None)
+    assert expirer.expire(NOW) is not None and len(lake.table.metadata.snapshots) == 1
+    expirer.delete(NOW, lambda metadata: ())
+    lake.drop_history()
+    lake.settle(*entries)
+    assert lake.rows == [*range(40)] and lake.look() is not None
+    assert lake.recover().start == 40
