@@ -11,7 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import (
+    BinaryType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+)
 
 from calving.writing.formats.interface import Bounds, Ending, Part
 from calving.writing.layout import Layout
@@ -75,6 +84,25 @@ def test_texts_have_bounds_whatever_their_length(name: str, longest: str, tmp_pa
     statistics = metrics.end(writer.close())
     low, high = {"a": (b"aa", b"bb"), "c": (b"b", b"cd")}[longest]
     assert (statistics.lower_bounds, statistics.upper_bounds) == ({1: low, 2: low}, {1: high, 2: high})
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_bounds_of_fixed_bytes_are_cut(name: str, tmp_path: Path) -> None:
+    schema = Schema(_F(1, "f", FixedType(5000), required=False))
+    properties = {"write.format.default": name}
+    batch = written.rows(schema, {"f": [b"\x01" * 5000, None, b"\x02" * 5000]})
+    (file,) = written.write(written.table(tmp_path, schema, properties=properties), batch)
+    assert (file.lower_bounds, file.upper_bounds) == ({1: b"\x01" * 16}, {1: b"\x02" * 15 + b"\x03"})
+
+
+def test_bounds_that_are_large_together_are_cut_whatever_the_mode(tmp_path: Path) -> None:
+    kinds = {"s": StringType(), "raw": BinaryType(), "f": FixedType(50_000)}
+    schema = Schema(*(_F(i, column, kind, required=False) for i, (column, kind) in enumerate(kinds.items(), 1)))
+    batch = written.rows(schema, {"s": ["s" * 50_000], "raw": [b"r" * 50_000], "f": [b"f" * 50_000]})
+    properties = {"write.metadata.metrics.default": "full"}
+    (file,) = written.write(written.table(tmp_path, schema, properties=properties), batch)
+    assert file.lower_bounds == {1: b"s" * 16, 2: b"r" * 16, 3: b"f" * 16}
+    assert file.upper_bounds == {1: b"s" * 15 + b"t", 2: b"r" * 15 + b"s", 3: b"f" * 15 + b"g"}
 
 
 def bounds_of(folder: Path, *writes: Sequence[Sequence[str | None]], mode: str = "full") -> tuple[str, str]:

@@ -19,6 +19,7 @@ from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
 from calving.tasks.spec import TaskSpec
 from calving.writing.layout import Placed
 from calving.writing.mutations import ChangeWriter
+from calving.writing.partitioning import LONGEST_VALUE
 from calving.writing.table import TableWriter
 
 Writer = TableWriter | ChangeWriter
@@ -131,12 +132,12 @@ Check = Callable[[Writer | ShuffleWriter, pa.RecordBatch], Placed]
 
 
 def _prepared(writer: Writer | ShuffleWriter, rows: pa.RecordBatch) -> Placed:
-    return writer.prepare(rows)
+    return writer.prepare(rows, LONGEST_VALUE)
 
 
 def _tried(writer: Writer | ShuffleWriter, rows: pa.RecordBatch) -> Placed:
     writer.trial(rows)
-    return writer.prepare(rows)
+    return writer.prepare(rows, LONGEST_VALUE)
 
 
 def _checked(

@@ -98,11 +98,12 @@ class Layout:
         self._schema = arrow_schema(schema)
         self._measured = measured(schema, self.properties, self.order.columns if self.order else ())
 
-    def place(self, rows: pa.RecordBatch) -> Placed:
+    def place(self, rows: pa.RecordBatch, longest: int | None = None) -> Placed:
         """The rows with their partitions. After this check no known cause can make writing fail because of a single
-        value.
+        value. ``longest``: the most bytes of a partition value; None: any number.
 
-        :raises BadRecordError: a row has no partition, no place in the sort order, or a value that files cannot hold.
+        :raises BadRecordError: a row has no partition, or a longer one, no place in the sort order, or a value that
+            files cannot hold.
         """
         if self._whole is not None:
             rows = _of_files(rows, self._whole, self._schema)
@@ -111,7 +112,7 @@ class Layout:
         if self.order is not None:
             self.order.keys(rows)
         only = self.partitioner.only
-        return rows, self.partitioner.numbers(rows) if only is None else only
+        return rows, self.partitioner.numbers(rows, longest) if only is None else only
 
     def path(self, number: int) -> str:
         """The path of the partition with this number."""

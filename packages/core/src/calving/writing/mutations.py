@@ -61,11 +61,11 @@ class ChangeLayout(Layout):
         rows = rows_of(changes)
         return rows if self._keeps_deleted else _where(rows, pc.not_equal(changes.column(OPERATION), DELETE))
 
-    def place(self, rows: pa.RecordBatch) -> Placed:
+    def place(self, rows: pa.RecordBatch, longest: int | None = None) -> Placed:
         """The changes with their buckets, after checking that all can be written, and found again."""
         staying = self.staying(rows)
         if staying.num_rows:
-            self._place(staying)
+            self._place(staying, longest)
         return rows, self.buckets(rows) if self._divides else 0
 
     def trial(self, rows: pa.RecordBatch) -> None:
@@ -73,8 +73,8 @@ class ChangeLayout(Layout):
         if staying.num_rows:
             self._try(self._place(staying)[0])
 
-    def _place(self, staying: pa.RecordBatch) -> Placed:
-        placed = super().place(staying)
+    def _place(self, staying: pa.RecordBatch, longest: int | None = None) -> Placed:
+        placed = super().place(staying, longest)
         for column in self.identity.compared:
             self.format.check_compared(column.name, column.of(staying))
         return placed

@@ -44,7 +44,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.errors import ConfigError
+from calving.errors import BadRecordError, ConfigError
 from calving.model import files
 from calving.model.files import PartitionTuple
 from calving.model.tables import TableSpec
@@ -56,6 +56,10 @@ from calving.writing.keys import float_of, key, scaled, unscaled
 _LONGEST = 160
 """The most characters of a field in a path. File systems allow 255. A longer value is cut, and gets a suffix that
 distinguishes it.
+"""
+LONGEST_VALUE = 8192
+"""The most bytes of a partition value of a record. Each file's event has the file's partition values, and the control
+log takes no event of any size.
 """
 _MICROS, _NANOS = 1_000_000, 1_000_000_000
 
@@ -145,18 +149,22 @@ class Partitioner:
         self._kinds = [_result(schema, field) for field in spec.fields]
         self._fields = partition_fields(schema, spec)
         self._keys = [key(schema, field.source_id, field.transform) for field in spec.fields]
+        self._sources = [schema.find_column_name(field.source_id) for field in spec.fields]
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._partitions: list[Partition] = []
         self.spec_id: int = spec.spec_id
         self.only: int | None = None if spec.fields else self._number(())
         """The number of the only partition of an unpartitioned table."""
 
-    def numbers(self, rows: pa.RecordBatch) -> Numbers:
-        """The number of each row's partition.
+    def numbers(self, rows: pa.RecordBatch, longest: int | None = None) -> Numbers:
+        """The number of each row's partition. ``longest``: the most bytes of a partition value; None: any number.
 
-        :raises BadRecordError: a row has a value that has no partition.
+        :raises BadRecordError: a row has a value that has no partition, or a longer one.
         """
         keys = [make(rows) for make in self._keys]
+        if longest is not None:
+            for name, column in zip(self._sources, keys, strict=True):
+                _check_length(name, column, longest)
         if all(map(_is_constant, keys)):
             return self._number(tuple(column[0].as_py() for column in keys))
         tuples: list[tuple[Any, ...]] = [()]
@@ -188,6 +196,14 @@ class Partitioner:
                 )
             )
         return number
+
+
+def _check_length(name: str | None, column: pa.Array, longest: int) -> None:
+    if not pa.types.is_string(column.type) and not pa.types.is_binary(column.type):
+        return
+    most = pc.max(pc.binary_length(column)).as_py() or 0
+    if most > longest:
+        raise BadRecordError(f"column '{name}': its partition value has {most} bytes, more than {longest}")
 
 
 def divide(rows: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:

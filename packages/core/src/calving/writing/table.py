@@ -54,12 +54,12 @@ class BufferedWriter(ABC):
         """
         self.accept(self.prepare(rows))
 
-    def prepare(self, rows: pa.RecordBatch) -> Placed:
+    def prepare(self, rows: pa.RecordBatch, longest: int | None = None) -> Placed:
         """Prepare rows for ``accept``. Nothing is taken yet.
 
-        :raises BadRecordError: as ``write``.
+        :raises BadRecordError: as ``write``; or a partition value has more than ``longest`` bytes.
         """
-        return self._layout.place(rows)
+        return self._layout.place(rows, longest)
 
     def accept(self, rows: Placed) -> None:
         """Take rows that were prepared. No value can make this fail."""

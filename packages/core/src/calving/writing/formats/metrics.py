@@ -15,6 +15,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
+    FixedType,
     IcebergType,
     ListType,
     MapType,
@@ -28,7 +29,14 @@ from calving.records.fields import leaves
 from calving.writing.formats.interface import BOUNDED, BYTES, Bounds, Ending
 from calving.writing.properties import WriteProperties
 
-_DEFAULT = "truncate(16)"
+_WIDTH = 16
+_DEFAULT = f"truncate({_WIDTH})"
+_BOUNDS_BYTES = 128 * 1024
+"""The bounds of a file that have more bytes together are cut to ``_WIDTH`` each: the file's event has them, and the
+control log takes no event of any size.
+"""
+_CUT = (StringType, BinaryType, FixedType)
+"""The types of columns whose bounds are cut, as Java cuts them."""
 _SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
 """Code points from the first up to the second stand for no character, and UTF-8 cannot encode them."""
 _AS_NUMBERS = (
@@ -145,23 +153,29 @@ class _Column:
     def _width(self) -> int | None:
         return int(self.mode[9:-1]) if self.mode.startswith("truncate(") else None
 
-    def lower(self) -> bytes | None:
+    def lower(self, most: int | None = None) -> bytes | None:
+        """The lower bound. ``most``: a text or bytes are cut to so many characters or bytes, whatever the mode says."""
         low = self.low if self.is_known else None
-        if isinstance(self.leaf.kind, BYTES):
-            low = None if low is None else low[: self._width]
+        if isinstance(self.leaf.kind, _CUT):
+            low = None if low is None else low[: _least(self._width, most)]
         elif low == 0 and isinstance(low, float):
             low = -0.0  # -0.0 is less than 0.0, but Arrow takes them as equal
         return None if low is None else to_bytes(self.leaf.kind, low)
 
-    def upper(self) -> bytes | None:
+    def upper(self, most: int | None = None) -> bytes | None:
+        """The upper bound, as ``lower``."""
         high = self.high if self.is_known else None
         if high is not None and isinstance(self.leaf.kind, StringType):
-            high = text_not_below(high, self._width)
-        elif high is not None and isinstance(self.leaf.kind, BinaryType):
-            high = bytes_not_below(high, self._width)
+            high = text_not_below(high, _least(self._width, most))
+        elif high is not None and isinstance(self.leaf.kind, _CUT):
+            high = bytes_not_below(high, _least(self._width, most))
         elif high == 0 and isinstance(high, float):
             high = 0.0
         return None if high is None else to_bytes(self.leaf.kind, high)
+
+
+def _least(width: int | None, most: int | None) -> int | None:
+    return min((each for each in (width, most) if each is not None), default=None)
 
 
 def text_not_below(value: str, width: int | None) -> str | None:
@@ -231,12 +245,21 @@ class Metrics:
         for column in self._columns:
             column.take((start, self.records), None)
         counted = [(column.leaf.field_id, column) for column in self._columns if column.mode != "none"]
-        bounded = [(column.leaf.field_id, column.lower(), column.upper()) for column in self._columns]
+        low, high = self._bounds()
+        if sum(map(len, (*low.values(), *high.values()))) > _BOUNDS_BYTES:
+            low, high = self._bounds(_WIDTH)
         return Statistics(
             records=self.records,
             value_counts={i: column.values for i, column in counted},
             null_value_counts={i: column.nulls for i, column in counted},
             nan_value_counts={i: c.nans for i, c in counted if str(c.leaf.kind) in ("float", "double")},
-            lower_bounds={i: low for i, low, _ in bounded if low is not None},
-            upper_bounds={i: high for i, _, high in bounded if high is not None},
+            lower_bounds=low,
+            upper_bounds=high,
         )
+
+    def _bounds(self, most: int | None = None) -> tuple[dict[int, bytes], dict[int, bytes]]:
+        """The lower and the upper bounds by column id, as ``_Column.lower``."""
+        ids = [column.leaf.field_id for column in self._columns]
+        low = zip(ids, (column.lower(most) for column in self._columns), strict=True)
+        high = zip(ids, (column.upper(most) for column in self._columns), strict=True)
+        return {i: b for i, b in low if b is not None}, {i: b for i, b in high if b is not None}
