@@ -35,7 +35,7 @@ from calving_kafka.notes import Note
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/stored-state.md").read_text()
 CORE = ROOT / "packages/core/src/calving"
-WRITERS = ("model", "protocol", "iceberg")
+WRITERS = ("model", "protocol", "iceberg", "maintenance")
 """The packages of the core that know names in tables."""
 TP = TopicPartition("t", 0)
 SPANS = {TP: (Span(0, 1),)}
