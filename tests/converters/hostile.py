@@ -49,6 +49,12 @@ def hostile() -> Mapping[str, Hostile]:
         "avro array of nulls": Hostile("avro", "AVRO", json.dumps(_nulls("array", "items")), BYTES),
         "avro map of nulls": Hostile("avro", "AVRO", json.dumps(_nulls("map", "values")), BYTES),
         "avro entries of nothing": Hostile("avro", "AVRO", json.dumps(_ENTRIES_OF_NOTHING), BYTES),
+        "avro enum of many fields": Hostile(
+            "avro",
+            "AVRO",
+            json.dumps(_record("E", {"e": _enum(5_000), **{f"e{i}": "Choice" for i in range(1_000)}})),
+            "of an enum of 5000",
+        ),
         "avro chain": Hostile("avro", "AVRO", json.dumps(_chain(deep)), LEVELS),
         "json-schema wide": Hostile(
             "json-schema", "JSON", json.dumps(_object({f"f{i}": {"type": "integer"} for i in range(wide)})), COLUMNS
@@ -97,6 +103,10 @@ def _beyond(before: str, inner: str, levels: int = 100_000) -> str:
 
 def _record(name: str, fields: Mapping[str, Json]) -> Json:
     return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields.items()]}
+
+
+def _enum(symbols: int) -> Json:
+    return {"type": "enum", "name": "Choice", "symbols": [f"s{i}" for i in range(symbols)]}
 
 
 _AVRO: Mapping[str, Callable[[str], Json]] = {

@@ -43,7 +43,14 @@ def test_a_record_of_a_hostile_schema_is_bad_at_once(registry: SchemaRegistry, n
 
 
 @pytest.mark.parametrize(
-    "name", ["avro records 22", "json-schema references 22", "protobuf messages 22", "connect wide"]
+    "name",
+    [
+        "avro records 22",
+        "avro enum of many fields",
+        "json-schema references 22",
+        "protobuf messages 22",
+        "connect wide",
+    ],
 )
 def test_a_record_of_a_hostile_schema_takes_little_memory(registry: SchemaRegistry, name: str) -> None:
     reader, value = made(registry, hostile()[name])

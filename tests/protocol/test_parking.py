@@ -452,12 +452,20 @@ def test_a_parked_commit_of_another_table_is_not_used() -> None:
         list(parking(files).commits(T.identifier, Parked(last, 1, {})))
 
 
-def test_a_small_file_does_not_take_all_memory() -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"[" + b" " * 300_000_000, "holds more than 268,435,456 bytes"),
+        (b'{"before":null,"x":[' + b"[]," * 5_000_000 + b"1]}", "10,000,003 lists, objects and members"),
+    ],
+    ids=["long", "of many parts"],
+)
+def test_a_small_file_does_not_take_all_memory(text: bytes, why: str) -> None:
     files = Files()
     last = parking(files).park(T.identifier, commit(3), None)
-    files.found[last] = zlib.compress(b"[" + b" " * 300_000_000)
+    files.found[last] = zlib.compress(text)
     assert len(files.found[last]) < 300_000
-    with pytest.raises(TableTroubleError, match="holds more than 268,435,456 bytes"):
+    with pytest.raises(TableTroubleError, match=why):
         list(parking(files).commits(T.identifier, Parked(last, 1, {})))
 
 

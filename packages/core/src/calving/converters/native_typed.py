@@ -4,8 +4,8 @@ whose columns and form come from their descriptor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -122,11 +122,29 @@ def record_decoder(schema: Any, named: Mapping[str, Any], cells: int) -> Decoder
     return avro_decoder(fields, cells) if fields else None
 
 
+_MOST_SYMBOLS = 100_000
+"""Of all fields of a schema together. The decoders keep the symbols of an enum for each field of its type."""
+
+
+@dataclass(slots=True)
+class _Symbols:
+    """The number of symbols that a decoder has to keep."""
+
+    count: int = 0
+
+    def add(self, symbols: Sized) -> None:
+        """:raises NoWayError: they are too many. The exact path keeps them once for each type."""
+        self.count += len(symbols)
+        if self.count > _MOST_SYMBOLS:
+            raise NoWayError
+
+
 @dataclass(frozen=True, slots=True)
 class _Avro:
     """Avro's types. ``named`` are the types to which schemas refer."""
 
     named: Mapping[str, Any]
+    symbols: _Symbols = field(default_factory=_Symbols)
 
     def field(self, name: str, schema: Any) -> Field:
         if not isinstance(schema, list):
@@ -154,6 +172,7 @@ class _Avro:
         if kind == "map":
             return Field(names, "map", (_KEY, self.field("value", options["values"])))
         if kind == "enum":
+            self.symbols.add(options["symbols"])
             return Field(names, "choice", tuple(Field((symbol,), "string") for symbol in options["symbols"]))
         return Field(names, _simple(kind, options))
 
@@ -243,6 +262,7 @@ def message_decoder(descriptor: Descriptor, enums_as_int: bool, cells: int) -> D
 @dataclass(frozen=True, slots=True)
 class _Messages:
     enums_as_int: bool
+    symbols: _Symbols = field(default_factory=_Symbols)
 
     def fields(self, message: Descriptor, above: tuple[str, ...]) -> tuple[list[Field], list[Part]]:
         """The columns of a message, and how their bytes are read.
@@ -295,6 +315,7 @@ class _Messages:
     def _enum(self, names: tuple[str, ...], enum: EnumDescriptor) -> _Value:
         """The value of an enum. A field of a closed enum cannot have other numbers."""
         if not self.enums_as_int:
+            self.symbols.add(enum.values)
             symbols = names_of(enum)
             first = enum.values[0].number
             symbols = {first: symbols[first]} | symbols

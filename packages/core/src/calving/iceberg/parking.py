@@ -44,6 +44,8 @@ _TOGETHER = 2_000
 """The most entries of parked commits that are joined into one commit."""
 _MOST_BYTES = 256 * 1024 * 1024
 """The most bytes of a parked commit, not compressed. A larger one is not parked."""
+_MOST_PARTS = 5_000_000
+"""The most lists, objects and members in it. Each takes some 60 bytes of memory, however short its text is."""
 _NAME = re.compile(r"calving-parked-[0-9A-Za-z]+\.json\.z")
 
 
@@ -79,11 +81,8 @@ class ParkedCommit:
         return any(isinstance(entry.event, DataWritten) and entry.event.delete_files for entry in self.entries)
 
     def in_order(self) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
-        """For a mutation table: a commit of the entries that wait for no earlier records, whatever the table holds; and
-        the entries that may wait.
-
-        No entry of this commit has to be held back (G1) when the commit is made later. The other entries must stay
-        buffered until their earlier records are heard.
+        """For a mutation table: a commit of the entries that wait for no earlier records, whatever the table holds, so
+        that none is held back (G1) when it is made later; and the others, which stay buffered until theirs are heard.
         """
         admitted = ordered(self.entries, self.read, self.progress, NO_LEDGER)
         progress = replace(self.progress, covered=admitted.covered)
@@ -92,11 +91,9 @@ class ParkedCommit:
     def judged_by(self, restarted: Mapping[TopicPartition, Place]) -> ParkedCommit:
         """This commit, given the restarts that are known now.
 
-        When its coordinator parked the commit, it may not have read a restart in another partition of the control log,
-        although the restart came before some entries of the commit. So the commit's coverage of the restarted source
-        partition may mix offsets from before and after the restart. This coverage is dropped, as a coordinator drops
-        its own when it reads a restart. In a control log of one partition the coverage is right, because all entries
-        came before the restart.
+        A restart in another partition of the control log, which its coordinator had not read, may have come before some
+        of its entries. Its coverage of that source partition may mix offsets from before and after, and is dropped, as
+        a coordinator drops its own. In a control log of one partition all entries came before the restart.
         """
         new = {
             tp: place
@@ -280,10 +277,9 @@ def _except(coverage: Coverage, partitions: Collection[TopicPartition]) -> Cover
 
 
 def _first_file(entries: Sequence[Envelope]) -> str:
-    for entry in entries:
-        if isinstance(entry.event, DataWritten):
-            for file in (*entry.event.data_files, *entry.event.delete_files):
-                return file.file_path
+    for event in (entry.event for entry in entries if isinstance(entry.event, DataWritten)):
+        for file in (*event.data_files, *event.delete_files):
+            return file.file_path
     raise ProtocolError("a commit without files is never parked")
 
 
@@ -303,20 +299,23 @@ def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
         "settled": encode_coverage(progress.settled),
         "restarted": encode_places(progress.restarted),
         "since": progress.since,
-        "entries": [
-            [e.partition, e.offset, encode_covered(e.spans, e.restarted), base64.b64encode(_value(e)).decode()]
-            for e in commit.entries
-        ],
+        "entries": [[e.partition, e.offset, encode_covered(e.spans, e.restarted), _value(e)] for e in commit.entries],
         "versions": [e.writer for e in commit.entries],
     }
     text = json.dumps(said, separators=(",", ":")).encode()
     if len(text) > _MOST_BYTES:
         raise ValueError(f"{len(text):,} bytes are more than {_MOST_BYTES:,}")
+    _check_parts(text)
     return zlib.compress(text)
 
 
-def _value(entry: Envelope) -> bytes:
-    return encode(Message(UUID(int=0), 0, "", entry.event))
+def _value(entry: Envelope) -> str:
+    return base64.b64encode(encode(Message(UUID(int=0), 0, "", entry.event))).decode()
+
+
+def _check_parts(text: bytes) -> None:
+    if (parts := sum(map(text.count, (b"[", b"{", b",")))) > _MOST_PARTS:
+        raise ValueError(f"it has {parts:,} lists, objects and members, more than {_MOST_PARTS:,}")
 
 
 def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
@@ -324,6 +323,7 @@ def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
     text = reader.decompress(data, _MOST_BYTES)
     if not reader.eof:
         raise ValueError(f"it is cut off, or holds more than {_MOST_BYTES:,} bytes")
+    _check_parts(text)
     said: dict[str, Any] = json.loads(text)
     before = said["before"]
     if before is not None and not isinstance(before, str):
