@@ -29,7 +29,8 @@ def test_a_catalog_that_needs_a_missing_package_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, package: str, keys: dict[str, str], extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    for name in [name for name in sys.modules if name in ("pyiceberg.catalog.glue", "pyiceberg.catalog.hive")]:
+    loaded = ("pyiceberg.catalog.glue", "pyiceberg.catalog.hive")
+    for name in [name for name in sys.modules if name in loaded or name.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ConfigError) as found:
         open_catalog("lake", keys)
