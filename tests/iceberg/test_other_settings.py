@@ -104,6 +104,7 @@ def test_a_leader_with_another_order_field_leaves_the_files_to_one_with_theirs(
     refused = commit(committer(catalog, mutations=leader), table, *entries)
     assert isinstance(refused, Failed)
     assert refused.parked is None
+    assert refused.waits
     assert "2 files for it delete rows by key, and this worker's settings have another order-field" in refused.reason
     assert table.table.current_snapshot() is None
     former = UPSERT if workers is None else ORDERED

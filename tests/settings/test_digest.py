@@ -35,6 +35,8 @@ def member(**changed: str) -> Member:
         ("iceberg.tables.default-commit-branch", "test"),
         ("iceberg.tables.write-props.write.format.default", "orc"),
         ("iceberg.limits.nesting", "5"),
+        ("iceberg.source.on-data-loss", "skip"),
+        ("iceberg.source.auto-offset-reset", "latest"),
         ("topics", "orders,returns"),
         ("value.converter", "avro"),
         ("value.converter.schema.registry.url", "http://other"),
@@ -63,6 +65,21 @@ def test_a_setting_that_decides_what_is_committed_is_named_if_it_differs(key: st
 )
 def test_settings_that_change_no_commit_may_differ(key: str, value: str) -> None:
     assert described(parse(BASE | {key: value}), "0.2.0", "h", "f") == member()
+
+
+def own_step(**options: str) -> dict[str, str]:
+    """The keys of a user's own transform, with these options, in their order."""
+    step = {"transforms": "t", "transforms.t.type": "tests.fuzz.own.Seen", "transforms.t.field": "seen"}
+    return BASE | step | {f"transforms.t.{name}": text for name, text in options.items()}
+
+
+def test_a_secret_option_of_a_transform_has_no_digest_of_its_own() -> None:
+    first, second = (digests(parse(own_step(password=secret))) for secret in ("7391", "7392"))
+    assert first == second
+
+
+def test_the_order_of_a_transforms_options_does_not_count() -> None:
+    assert digests(parse(own_step(a="1", b="2"))) == digests(parse(own_step(b="2", a="1")))
 
 
 def test_secrets_have_no_digest_of_their_own() -> None:

@@ -183,7 +183,7 @@ class IcebergCommitter:
         except OtherSettingsError as error:
             # Do not park these entries: only a coordinator with their settings knows their order.
             log.warning("%s; they stay buffered", error)
-            return Failed(str(error))
+            return Failed(str(error), waits=True)
         except Exception as error:  # one table's failure must not affect the others
             log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
             parked, held_back = self._park(table, latest, request)

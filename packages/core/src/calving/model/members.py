@@ -70,8 +70,8 @@ class Member:
 
 
 def digest(value: object, letters: int) -> str:
-    """A digest of what can be JSON, in hexadecimal letters."""
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:letters]
+    """A digest of what can be JSON, in hexadecimal letters, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:letters]
 
 
 def _of_table_or_topic(key: str) -> str:

@@ -81,6 +81,7 @@ class Failed:
     """The file in which this commit is parked."""
     held_back: tuple[Envelope, ...] = ()
     """Entries that are not in that file, because they wait for earlier records (G1)."""
+    waits: bool = False  # for a coordinator with the settings of its files' workers: the table itself is well
 
 
 class Coordinator:
@@ -110,6 +111,7 @@ class Coordinator:
         self._phase = Commit.RESTING
         self.failures: dict[TableId, int] = {}
         """Consecutive failed commits, by table."""
+        self.waiting: set[TableId] = set()  # those of them whose files wait for a coordinator with other settings
         self._intervals = intervals
         self._buffer = Buffer(position)
         self._marks = Marks()
@@ -248,13 +250,15 @@ class Coordinator:
                 self._buffer.settle(table, self._committing, held_back)
                 self._unconfirmed.discard(table)
                 self.failures.pop(table, None)
+                self.waiting.discard(table)
                 self._resting.pop(table, None)
                 if snapshot_id is not None:
                     event = CommitToTable(self._commit_id, reference, snapshot_id, self._valid_through)
                     effects.append(Announce((event,)))
-            case Failed(parked=last, held_back=held_back):
+            case Failed(parked=last, held_back=held_back, waits=waits):
                 if last is not None:
                     self._buffer.park(table, self._committing, last, held_back)
+                (self.waiting.add if waits else self.waiting.discard)(table)
                 self.failures[table] = self.failures.get(table, 0) + 1
                 # Skip at most one cycle: once the table works again, two cycles must be enough to commit it (I6).
                 self._resting[table] = self._cycle + (1 if self.failures[table] == 1 else 2)

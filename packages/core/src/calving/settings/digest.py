@@ -6,13 +6,14 @@ left out, and so is a login in a URL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 
 from pydantic import BaseModel
 
 from calving.model.forms import NEWEST
 from calving.model.members import MOST_KEYS, Member, digest
+from calving.model.record_path import TransformSpec
 from calving.model.text import printable
 from calving.secrets import public_text
 from calving.settings.load import Sink
@@ -32,6 +33,8 @@ COMMITTED = (
     "predicates",
     "errors.tolerance",
     "errors.deadletterqueue.",
+    "iceberg.source.on-data-loss",
+    "iceberg.source.auto-offset-reset",
 )
 """Prefixes of the keys that decide which rows are committed, to which tables, and as what."""
 
@@ -51,8 +54,18 @@ def digests(sink: Sink) -> dict[str, str]:
         own = (pair for pair in _set(table) if not pair[0].startswith("maintenance."))
         values |= {f"iceberg.table.{name}.{key}": value for key, value in own}
     values |= {key: public_text(key, text) for key, text in _handed_on(sink)}
-    values |= {f"transforms.{step.name}": asdict(step) for step in sink.transforms}
+    values |= {f"transforms.{step.name}": _public(step) for step in sink.transforms}
     return {printable(key, _LONGEST): digest([key, value], 8) for key, value in sorted(values.items())}
+
+
+def _public(step: TransformSpec) -> dict[str, object]:
+    """A step of the chain without what looks like a secret."""
+
+    def options(given: Mapping[str, str]) -> dict[str, str]:
+        return {key: public_text(key, text) for key, text in given.items()}
+
+    predicate = step.predicate and replace(step.predicate, options=options(step.predicate.options))
+    return asdict(replace(step, options=options(step.options), predicate=predicate))
 
 
 def _set(keys: BaseModel) -> Iterator[tuple[str, object]]:
