@@ -16,12 +16,13 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.locations import OWN_LOCATIONS
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.snapshot import new_snapshot
+from calving.maintenance.orphans import owners
 from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, Publication, TableReference
 from calving.model.files import DataFile, one_name
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.model.sink import Claim
 from calving.protocol.ledger import SourceProgress
-from calving.runtime.named_files import files_of_log, owners
+from calving.runtime.named_files import files_of_log
 from calving.settings.load import Sink
 from tests.cli.maintaining import lines
 from tests.cli.test_compact import sink_of

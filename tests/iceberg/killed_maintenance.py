@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,28 @@ def in_a_process(work: Any) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def killed_at_each_step(work: Callable[[int], None], check: Callable[[], None]) -> int:
+    """Do ``work``, which dies at the step of its argument, until it ends, and ``check`` each time; the exit status."""
+    for kills in range(200):
+        ended = in_a_process(lambda last=kills: work(last))
+        if ended not in (0, -signal.SIGKILL) or in_a_process(check):
+            return 1
+        if ended == 0:
+            print(kills)
+            return 0
+    return 1
+
+
+def kills(module: str, warehouse: Path, table: MutationTable) -> int:
+    """How often a module like this one was killed before its work ended. The table keeps the rows that it has now."""
+    expected = warehouse / "rows.txt"
+    expected.write_text(repr(table.rows()))
+    command = [sys.executable, "-m", module, str(warehouse), table.name, str(expected)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return int(done.stdout)
+
+
 def main() -> int:
     warehouse, name, file = sys.argv[1:]
     expected = Path(file).read_text()
@@ -72,14 +96,7 @@ def main() -> int:
     def check() -> None:
         assert repr(rows_of(table().table)) == expected
 
-    for kills in range(200):
-        ended = in_a_process(lambda last=kills: maintain(last))
-        if ended not in (0, -signal.SIGKILL) or in_a_process(check):
-            return 1
-        if ended == 0:
-            print(kills)
-            return 0
-    return 1
+    return killed_at_each_step(maintain, check)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -32,6 +29,7 @@ from calving.protocol.ledger_key import COMMIT_ID, LedgerKey
 from harness.duckdb_extensions import duckdb_rows
 from tests.iceberg import racer
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play, pyiceberg_rows
+from tests.iceberg.killed_maintenance import kills
 from tests.iceberg.reader import rows_of
 from tests.iceberg.test_lookups import Here
 
@@ -338,15 +336,5 @@ def test_who_is_killed_at_any_step_leaves_the_rows_and_the_next_one_goes_on(tmp_
     keys = {"type": "embedded", "warehouse": str(tmp_path)}
     table = made(open_catalog("iceberg", keys), "flat")
     changed(table)
-    expected = tmp_path / f"{uuid4()}.txt"
-    expected.write_text(repr(table.rows()))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.iceberg.killed_maintenance", str(tmp_path), table.name, str(expected)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout) > 5  # kills
+    assert kills("tests.iceberg.killed_maintenance", tmp_path, table) > 5
     assert pyiceberg_rows(table.table) == table.rows()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pyiceberg.catalog.sql  # noqa: F401 - once, and not in each process
 from calving.iceberg.catalog import open_catalog
 from harness.structure import check
 from tests.iceberg.histories import MutationTable
-from tests.iceberg.killed_maintenance import die_at, in_a_process
+from tests.iceberg.killed_maintenance import die_at, killed_at_each_step
 from tests.iceberg.reader import rows_of
 from tests.maintenance.expiring import GRACE_MS, NOW, check_files, delete, expire
 
@@ -38,14 +37,7 @@ def main() -> int:
         check_files(now)
         assert repr(rows_of(now)) == expected
 
-    for kills in range(200):
-        ended = in_a_process(lambda last=kills: run(last))
-        if ended not in (0, -signal.SIGKILL) or in_a_process(look):
-            return 1
-        if ended == 0:
-            print(kills)
-            return 0
-    return 1
+    return killed_at_each_step(run, look)
 
 
 if __name__ == "__main__":

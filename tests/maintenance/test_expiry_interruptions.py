@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from calving.errors import CommitUncertainError
 from calving.iceberg.catalog import open_catalog
 from harness.structure import check
 from tests.iceberg.histories import MutationTable, pyiceberg_rows
+from tests.iceberg.killed_maintenance import kills
 from tests.maintenance.compacting import append, compact, fail_at
 from tests.maintenance.expiring import check_files, delete, expire, expiring, listed, named, stored
 
@@ -37,17 +36,7 @@ def test_who_is_killed_at_any_step_leaves_every_needed_file_and_the_next_one_goe
     table.commit(table.step([{"id": 0, "name": "new", "g": 0}]))
     compact(table)
     append(table, 1, 3)
-    expected = tmp_path / "rows.txt"
-    expected.write_text(repr(table.rows()))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.maintenance.killed_expiry", str(tmp_path), table.name, str(expected)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout) > 5  # kills
+    assert kills("tests.maintenance.killed_expiry", tmp_path, table) > 5
     assert stored(table.table) == named(table.table) and len(table.table.metadata.snapshots) == 1
 
 

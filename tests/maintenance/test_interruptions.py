@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,23 +12,14 @@ from pyiceberg.catalog import Catalog
 from calving.iceberg.catalog import open_catalog
 from harness.structure import check
 from tests.iceberg.histories import MutationTable, pyiceberg_rows
+from tests.iceberg.killed_maintenance import kills
 from tests.maintenance.compacting import appended, beside, compactor_of, data_files, fail_at, planned
 
 
 def test_who_is_killed_at_any_step_leaves_the_rows_and_the_next_one_goes_on(tmp_path: Path) -> None:
     table = appended(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), 2, 3)
     table.commit(table.step([], [{"id": 0}, {"id": 1001}]))
-    expected = tmp_path / "rows.txt"
-    expected.write_text(repr(table.rows()))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.maintenance.killed_compaction", str(tmp_path), table.name, str(expected)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout) > 5  # kills
+    assert kills("tests.maintenance.killed_compaction", tmp_path, table) > 5
     assert pyiceberg_rows(table.table) == table.rows() and len(data_files(table.table)) == 1
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calving.cli.maintenance_step import MaintenanceStep
-from calving.errors import CommandFailedError, CommitRefusedError, CommitUncertainError
+from calving.cli.maintenance_step import MaintenanceStep, committing
 from calving.iceberg.catalog import table_id
 from calving.iceberg.summary import engine
 from calving.maintenance.compactor import CompactedGroup, Compactor, partition_text
@@ -39,13 +38,8 @@ def compacted(catalog: Catalog, sink: Sink, name: str, now_ms: int, *, dry_run: 
         if dry_run:
             yield _planned(name, table, group, compactor.outputs(table, group))
             continue
-        try:
+        with committing(name):
             done = compactor.compact(group)
-        except (CommitRefusedError, CommitUncertainError) as error:
-            raise CommandFailedError(
-                f"table {name}: others committed faster each time, or the catalog gave no answer ({error}); nothing is"
-                " lost, run it again"
-            ) from error
         yield _done(name, table, done)
     yield from _rest(name, plan)
 

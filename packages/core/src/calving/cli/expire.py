@@ -10,14 +10,15 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
 
-from calving.cli.maintenance_step import MaintenanceStep
-from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
+from calving.cli.maintenance_step import MaintenanceStep, committing
+from calving.errors import CalvingError, ConfigError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.maintenance.expirer import ExpiredSnapshots, Expirer, FileDeletion
+from calving.maintenance.orphans import owners
 from calving.model.text import bytes_text, counted, listed
 from calving.runtime import components
-from calving.runtime.named_files import files_of_log, owners
+from calving.runtime.named_files import files_of_log
 from calving.runtime.preflight import file_rules, ledger_key, owner_of
 from calving.settings.load import Sink
 
@@ -75,13 +76,8 @@ def expired(
         kept = len(table.metadata.snapshots) - len(snapshots)
         gone = ExpiredSnapshots(snapshots, kept, plan.unnamed.left) if plan is not None else None
     else:
-        try:
+        with committing(name):
             gone = expirer.expire(now_ms)
-        except (CommitRefusedError, CommitUncertainError) as error:
-            raise CommandFailedError(
-                f"table {name}: others committed faster each time, or the catalog gave no answer ({error}); nothing is"
-                " lost, run it again"
-            ) from error
     yield _of_snapshots(name, gone, now_ms + int(sink.maintenance(name, "grace_ms")), dry_run=dry_run)
     yield from _deletion(name, expirer, now_ms, logs, dry_run=dry_run)
 

@@ -16,12 +16,12 @@ from pyiceberg.catalog import Catalog
 from calving.catalogs.foreign import refusal
 from calving.cli.compact import COMPACT, compacted
 from calving.cli.expire import EXPIRE, ControlLogs, expired
-from calving.cli.maintenance_step import MaintenanceStep
+from calving.cli.maintenance_step import MaintenanceStep, committing
 from calving.cli.mend import BOUNDS, mended
 from calving.cli.orphans import ORPHANS, OrphanTask
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
-from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
+from calving.errors import CalvingError, CommandFailedError, ConfigError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.live_files import Manifests
 from calving.iceberg.maintenance import Maintenance, check_forms
@@ -176,7 +176,7 @@ def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, engine:
         catalog, table_id(name), ledger_key(sink, "", name), made_by(), cache, tasks=lambda: _tasks(engine)
     )
     commits = 0
-    try:
+    with committing(name):
         for done in maintenance.convert():
             commits += 1
             text = (
@@ -185,10 +185,5 @@ def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, engine:
             )
             numbers = {"files": done.files, "keys": done.keys, "positions": done.rows}
             yield MaintenanceStep(name, DELETES, "done", text, numbers)
-    except (CommitRefusedError, CommitUncertainError) as error:
-        raise CommandFailedError(
-            f"table {name}: others committed faster each time, or the catalog gave no answer ({error}); nothing is"
-            " lost, run it again"
-        ) from error
     if not commits:
         yield MaintenanceStep(name, DELETES, "nothing", "no equality deletes")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from calving.errors import CommandFailedError, CommitRefusedError, CommitUncertainError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +30,15 @@ class MaintenanceStep:
         """For a program."""
         own = {"table": self.table, "task": self.task, "outcome": self.outcome.replace(" ", "-"), "text": self.text}
         return json.dumps({**own, **self.numbers})
+
+
+@contextmanager
+def committing(table: str) -> Iterator[None]:
+    """:raises CommandFailedError: a commit within was refused to the end, or got no answer."""
+    try:
+        yield
+    except (CommitRefusedError, CommitUncertainError) as error:
+        raise CommandFailedError(
+            f"table {table}: others committed faster each time, or the catalog gave no answer ({error}); nothing is"
+            " lost, run it again"
+        ) from error

@@ -100,7 +100,7 @@ class OrphanTask:
     def _logs(self) -> Mapping[str, Session]:
         for sink in self._sinks:
             if owner_of(sink) not in self._sessions:
-                # What a log has lost may have named files.
+                # A log that has lost entries may have named files in them: the task stops there.
                 settings = sink.backend_settings.model_copy(update={"on_truncation": "fail"})
                 session = sink.backend(sink.identity, settings).open(str(uuid4()))
                 self._sessions[owner_of(sink)] = self._open.enter_context(closing(session))

@@ -221,9 +221,7 @@ def _stale(
 
 
 def _files(entries: Collection[Envelope]) -> tuple[list[str], int]:
-    files = [
-        f for e in entries if isinstance(e.event, DataWritten) for f in (*e.event.data_files, *e.event.delete_files)
-    ]
+    files = [f for e in entries if isinstance(e.event, DataWritten) for f in e.event.files]
     return [file.file_path for file in files], sum(file.record_count for file in files)
 
 

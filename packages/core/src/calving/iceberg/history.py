@@ -1,4 +1,4 @@
-"""The snapshots of a branch: the line of its heads, and what a rollback has removed from it.
+"""The snapshots of a branch: the heads that it has had, one after the other, and those that a rollback has removed.
 
 Looks at tables between commits note in the table's properties what a rollback has removed (R2a).
 """

@@ -184,7 +184,7 @@ def _origin(entries: Iterable[Envelope], path: str) -> str:
     where = "an entry of the control log"
     for entry in entries:
         event = entry.event
-        if isinstance(event, DataWritten) and path in {f.file_path for f in (*event.data_files, *event.delete_files)}:
+        if isinstance(event, DataWritten) and path in {f.file_path for f in event.files}:
             sender = f" of sender '{entry.sender}'" if entry.sender else ""
             where = f"the entry{sender} at partition {entry.partition}, offset {entry.offset} of the control log"
             break

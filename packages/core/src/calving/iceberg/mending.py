@@ -258,7 +258,7 @@ def doubtful_files(entries: Iterable[Envelope]) -> frozenset[str]:
         file.file_path
         for entry in entries
         if isinstance(entry.event, DataWritten) and entry.spans and not are_right_by(entry.writer)
-        for file in (*entry.event.data_files, *entry.event.delete_files)
+        for file in entry.event.files
         if file.file_format.upper() == FileFormat.PARQUET.value and file.content != files.FileContent.POSITION_DELETES
     )
 

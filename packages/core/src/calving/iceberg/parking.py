@@ -278,7 +278,7 @@ def _except(coverage: Coverage, partitions: Collection[TopicPartition]) -> Cover
 
 def _first_file(entries: Sequence[Envelope]) -> str:
     for event in (entry.event for entry in entries if isinstance(entry.event, DataWritten)):
-        for file in (*event.data_files, *event.delete_files):
+        for file in event.files:
             return file.file_path
     raise ProtocolError("a commit without files is never parked")
 

@@ -246,7 +246,7 @@ def _unreadable(kind: str, path: str, error: Exception) -> TableTroubleError:
 def _files_of(entries: Iterable[Envelope]) -> Iterator[str]:
     for entry in entries:
         if isinstance(entry.event, DataWritten):
-            yield from (file.file_path for file in (*entry.event.data_files, *entry.event.delete_files))
+            yield from (file.file_path for file in entry.event.files)
 
 
 def delete(io: FileIO, files: Collection[StoredFile]) -> DeletedFiles:

@@ -81,6 +81,11 @@ class DataWritten:
     data_files: tuple[DataFile, ...] = ()
     delete_files: tuple[DataFile, ...] = ()
 
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All of them."""
+        return (*self.data_files, *self.delete_files)
+
     def __str__(self) -> str:
         files = [counted(len(self.data_files), "data file")]
         if self.delete_files:

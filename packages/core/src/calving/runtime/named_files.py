@@ -4,31 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from pyiceberg.table.metadata import TableMetadata
-
 from calving.backend.interface import Session
 from calving.backend.sessions import read_to_end
 from calving.errors import TableTroubleError
-from calving.iceberg.history import summary_of
 from calving.iceberg.parking import Parking
 from calving.model.events import DataWritten, Envelope
 from calving.model.files import one_name
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger_key import OFFSETS
-
-
-def owners(metadata: TableMetadata) -> frozenset[str]:
-    """The sinks that have written a table, as ``<control topic>.<group>``: those that the table's properties or the
-    summary of any snapshot name. The Java sink writes summaries alone.
-    """
-    names = [name for name in metadata.properties if name.startswith(OFFSETS)]
-    names += [name for each in metadata.snapshots for name in summary_of(each) if name.startswith(OFFSETS)]
-    return frozenset(_without_branch(name.removeprefix(OFFSETS), metadata) for name in names)
-
-
-def _without_branch(owner: str, metadata: TableMetadata) -> str:
-    before, _, branch = owner.rpartition("@")
-    return before if branch in metadata.refs else owner
 
 
 def files_of_log(session: Session, parking: Parking) -> frozenset[str]:
@@ -56,6 +38,4 @@ def files_of_log(session: Session, parking: Parking) -> frozenset[str]:
 
 def _files_of(entry: Envelope) -> set[str]:
     event = entry.event
-    if not isinstance(event, DataWritten):
-        return set()
-    return {one_name(file.file_path) for file in (*event.data_files, *event.delete_files)}
+    return {one_name(file.file_path) for file in event.files} if isinstance(event, DataWritten) else set()

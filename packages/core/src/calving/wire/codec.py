@@ -191,7 +191,7 @@ def _weight(file: DataFile) -> int:
 
 
 def _partition_type(event: DataWritten) -> tuple[PartitionField, ...]:
-    kinds = {file.partition.fields for file in (*event.data_files, *event.delete_files)}
+    kinds = {file.partition.fields for file in event.files}
     if len(kinds) > 1:
         raise ValueError(f"table {event.table}: one event cannot carry files of several partition specs")
     return next(iter(kinds), ())
