@@ -1,8 +1,8 @@
 from datetime import datetime
-from enum import Enum
+from enum import IntEnum
 from typing import overload
 
-class FileType(Enum):
+class FileType(IntEnum):
     NotFound = 0
     Unknown = 1
     File = 2
