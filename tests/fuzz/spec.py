@@ -213,7 +213,7 @@ def wrong_bounds(leaf: Leaf, mode: str, low: bytes | None, high: bytes | None) -
         return
     least, most = min(leaf.present), max(leaf.present)
     name = str(leaf.kind).partition("[")[0]
-    if name in ("string", "binary") and mode != "full":
+    if name in ("string", "binary", "fixed") and mode != "full":
         width = int(mode[9:-1])
         if low != bound(least[:width], leaf.kind):
             yield f"lower {low!r} of {least!r}"
