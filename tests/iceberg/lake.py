@@ -31,7 +31,8 @@ from calving.model.forms import OLDEST
 from calving.model.offsets import Span, TopicPartition, merged
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.ledger import Ledger, SourceProgress
-from calving.protocol.ledger_key import LedgerKey, brought_back
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.ledger_updates import brought_back
 from calving.protocol.recovery import recovery
 
 KEY = LedgerKey("control", "connect-x", "log-1")

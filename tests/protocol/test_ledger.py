@@ -25,7 +25,8 @@ from calving.protocol.ledger import (
     encode_control,
     encode_source,
 )
-from calving.protocol.ledger_key import LedgerKey, brought_back
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.ledger_updates import brought_back
 from tests.protocol.lines import line_of
 
 KEY = LedgerKey("control", "connect-x", "log-1")

@@ -10,7 +10,8 @@ import pytest
 from calving.iceberg.maintenance import carried_on
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.ledger import Ledger
-from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LedgerKey, committed, looked
+from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LedgerKey
+from calving.protocol.ledger_updates import committed, looked
 from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace, Verdict, verdict
 
 KEY = LedgerKey("control", "connect-x", "log-1")

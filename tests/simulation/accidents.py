@@ -12,7 +12,8 @@ from calving.model.events import TableId
 from calving.model.offsets import TopicPartition, decode_coverage, encode_coverage, present
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger
-from calving.protocol.ledger_key import LOG_ID, LedgerKey, brought_back
+from calving.protocol.ledger_key import LOG_ID, LedgerKey
+from calving.protocol.ledger_updates import brought_back
 from calving.protocol.recovery import AWAITED_OFFSETS
 from tests.simulation.broker import Record
 from tests.simulation.mutations import compacted

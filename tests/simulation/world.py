@@ -28,7 +28,8 @@ from calving.model.offsets import Coverage, Spans, Topic, TopicPartition, decode
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
 from calving.protocol.ledger import Ledger, SourceProgress
-from calving.protocol.ledger_key import LedgerKey, committed, looked
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.ledger_updates import committed, looked
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.protocol.worker import BatchOutcome, WorkerMachine

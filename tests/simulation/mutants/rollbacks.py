@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from calving.protocol import ledger_key as ledger_key_module
+from calving.protocol import ledger_updates
 from calving.protocol.ledger import Ledger, encode_source
 from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LEDGERS_AT, SETTLED_OFFSETS, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.rollback import Line, SnapshotPlace
@@ -48,7 +48,7 @@ class KeepsTheNextLedger(World):
     def committed(
         key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
     ) -> dict[str, str]:
-        found = ledger_key_module.committed(key, line, properties, ledger, place)
+        found = ledger_updates.committed(key, line, properties, ledger, place)
         next_ledger = {SOURCE_OFFSETS: encode_source(ledger.source), SETTLED_OFFSETS: "{}"}
         kept = [{**entries, **next_ledger, "snapshots": ids} for ids, entries in key.ledgers_at(found)]
         return found | ({key.of_table(LEDGERS_AT): json.dumps(kept)} if kept else {})
@@ -58,7 +58,7 @@ class KeepsTheNextLedger(World):
 class LooksPast(World):
     @staticmethod
     def looked(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
-        found = ledger_key_module.looked(key, line, properties)
+        found = ledger_updates.looked(key, line, properties)
         return {name: value for name, value in found.items() if name == key.of_table(LEDGER_SNAPSHOT)}
 
 
@@ -68,4 +68,4 @@ class NamesTheFirst(World):
     def committed(
         key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
     ) -> dict[str, str]:
-        return ledger_key_module.committed(key, line, properties, ledger, key.last_commit(properties) or place)
+        return ledger_updates.committed(key, line, properties, ledger, key.last_commit(properties) or place)

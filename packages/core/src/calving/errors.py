@@ -144,6 +144,10 @@ class OtherSettingsError(TableTroubleError):
     """Workers with other settings wrote the files. A coordinator with their settings can commit them."""
 
 
+class UnansweredRollbackError(TableTroubleError):
+    """The table was rolled back, and takes nothing until somebody has answered with ``calving rollback``."""
+
+
 class UnreachableError(UnavailableError):
     """This process cannot reach the store now. Leave the group if this lasts: other workers may reach it."""
 

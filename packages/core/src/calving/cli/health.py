@@ -92,7 +92,7 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         ledger = ledger_of(key, table)
     except ConfigError as error:  # it is unknown which of the announced files the table holds already
         return TableHealth(name, "DEGRADED", parked=parked, why=str(error))
-    waiting, rolled_back = heard.waiting(table_id(name), ledger.control), RolledBack.of(ledger.gone, ledger.doubt)
+    waiting, rolled_back = heard.waiting(table_id(name), ledger.control), RolledBack.of(ledger.unanswered, ledger.doubt)
     cycles, missing = heard.cycles(waiting), heard.passed_over(key, table)
     head = next(iter(loaded.ancestry), {})
     changed = next((summary for summary in loaded.ancestry if mutations_in(summary)), {})

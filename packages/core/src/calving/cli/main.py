@@ -25,6 +25,7 @@ from rich.text import Text
 from calving.cli.logs import set_up_logs
 from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
 from calving.importing import reason
+from calving.model.tables import RollbackAnswer
 from calving.model.text import printable, printable_lines
 from calving.settings.load import load
 from calving.version import __version__
@@ -305,6 +306,41 @@ def recover(
     from calving.cli.recover import recover as go_back
 
     _print_lines(go_back(load(file, worker), table or [], former, dry_run=dry_run))
+
+
+@app.command()
+def rollback(
+    file: File,
+    table: Annotated[list[str], typer.Option(help="The table; may be repeated.")],
+    then: Annotated[
+        RollbackAnswer,
+        typer.Option(
+            help="What becomes of the records that leave. forget: they stay away. restore: their files come back."
+            " reread: the sink reads them again (stop all workers first)."
+        ),
+    ],
+    worker: Worker = None,
+    to: Annotated[int | None, typer.Option(help="The snapshot to go back to.")] = None,
+    before: Annotated[
+        str | None, typer.Option(help="Go back to the newest snapshot from before this time (2026-11-28T09:30:00Z).")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="Go back to the newest snapshot without this record (TOPIC:PARTITION=OFFSET)."),
+    ] = None,
+    as_is: Annotated[bool, typer.Option("--as-is", help="Somebody has rolled the table back: only answer.")] = False,
+    branch: Annotated[str | None, typer.Option(help="The branch. Default: the one to which the sink commits.")] = None,
+    again: Annotated[
+        bool, typer.Option(help="Go back once more to where the branch went before, past newer commits.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
+) -> None:
+    """Roll tables back to an earlier snapshot, and say what becomes of the records that leave them."""
+    from calving.cli.rollback import rollback as roll_back
+    from calving.cli.rollback import target_of
+
+    target = target_of(to=to, before=before, at=at, as_is=as_is)
+    _print_lines(roll_back(load(file, worker), table, target, then, branch=branch, again=again, dry_run=dry_run))
 
 
 @app.command()

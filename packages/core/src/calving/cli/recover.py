@@ -33,7 +33,8 @@ from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.forms import FORM, mark, table_form
 from calving.protocol.ledger import Ledger
-from calving.protocol.ledger_key import LOG_ID, LedgerKey, brought_back
+from calving.protocol.ledger_key import LOG_ID, LedgerKey
+from calving.protocol.ledger_updates import brought_back
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.runtime import components
@@ -65,7 +66,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     :raises CalvingError: workers are running, or no table has a ledger of this sink.
     """
     topics = components.source(sink)
-    _mind_members(topics, (sink.group, *_groups(former)))
+    mind_members(topics, (sink.group, *_groups(former)))
     catalog = components.catalog(sink)
     begins = topics.bounds(topics.partitions()).begins
     # A log that has lost entries does not prevent a recovery.
@@ -192,7 +193,7 @@ class _Start:
         return {tp: plan.positions.get(tp, begin) for tp, begin in self.begins.items()}
 
 
-def _mind_members(source: Source, groups: Iterable[str]) -> None:
+def mind_members(source: Source, groups: Iterable[str]) -> None:
     """Refuse while the group has members. A worker that has just ended may stay a member until its session
     times out.
     """

@@ -12,7 +12,14 @@ from types import MappingProxyType
 
 from pyiceberg.catalog import Catalog
 
-from calving.errors import NewerVersionError, OtherSettingsError, SupersededError, WentBackError
+from calving.errors import (
+    NewerVersionError,
+    OtherSettingsError,
+    SupersededError,
+    UnansweredRollbackError,
+    UnavailableError,
+    WentBackError,
+)
 from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.iceberg.catalog import find_table
 from calving.iceberg.history import look
@@ -24,7 +31,7 @@ from calving.iceberg.summary import Report, engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.model.offsets import Coverage, text_of
-from calving.model.tables import RowMutations
+from calving.model.tables import OnRollback, RowMutations
 from calving.model.text import counted
 from calving.mutations.lookup import Tasks
 from calving.protocol.commit import CommitLoop, Settled
@@ -54,6 +61,8 @@ class CommitStyle:
     key_cache_bytes: int
     """The size limit of the key cache on local disk, bytes."""
     files: FileRules = OWN_LOCATIONS
+    on_rollback: Callable[[TableId], OnRollback] = lambda table: "continue"
+    """What becomes of a table that was rolled back, until somebody has answered."""
 
     def key(self, table: TableId) -> LedgerKey:
         branch = self.branches.get(table, self.default_branch)
@@ -119,6 +128,13 @@ class IcebergCommitter:
         if ledger is not None:
             self._note(table, ledger)
 
+    def _note_rollback(self, table: TableId) -> None:
+        """A table that takes nothing is not committed, so a look notes what it lacks."""
+        try:
+            self.look(table)
+        except UnavailableError as error:
+            log.info("table %s cannot be looked at: %s", ".".join(table), error)
+
     def take_read(self) -> frozenset[TableId]:
         """The tables that were read since the last call."""
         tables = frozenset(self._read)
@@ -127,7 +143,7 @@ class IcebergCommitter:
 
     def _note(self, table: TableId, ledger: Ledger) -> None:
         self._read.add(table)
-        rollback = RolledBack.of(ledger.gone, ledger.doubt)
+        rollback = RolledBack.of(ledger.unanswered, ledger.doubt)
         if rollback is None:
             self.rolled_back.pop(table, None)
         else:
@@ -185,6 +201,8 @@ class IcebergCommitter:
             log.warning("%s; they stay buffered", error)
             return Failed(str(error), waits=True)
         except Exception as error:  # one table's failure must not affect the others
+            if isinstance(error, UnansweredRollbackError):
+                self._note_rollback(table)
             log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
             parked, held_back = self._park(table, latest, request)
             return Failed(str(error), parked=parked, held_back=held_back)
@@ -305,6 +323,7 @@ class IcebergCommitter:
             files=style.files,
             entries=commit.entries,
             form=request.form,
+            on_rollback=style.on_rollback(table),
         )
         deciding = partial(report.watch.step, "resolve")
         loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None, deciding=deciding)

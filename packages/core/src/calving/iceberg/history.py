@@ -28,13 +28,15 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from calving.errors import TableTroubleError
+from calving.errors import TableTroubleError, UnansweredRollbackError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.manifests import read_entries, read_manifest_list, read_parent
 from calving.model.events import TableId
 from calving.model.offsets import less
+from calving.model.tables import OnRollback
 from calving.protocol.ledger import Ledger
-from calving.protocol.ledger_key import LedgerKey, looked
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.ledger_updates import looked
 from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace
 
 _MOST_VERSIONS = 20
@@ -208,6 +210,19 @@ def look(catalog: Catalog, table: TableId, key: LedgerKey) -> Ledger | None:
         except CommitFailedException as error:
             log.info("table %s: someone else committed while it was looked at: %s", ".".join(table), error)
     return ledger
+
+
+def mind_rollback(
+    table: TableId, key: LedgerKey, ledger: Ledger, properties: Mapping[str, str], policy: OnRollback
+) -> None:
+    """Log a rollback, once, before a commit to the table. ``ledger``: as it was read from the table.
+
+    :raises UnansweredRollbackError: the policy is to commit nothing until somebody has answered (R6).
+    """
+    rollback = RolledBack.of(ledger.unanswered, ledger.doubt)
+    if rollback is not None and rollback.stops(policy):
+        raise UnansweredRollbackError(f"{rollback.text('.'.join(table))}; until then the table takes nothing")
+    log_rollback(table, key, ledger, properties)
 
 
 def log_rollback(table: TableId, key: LedgerKey, ledger: Ledger, properties: Mapping[str, str]) -> None:

@@ -193,11 +193,11 @@ def check_forms(name: str, properties: Mapping[str, str]) -> None:
 def rolled_back(table: Table, key: LedgerKey) -> str | None:
     """Why a table that was rolled back is left alone; None if it was not, or somebody has answered (K14)."""
     ledger = key.read(line_of(table, key.branch), table.metadata.properties)
-    if RolledBack.of(ledger.gone, ledger.doubt) is None:
+    if RolledBack.of(ledger.unanswered, ledger.doubt) is None:
         return None
     return (
-        f"it was rolled back, and nobody has answered: `calving recover FILE --table {'.'.join(table.name())}` says"
-        " what is left to do"
+        f"it was rolled back, and nobody has answered: `calving rollback FILE --table {'.'.join(table.name())} --as-is"
+        " --then restore`, or `reread`, or `forget`"
     )
 
 

@@ -32,7 +32,7 @@ from calving.iceberg.history import (
     ancestors,
     line_of,
     log_new_branch,
-    log_rollback,
+    mind_rollback,
     place_added,
     summary_of,
 )
@@ -44,10 +44,11 @@ from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
 from calving.iceberg.summary import Stopwatch, mutation_summary
 from calving.model.events import Envelope, TableId, TableMark
 from calving.model.forms import OLDEST, StoredForm
-from calving.model.tables import MutationCounts
+from calving.model.tables import MutationCounts, OnRollback
 from calving.protocol.commit import Admitted
 from calving.protocol.forms import FORM, mark
-from calving.protocol.ledger_key import LedgerKey, committed
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.ledger_updates import committed
 from calving.protocol.rollback import Line
 from calving.retries import Backoff, tries
 from calving.storage_errors import described
@@ -99,12 +100,13 @@ class IcebergTarget:
         files: FileRules = OWN_LOCATIONS,
         entries: Sequence[Envelope] = (),
         form: StoredForm = OLDEST,
+        on_rollback: OnRollback = "continue",
     ) -> None:
         """``resolver``: deletes of a mutation table become positions; ``equality``: they stay equality deletes.
         ``doubtful``: the paths of files whose bounds are checked before they are committed. ``files``: where files may
         be. ``entries``: they name the files. ``form``: that of the commit.
         """
-        self._files, self._entries, self._form = files, entries, form
+        self._files, self._entries, self._form, self._on_rollback = files, entries, form, on_rollback
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
         self._resolver, self._equality, self._doubtful = resolver, equality, doubtful
@@ -176,7 +178,8 @@ class IcebergTarget:
         order = self._resolver.order_ids(table.schema()) if self._resolver is not None and admitted.delete_files else []
         refuse_other_order(self._table, self._key.group, admitted.delete_files, order)
         self._files.check(table, admitted, self._entries)
-        log_rollback(self._table, self._key, replace(admitted.ledger, gone=admitted.gone), state.properties)
+        before = replace(admitted.ledger, gone=admitted.gone)
+        mind_rollback(self._table, self._key, before, state.properties, self._on_rollback)
         prepared = self._prepared(table, admitted)
         gone = expired(table.metadata, self._branch)
         noted = committed(self._key, state.line, state.properties, admitted.ledger, place_added(prepared.updates))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any, Literal
 
 from calving.model.text import counted
@@ -14,9 +15,21 @@ RowDeletes = Literal["positions", "equality"]
 Inserts = Literal["upsert", "append"]
 DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
+OnRollback = Literal["continue", "stop", "stop-on-doubt"]
 OrderType = Literal["parsed", "text"]
 SOFT_DELETE_FIELD, FORMER_SOFT_DELETE_FIELD = "_cdc_deleted", "_deleted"
 """The default column that marks deleted rows, and the default of version 0.1.0, a name that Iceberg reserves."""
+
+
+class RollbackAnswer(StrEnum):
+    """What becomes of the records that a rollback removes."""
+
+    REREAD = "reread"
+    """The sink reads them again, with its settings of now."""
+    FORGET = "forget"
+    """They stay away."""
+    RESTORE = "restore"
+    """Their files come back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,8 @@ def _moved(
             holes = without((Span(below, held[-1].end),), held)
             if holes:
                 missing[tp] = holes
-    return Ledger(furthest(ledger.control, read), source, settled, missing, gone, doubt=ledger.doubt)
+    control = furthest(ledger.control, read)
+    return Ledger(control, source, settled, missing, gone, doubt=ledger.doubt, forgotten=ledger.forgotten)
 
 
 class State(Protocol):

@@ -47,8 +47,8 @@ class Ledger:
     and routed to this table.
 
     ``gone``: offsets that this table held before it was rolled back. Other tables still hold their records of these
-    offsets. ``doubt``: the commit of this sink that the table may have lost by a rollback; then the ledger may claim
-    records that the table does not hold.
+    offsets. ``forgotten``: offsets of ``gone`` that nobody wants again. ``doubt``: the commit of this sink that the
+    table may have lost by a rollback; then the ledger may claim records that the table does not hold.
 
     ``source_control``: the control offsets of the commit that wrote ``source``, ``settled`` and ``missing``; empty if
     this commit used another control log.
@@ -61,6 +61,12 @@ class Ledger:
     gone: Coverage = field(default_factory=dict)
     source_control: ControlOffsets = field(default_factory=dict, compare=False)
     doubt: SnapshotPlace | None = None
+    forgotten: Coverage = field(default_factory=dict)
+
+    @property
+    def unanswered(self) -> Coverage:
+        """The offsets that a rollback has removed, and of which nobody has said what becomes of them."""
+        return less(self.gone, self.forgotten)
 
     def present(self, topic_ids: Mapping[str, str]) -> Ledger:
         """The ledger of the topics with these topic ids, keyed by plain topic name."""
@@ -71,6 +77,7 @@ class Ledger:
             present(self.missing, topic_ids),
             present(self.gone, topic_ids),
             doubt=self.doubt,
+            forgotten=present(self.forgotten, topic_ids),
         )
 
     def held(self, tp: TopicPartition) -> tuple[Span, ...]:
@@ -94,7 +101,9 @@ class Ledger:
         ends = {tp: spans[-1].end for tp, spans in back.items()}
         missing = {tp: without((Span(0, ends[tp]),), spans) for tp, spans in back.items()}
         whole = self.joined(Ledger({}, ends, {}, missing))
-        return replace(whole, gone=less(self.gone, back), source_control=self.source_control, doubt=self.doubt)
+        return replace(
+            self, source=whole.source, settled=whole.settled, missing=whole.missing, gone=less(self.gone, back)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from calving.model.forms import NEWEST, StoredForm
 from calving.model.offsets import (
@@ -18,6 +18,7 @@ from calving.model.offsets import (
     decode_coverage,
     encode_coverage,
     furthest,
+    intersection,
     less,
     merged,
     without,
@@ -34,7 +35,7 @@ from calving.protocol.ledger import (
     encode_source,
     entry_of,
 )
-from calving.protocol.rollback import Ancestor, Line, SnapshotPlace, Verdict, picked, source_of, verdict
+from calving.protocol.rollback import Ancestor, Line, RollbackNote, SnapshotPlace, Verdict, picked, verdict
 
 COMMIT_ID = "kafka.connect.commit-id"
 TASK_ID = "kafka.connect.task-id"
@@ -48,11 +49,10 @@ GONE_OFFSETS = "calving.gone-offsets"
 LEDGER_SNAPSHOT = "calving.ledger-snapshot"
 LEDGER_DOUBT = "calving.ledger-doubt"
 LEDGERS_AT = "calving.ledgers-at"
+ROLLBACK_ANSWERED = "calving.rollback-answered"
 RECOVERED_AT = "calving.recovered-at"
 OFFSETS = "kafka.connect.offsets."
 """Prefix of a summary entry with control offsets; the owner's name follows."""
-_MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
-"""The most snapshots for which a ledger is kept, and the most ledgers: every version of the metadata repeats them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,8 @@ class LedgerKey:
         ledger = self._less_what_is_gone(ledger, properties)
         if ledger.gone:
             ledger = ledger.regained(picked(line, self.held_at))
-        return replace(ledger, control=control, doubt=doubt)
+        forgotten = intersection(ledger.gone, self.rollback_note(properties).forgotten)
+        return replace(ledger, control=control, doubt=doubt, forgotten=forgotten)
 
     def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
         """The first of the snapshots whose summary has source offsets of this sink."""
@@ -179,6 +180,10 @@ class LedgerKey:
     def doubt(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
         """The commit of which the table properties say that a rollback may have removed it."""
         return entry_of(properties, self.of_table(LEDGER_DOUBT), SnapshotPlace.parse, "")
+
+    def rollback_note(self, properties: Mapping[str, str]) -> RollbackNote:
+        """What ``calving rollback`` has done last with this branch."""
+        return entry_of(properties, self.of_table(ROLLBACK_ANSWERED), RollbackNote.parse)
 
     def ledgers_at(self, properties: Mapping[str, str]) -> Iterator[tuple[list[int], dict[str, str]]]:
         """The ids of snapshots of others, and the source offsets that the table held there, as in a summary."""
@@ -260,84 +265,3 @@ def source_entries(ledger: Ledger) -> dict[str, str]:
         ),
         MISSING_OFFSETS: encode_coverage(ledger.missing),
     }
-
-
-def committed(
-    key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
-) -> dict[str, str]:
-    """The table properties to set in the commit that adds the snapshot ``place`` with ``ledger``. ``line``,
-    ``properties``: the table on which the commit is built.
-    """
-    answered = {key.of_table(GONE_OFFSETS): "{}", key.of_table(LEDGER_DOUBT): ""}
-    return {
-        **{name: value for name, value in answered.items() if properties.get(name, value) != value},
-        **key.properties(ledger, place),
-        **_kept(key, line, properties),
-    }
-
-
-def brought_back(key: LedgerKey, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
-    """Table properties that drop ``gone`` and ``doubt`` from the ledger, as if the table had never held those offsets.
-    ``place``: the head of the branch.
-    """
-    return {
-        **key.properties(replace(ledger, gone={}, doubt=None), place),
-        key.of_table(GONE_OFFSETS): "{}",
-        key.of_table(LEDGER_DOUBT): "",
-    }
-
-
-def looked(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
-    """The table properties to set after a look at the table as it is: empty if they are right already.
-
-    They must be set only if the head is still the head of ``line``. A sink that has written no source offsets has
-    nothing to keep, and during a recovery only ``calving recover`` writes.
-    """
-    if properties.get(key.of_table(LOG_ID)) != key.log_id or key.gets_all_again(properties):
-        return {}
-    ledger, head, last = key.read(line, properties), line.head, key.last_commit(properties)
-    is_known = (ledger.doubt, ledger.gone) == (key.doubt(properties), _gone(key, properties))
-    # So a later expiry of the sink's snapshots below the head leaves no doubt.
-    is_at_head = last is None or head is None or head.place.id == last.id
-    if is_known and is_at_head:
-        return {}
-    return {
-        **{key.of_table(name): value for name, value in source_entries(ledger).items()},
-        key.of_table(GONE_OFFSETS): encode_coverage(ledger.gone),
-        key.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
-        key.of_table(LEDGER_SNAPSHOT): str(head.place if head is not None else last or ""),
-        **_kept(key, line, properties),
-    }
-
-
-def _gone(key: LedgerKey, properties: Mapping[str, str]) -> object:
-    return decode_coverage(properties.get(key.of_table(GONE_OFFSETS), "{}"))
-
-
-def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
-    """The table property with the ledgers at snapshots of others. It is needed if no snapshot of the sink is left below
-    them, or a cherry-pick has added to the ledger: after a rollback to such a snapshot, only this property tells what
-    the table holds. Empty if the property is right already.
-    """
-    ids = _with_the_same_rows(line)
-    own, known = key.own(line.snapshots), list(key.ledgers_at(properties))
-    if not ids or (own is not None and own.place.id in ids) or any(ids[0] in snapshots for snapshots, _ in known):
-        return {}
-    ledger = key.read(line, properties)
-    is_shown = own is not None and key.held_at(own) == {tp: ledger.held(tp) for tp in ledger.source}
-    if ledger.doubt is not None or is_shown:
-        return {}
-    left = [([i for i in snapshots if i not in ids], entries) for snapshots, entries in known]
-    ledgers = [(ids, source_entries(ledger)), *((snapshots, entries) for snapshots, entries in left if snapshots)]
-    said = [{"snapshots": snapshots, **entries} for snapshots, entries in ledgers[:_MOST_LEDGERS]]
-    return {key.of_table(LEDGERS_AT): json.dumps(said, separators=(",", ":"))}
-
-
-def _with_the_same_rows(line: Line) -> list[int]:
-    """The ids of the head and of those below it that have the same rows of the sink: down to the newest cherry-pick."""
-    same = []
-    for snapshot in islice(line.snapshots, _MOST_SNAPSHOTS):
-        same.append(snapshot.place.id)
-        if source_of(snapshot) is not None:
-            break
-    return same

@@ -17,15 +17,17 @@ of format version 1 have no sequence number.)
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import takewhile
 from typing import NamedTuple
 
 from calving.model.events import Envelope, TableId, TableMark
-from calving.model.offsets import Coverage, less, merged, size, text_of
+from calving.model.offsets import Coverage, decode_coverage, encode_coverage, less, merged, size, text_of
+from calving.model.tables import OnRollback
 from calving.model.text import counted
 
 SOURCE_SNAPSHOT_ID = "source-snapshot-id"
@@ -150,6 +152,10 @@ class RolledBack:
         """The state of a table that lacks ``gone``, or may lack what came up to ``doubt``; None if it lacks nothing."""
         return RolledBack(gone, doubt) if gone or doubt is not None else None
 
+    def stops(self, policy: OnRollback) -> bool:
+        """Whether the table takes nothing until somebody has answered (R6)."""
+        return policy == "stop-on-doubt" or (policy == "stop" and bool(self.gone))
+
     @property
     def offsets(self) -> int:
         """The number of offsets that the table held, and no longer holds."""
@@ -161,14 +167,40 @@ class RolledBack:
             return (
                 f"table {table} may have been rolled back: snapshot {self.doubt and self.doubt.id}, this sink's last"
                 " commit there, has expired, and so have the snapshots that would tell whether the table still has its"
-                " rows; compare the rows with the topics, then stop all workers and run"
-                f" `calving recover FILE --table {table}`, which says what is left to do"
+                " rows; compare the rows with the topics; if none is missing, run `calving rollback FILE --table"
+                f" {table} --as-is --then forget`; else stop all workers and run `calving recover FILE --table"
+                f" {table}`, which says what is left to do"
             )
         return (
             f"table {table} was rolled back: it no longer holds {counted(self.offsets, 'offset')} that this sink had"
-            f" committed ({text_of(self.gone)}); the sink continues without these records; to have them again, stop"
-            f" all workers and run `calving recover FILE --table {table}`"
+            f" committed ({text_of(self.gone)}); to have these records again, or to do without them, run `calving"
+            f" rollback FILE --table {table} --as-is --then restore`, or `reread`, or `forget`"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackNote:
+    """What ``calving rollback`` has done with a branch: the ids of the head that it met and of the head that it left,
+    None if there was no snapshot; and the offsets that stay away, because nobody wants them again (R9).
+    """
+
+    before: int | None = None
+    after: int | None = None
+    forgotten: Coverage = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """As a table property holds it."""
+        said: dict[str, object] = {"from": self.before, "to": self.after}
+        if self.forgotten:
+            said["forgotten"] = json.loads(encode_coverage(self.forgotten))
+        return json.dumps(said, separators=(",", ":"))
+
+    @staticmethod
+    def parse(text: str) -> RollbackNote:
+        """:raises ValueError, LookupError, TypeError: the text has another form."""
+        said = dict(json.loads(text))
+        before, after = (None if said.get(name) is None else int(said[name]) for name in ("from", "to"))
+        return RollbackNote(before, after, decode_coverage(json.dumps(said.get("forgotten", {}))))
 
 
 Held = Callable[[Ancestor], Coverage | None]

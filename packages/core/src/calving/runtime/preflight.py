@@ -70,6 +70,7 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
         mutations=lambda table: sink.mutations(".".join(table)),
         key_cache_bytes=keys.key_cache_bytes,
         files=file_rules(sink),
+        on_rollback=lambda table: sink.on_rollback(".".join(table)),
     )
 
 

@@ -13,7 +13,16 @@ from calving.engine.registry import Patience
 from calving.maintenance.plan import Triggers
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
-from calving.model.tables import DeleteMode, Inserts, OrderType, RowDeletes, RowMutations, Tombstones, is_table_name
+from calving.model.tables import (
+    DeleteMode,
+    Inserts,
+    OnRollback,
+    OrderType,
+    RowDeletes,
+    RowMutations,
+    Tombstones,
+    is_table_name,
+)
 
 _ROUTING, _CONVERTERS, _MUTATIONS = Routing(), TopicConverters(), RowMutations()
 _TOLERANCE, _LIMITS, _PATIENCE, _TRIGGERS = Tolerance(), Limits(), Patience(), Triggers()
@@ -230,6 +239,7 @@ class TableKeys(BaseModel):
     )
     tombstones: Tombstones | None = Field(None, alias="tombstones", description="As `iceberg.tables.tombstones`.")
     on_truncate: Policy | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
+    on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
     small_files: Files | None = Field(
         None, alias="maintenance.small-files", description="As `iceberg.maintenance.small-files`."
     )
@@ -419,6 +429,14 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.on-truncate",
         description="The sink's response to a truncate event (the source table was emptied), such as Debezium's `t`."
         " `fail`: it is a bad record. `skip`: the sink skips and counts it.",
+    )
+    on_rollback: OnRollback | None = Field(
+        None,
+        alias="iceberg.tables.on-rollback",
+        description="What the sink does with a table that somebody has rolled back, until `calving rollback` answers."
+        " `continue`: it commits later records; the removed ones stay away. `stop`: the table takes nothing, and its"
+        " files stay buffered. `stop-on-doubt`: so too if the snapshots that would tell of a rollback have expired."
+        " Default: `stop` if the sink changes rows of the table, else `continue`.",
     )
 
     small_files: Files = Field(

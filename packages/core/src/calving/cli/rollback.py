@@ -1,0 +1,190 @@
+"""Rolls tables back, and answers for the records that leave them: they are read again, forgotten, or restored (R7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+
+from pyiceberg.table.snapshots import Snapshot
+
+from calving.cli.maintenance_step import committing
+from calving.cli.recover import mind_members, recover
+from calving.errors import ConfigError
+from calving.iceberg.catalog import table_id
+from calving.iceberg.rollback import RollbackPlan, TableRollback
+from calving.model.offsets import Coverage, TopicPartition, present, size, text_of, within
+from calving.model.tables import RollbackAnswer
+from calving.model.text import counted
+from calving.protocol.answers import (
+    AsItIs,
+    BeforeTime,
+    RollbackTarget,
+    ToSnapshot,
+    WithoutRecord,
+    mind_ends,
+)
+from calving.runtime import components
+from calving.runtime.preflight import ledger_key
+from calving.settings.load import Sink
+from calving.source.interface import Source
+
+_RECORD = re.compile(r"(?P<topic>.+):(?P<partition>\d{1,9})=(?P<offset>\d{1,18})")
+_ROWS = "total-records"
+
+
+@dataclass(frozen=True)
+class Topics:
+    """What the topics of a sink hold now. They are asked only if an answer needs it."""
+
+    sink: Sink
+
+    @cached_property
+    def source(self) -> Source:
+        return components.source(self.sink)
+
+    @cached_property
+    def begins(self) -> dict[TopicPartition, int]:
+        """The lowest offset of each partition."""
+        return dict(self.source.bounds(self.source.partitions()).begins)
+
+    @cached_property
+    def identities(self) -> dict[str, str]:
+        """The id of each topic."""
+        return dict(self.source.identities({tp.topic for tp in self.begins}))
+
+
+def rollback(
+    sink: Sink,
+    tables: Collection[str],
+    target: RollbackTarget,
+    answer: RollbackAnswer,
+    *,
+    branch: str | None = None,
+    again: bool = False,
+    dry_run: bool = False,
+) -> Iterator[str]:
+    """Roll each table back to the target, and give the answer, in one commit for each table. If the command is
+    interrupted, run it again. The sink may run, unless records are read again.
+
+    :raises CalvingError: it cannot be done; nothing has changed for the table that the text names.
+    """
+    if isinstance(target, ToSnapshot) and len(tables) > 1:
+        raise ConfigError("--to names a snapshot of one table: name one --table, or use --before or --at")
+    catalog, topics = components.catalog(sink), Topics(sink)
+    if answer is RollbackAnswer.REREAD and branch is not None:
+        raise ConfigError("--branch: only the branch to which the sink commits can be read again: leave --branch out")
+    if isinstance(target, WithoutRecord):
+        target = replace(target, tp=within(target.tp, topics.identities.get(target.tp.topic, "")))
+    rollbacks = []
+    for name in tables:
+        key = ledger_key(sink, "", name)
+        key = key if branch is None else replace(key, branch=branch)
+        changes_rows = sink.mutations(name) is not None
+        rollbacks.append(
+            TableRollback(catalog, table_id(name), key, target, answer, changes_rows=changes_rows, again=again)
+        )
+    if answer is RollbackAnswer.REREAD and not dry_run:
+        mind_members(topics.source, (sink.group,))
+    for each in rollbacks:
+        plan = each.plan()
+        _mind_topics(each.name, plan, topics)
+        yield from _lines(each.name, plan, would=dry_run)
+    if dry_run:
+        return
+    for each in rollbacks:
+        with committing(each.name):
+            each.commit()
+    if answer is RollbackAnswer.REREAD:
+        yield from recover(sink, tables, dry_run=False)
+    else:
+        yield "done"
+
+
+def _mind_topics(name: str, plan: RollbackPlan, topics: Topics) -> None:
+    """:raises ConfigError: records that are to be read again are no longer in their topics."""
+    if plan.answer is RollbackAnswer.REREAD:
+        gone = present(plan.ledger.gone, topics.identities)
+        mind_ends(name, gone, topics.begins)
+        if size(gone) < size(plan.ledger.gone):
+            raise ConfigError(
+                f"table {name}: a topic was deleted and recreated, so not all of {text_of(plan.ledger.gone)} can be"
+                " read again; the answers that are left are `restore` and `forget`"
+            )
+
+
+def _lines(name: str, plan: RollbackPlan, *, would: bool) -> Iterator[str]:
+    """The plan for a person."""
+    if plan.leaving and plan.target is not None and plan.head is not None:
+        verb = "would go back" if would else "goes back"
+        left = counted(len(plan.leaving), "snapshot leaves", "snapshots leave")
+        yield f"table {name} {verb} from {_named(plan.head)} to {_named(plan.target)}: {left}{_rows(plan)}"
+    else:
+        yield f"table {name} stays at {_named(plan.head)}"
+    yield f"table {name}: {_answer(plan, would=would)}"
+
+
+def _answer(plan: RollbackPlan, *, would: bool) -> str:
+    gone: Coverage = plan.ledger.gone if plan.answer is RollbackAnswer.REREAD else plan.unanswered
+    offsets = f"{counted(size(gone), 'offset')} ({text_of(gone)})" if gone else "no offset that is known"
+    be = "would be" if would else "are"
+    if plan.answer is RollbackAnswer.FORGET:
+        return f"{offsets} {be} forgotten: their records stay away, in this table only"
+    if plan.answer is RollbackAnswer.REREAD:
+        return f"{offsets} {be} read again, for this table only, with the settings of now"
+    restoration = plan.restoration
+    if restoration is None or restoration.forward is not None:
+        place = restoration.forward.place.id if restoration is not None and restoration.forward is not None else None
+        return f"{offsets} {be} restored: the branch {'would go' if would else 'goes'} forward to snapshot {place}"
+    files = counted(len(restoration.files), "file")
+    rows, commits = counted(restoration.rows, "row"), counted(len(restoration.commits.snapshots), "snapshot")
+    return f"{offsets} {be} restored: {files} with {rows}, of {commits}, {be} added"
+
+
+def _named(snapshot: Snapshot | None) -> str:
+    if snapshot is None:
+        return "its beginning, without a snapshot"
+    at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+    return f"snapshot {snapshot.snapshot_id} of {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _rows(plan: RollbackPlan) -> str:
+    """The rows that leave, as the snapshots count them."""
+    counts = [
+        snapshot.summary.additional_properties.get(_ROWS) if snapshot is not None and snapshot.summary else None
+        for snapshot in (plan.head, plan.target)
+    ]
+    before, after = (int(each) if each is not None and each.isdecimal() else None for each in counts)
+    return "" if before is None or after is None else f", and the table has {after:,} rows instead of {before:,}"
+
+
+def target_of(*, to: int | None, before: str | None, at: str | None, as_is: bool) -> RollbackTarget:
+    """The target that the options of the command name.
+
+    :raises ConfigError: they name none or several, or one that cannot be read.
+    """
+    if sum((to is not None, before is not None, at is not None, as_is)) != 1:
+        raise ConfigError("say where the table goes: one of --to, --before, --at and --as-is")
+    if to is not None:
+        return ToSnapshot(to)
+    if before is not None:
+        return BeforeTime(_moment(before))
+    if at is not None:
+        named = _RECORD.fullmatch(at)
+        if named is None:
+            raise ConfigError(f"--at {at}: it is TOPIC:PARTITION=OFFSET, such as orders:0=1200")
+        return WithoutRecord(TopicPartition(named["topic"], int(named["partition"])), int(named["offset"]))
+    return AsItIs()
+
+
+def _moment(text: str) -> int:
+    """Milliseconds since 1970."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"--before {text}: it is a time such as 2026-11-28T09:30:00Z") from error
+    if moment.tzinfo is None:
+        raise ConfigError(f"--before {text}: which time zone? Add Z for UTC, or an offset such as +01:00")
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,155 @@
+"""Finds the files that bring back what a rollback has removed, and refuses those that must not come back (R10)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from calving.errors import ConfigError
+from calving.iceberg.history import place_of, summary_of
+from calving.iceberg.manifests import FIRST_ROW_ID, read_all_entries, read_entries, read_manifest_list
+from calving.model.offsets import text_of
+from calving.model.text import counted
+from calving.protocol.answers import AbandonedCommits, abandoned, down_to, tip
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.rollback import Ancestor, Line
+
+_TOGETHER = 8
+"""How many files are looked for at the same time: a storage may answer slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """What brings the records back: the branch goes ``forward`` to an abandoned snapshot, or gets the ``files`` of the
+    abandoned ``commits`` again.
+    """
+
+    forward: Ancestor | None = None
+    commits: AbandonedCommits = field(default_factory=AbandonedCommits)
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in the files."""
+        return sum(file.record_count for file in self.files)
+
+
+class Abandoned:
+    """The snapshots of a table that a branch does not have, if ``target`` is its head."""
+
+    def __init__(self, table: Table, key: LedgerKey, line: Line, target: Snapshot | None) -> None:
+        """``line``: the branch from ``target`` on."""
+        self._table, self._key, self._line, self._target = table, key, line, target
+        self._name = ".".join(table.name())
+
+    def restoration(self, ledger: Ledger, *, changes_rows: bool) -> Restoration:
+        """What brings back the records that the ``ledger`` lacks. ``changes_rows``: the sink updates or deletes rows of
+        the table, so the removed changes cannot come after others.
+
+        :raises ConfigError: they cannot come back; the text says why, and what is left to do.
+        """
+        last = tip(self._key, self._line, self._snapshots, self._table.metadata.properties)
+        if last is not None:
+            between = down_to(self._line, last, self._line.head) or ()
+            if changes_rows or all(self._key.own((each,)) is not None for each in between):
+                return Restoration(forward=last)
+        if changes_rows:
+            raise ConfigError(
+                f"table {self._name} has changes from after the rollback, or the snapshots from before it have expired:"
+                " the removed changes cannot be put beneath later ones; what is left is `forget`"
+            )
+        commits = abandoned(self._key, self._line, self._snapshots, ledger)
+        if commits.left:
+            raise ConfigError(
+                f"table {self._name}: snapshots of this sink have expired, so nobody knows the files of"
+                f" {text_of(commits.left)}; what is left is `reread` or `forget`"
+            )
+        files = self._added_by(commits)
+        self._mind_other_writers(commits, {file.file_path for file in files})
+        self._mind_files(files)
+        return Restoration(commits=commits, files=files)
+
+    @cached_property
+    def _snapshots(self) -> Sequence[Ancestor]:
+        """Oldest first."""
+        kept = {each.place.id for each in self._line.snapshots}
+        apart = [each for each in self._table.metadata.snapshots if each.snapshot_id not in kept]
+        apart.sort(key=lambda each: (each.sequence_number or 0, each.timestamp_ms))
+        return [Ancestor(place_of(each), each.parent_snapshot_id, summary_of(each)) for each in apart]
+
+    def _added_by(self, commits: AbandonedCommits) -> tuple[DataFile, ...]:
+        files = {}
+        for snapshot in commits.snapshots:
+            for added in self._files_of(snapshot, ManifestEntryStatus.ADDED):
+                file = copy.deepcopy(added)
+                if len(file._data) > FIRST_ROW_ID:
+                    file._data[FIRST_ROW_ID] = None  # its rows get new ids
+                files[file.file_path] = file
+        return tuple(files.values())
+
+    def _mind_other_writers(self, commits: AbandonedCommits, paths: set[str]) -> None:
+        """:raises ConfigError: another writer has deleted rows of the files, or replaced them."""
+        built_on = {snapshot.place.id for snapshot in commits.snapshots}
+        for snapshot in self._snapshots:
+            if snapshot.parent in built_on:
+                built_on.add(snapshot.place.id)
+            if snapshot.place.id not in built_on or self._key.own((snapshot,)) is not None:
+                continue
+            why = ""
+            if any(manifest.content == ManifestContent.DELETES for manifest in self._manifests_of(snapshot)):
+                why = "has deleted rows after them"
+            removed = {file.file_path for file in self._files_of(snapshot, ManifestEntryStatus.DELETED)}
+            if both := removed & paths:
+                why = f"has deleted or replaced {len(both)} of these files"
+            if why:
+                raise ConfigError(
+                    f"table {self._name}: snapshot {snapshot.place.id}, of another writer, {why}, so they must not come"
+                    " back; what is left is `reread` or `forget`"
+                )
+
+    def _mind_files(self, files: Sequence[DataFile]) -> None:
+        """:raises ConfigError: a file is in the table, or not in the storage."""
+        if there := {file.file_path for file in files} & self._live():
+            raise ConfigError(
+                f"table {self._name} has {counted(len(there), 'of these files', 'of these files')} already, such as"
+                f" {min(there)}; what is left is `forget`"
+            )
+        io = self._table.io
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            exist = list(pool.map(lambda file: io.new_input(file.file_path).exists(), files))
+        missing = sorted(file.file_path for file, is_there in zip(files, exist, strict=True) if not is_there)
+        if missing:
+            raise ConfigError(
+                f"table {self._name}: {len(missing)} of {counted(len(files), 'file')} are gone from storage, such as"
+                f" {missing[0]}; what is left is `reread` or `forget`"
+            )
+
+    def _manifests_of(self, snapshot: Ancestor) -> list[ManifestFile]:
+        """The manifests that a snapshot has made."""
+        found = self._table.metadata.snapshot_by_id(snapshot.place.id)
+        every = read_manifest_list(self._table.io, found.manifest_list) if found is not None else []
+        return [manifest for manifest in every if manifest.added_snapshot_id == snapshot.place.id]
+
+    def _files_of(self, snapshot: Ancestor, status: ManifestEntryStatus) -> Iterator[DataFile]:
+        """The data files that a snapshot has added or deleted."""
+        for manifest in self._manifests_of(snapshot):
+            if manifest.content == ManifestContent.DATA:
+                for entry in read_all_entries(self._table.io, manifest):
+                    if entry.status is status and entry.snapshot_id == snapshot.place.id:
+                        yield entry.data_file
+
+    def _live(self) -> set[str]:
+        """The paths of the files that the branch has."""
+        target, io = self._target, self._table.io
+        manifests = read_manifest_list(io, target.manifest_list) if target is not None else []
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            every = pool.map(lambda manifest: read_entries(io, manifest), manifests)
+            return {entry.data_file.file_path for entries in every for entry in entries}

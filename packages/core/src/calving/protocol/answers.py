@@ -1,0 +1,157 @@
+"""Answers to a rollback: where the head of a branch goes, and what becomes of the records that the branch loses (R7 to
+R11).
+
+All here is decided from the snapshots of a table and its properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from calving.errors import ConfigError
+from calving.model.offsets import Coverage, Span, TopicPartition, common, less, text_of, union
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import COMMIT_ID, LedgerKey
+from calving.protocol.rollback import Ancestor, Line, added_by
+
+_ADDED_FILES = "added-data-files"
+
+
+@dataclass(frozen=True, slots=True)
+class AsItIs:
+    """The head stays: somebody has rolled the branch back already."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToSnapshot:
+    """The branch goes back to the snapshot with this id."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeTime:
+    """The branch goes back to its newest snapshot from before this time, milliseconds since 1970."""
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutRecord:
+    """The branch goes back to its newest snapshot that does not hold the record with this source offset."""
+
+    tp: TopicPartition
+    offset: int
+
+
+RollbackTarget = AsItIs | ToSnapshot | BeforeTime | WithoutRecord
+
+
+def from_here(line: Line, snapshot_id: int | None) -> Line:
+    """The part of a branch that begins with one of its snapshots; without any if the id is None."""
+    shown = list(line.snapshots)
+    places = [place for place, snapshot in enumerate(shown) if snapshot.place.id == snapshot_id]
+    return replace(line, snapshots=shown[places[0] :] if places else ())
+
+
+def newest_without(
+    key: LedgerKey, line: Line, properties: Mapping[str, str], wanted: TopicPartition, offset: int
+) -> Ancestor | None:
+    """The newest snapshot of a branch that does not hold a record; None if none is left that surely does not."""
+    shown = list(line.snapshots)
+    for place, snapshot in enumerate(shown):
+        ledger = key.read(replace(line, snapshots=shown[place:]), properties)
+        if ledger.doubt is not None:
+            return None
+        spans = [
+            span
+            for tp in ledger.source
+            if (tp.topic, tp.partition) == wanted[:2] and tp.topic_id in ("", wanted.topic_id)
+            for span in ledger.held(tp)
+        ]
+        if not common(spans, (Span(offset, offset + 1),)):
+            return snapshot
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonedCommits:
+    """The snapshots of a sink that a branch no longer has, oldest first, and the ``offsets`` that they bring back.
+    ``left``: offsets that no such snapshot can bring back.
+    """
+
+    snapshots: tuple[Ancestor, ...] = ()
+    offsets: Coverage = field(default_factory=dict)
+    left: Coverage = field(default_factory=dict)
+
+
+def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Ledger) -> AbandonedCommits:
+    """The commits that bring back what the table lacks, each offset once (R10). ``apart``: the snapshots that the
+    branch does not have, oldest first.
+
+    :raises ConfigError: a snapshot has files of which no ledger tells the offsets.
+    """
+    snapshots: list[Ancestor] = []
+    offsets: Coverage = {}
+    lacking = ledger.gone
+    for snapshot in apart:
+        if key.own((snapshot,)) is None:
+            _mind_unknown_files(snapshot)
+            continue
+        added = added_by(line, snapshot.place.id, key.held_at)
+        # What has been read again, or brought back, since is in the table: its files must not come back.
+        if added and not less(added, lacking):
+            snapshots.append(snapshot)
+            offsets, lacking = union(offsets, added), less(lacking, added)
+    return AbandonedCommits(tuple(snapshots), offsets, less(lacking, ledger.forgotten))
+
+
+def _mind_unknown_files(snapshot: Ancestor) -> None:
+    if COMMIT_ID in snapshot.summary and snapshot.summary.get(_ADDED_FILES, "0") != "0":
+        raise ConfigError(
+            f"snapshot {snapshot.place.id} was committed by a sink that tells no source offsets, so nobody knows which"
+            " of its records the table lacks"
+        )
+
+
+def tip(key: LedgerKey, line: Line, apart: Iterable[Ancestor], properties: Mapping[str, str]) -> Ancestor | None:
+    """The newest snapshot of the sink that is built on the head of a branch, and has all that the table lacks; None if
+    there is none. ``apart``: as of ``abandoned``.
+    """
+    head = line.head
+    for snapshot in reversed(list(apart)):
+        if key.own((snapshot,)) is None:
+            continue
+        shown = down_to(line, snapshot, head)
+        if shown is None:
+            continue
+        ledger = key.read(replace(line, snapshots=[*shown, *line.snapshots]), properties)
+        if not ledger.unanswered and ledger.doubt is None:
+            return snapshot
+    return None
+
+
+def down_to(line: Line, snapshot: Ancestor, head: Ancestor | None) -> list[Ancestor] | None:
+    """A snapshot and those below it that are above the ``head``, newest first; None if it is not built on the head."""
+    shown, end = [snapshot], head.place.id if head is not None else None
+    while (parent := shown[-1].parent) != end:
+        below = line.snapshot(parent) if parent is not None else None
+        if below is None:
+            return None
+        shown.append(below)
+    return shown
+
+
+def mind_ends(table: str, gone: Coverage, begins: Mapping[TopicPartition, int]) -> None:
+    """Refuse to read again what the topics no longer have (R11). ``begins``: their lowest offsets.
+
+    :raises ConfigError: they lack a part of ``gone``.
+    """
+    lost = {tp: cut for tp, spans in gone.items() if (cut := common(spans, (Span(0, begins.get(tp, 2**63)),)))}
+    if lost:
+        starts = ", ".join(f"{tp} begins at offset {begins[tp]}" if tp in begins else f"{tp} is gone" for tp in lost)
+        raise ConfigError(
+            f"table {table}: {starts}, so {text_of(lost)} cannot be read again; the answers that are left are `restore`"
+            " and `forget`"
+        )

@@ -1,0 +1,137 @@
+"""The table properties to set with a commit, after a look at a table, and by an operator's command: they repeat the
+newest ledger, so that it stays true when its snapshots expire or a branch is rolled back (R1, R2a, R3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+from calving.model.offsets import decode_coverage, encode_coverage, intersection, less
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import (
+    GONE_OFFSETS,
+    LEDGER_DOUBT,
+    LEDGER_SNAPSHOT,
+    LEDGERS_AT,
+    LOG_ID,
+    ROLLBACK_ANSWERED,
+    LedgerKey,
+    source_entries,
+)
+from calving.protocol.rollback import Line, RollbackNote, SnapshotPlace, source_of
+
+_MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
+"""The most snapshots for which a ledger is kept, and the most ledgers: every version of the metadata repeats them."""
+
+
+def committed(
+    key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
+) -> dict[str, str]:
+    """The table properties to set in the commit that adds the snapshot ``place`` with ``ledger``. ``line``,
+    ``properties``: the table on which the commit is built.
+    """
+    answered = {key.of_table(GONE_OFFSETS): "{}", key.of_table(LEDGER_DOUBT): ""}
+    return {
+        **{name: value for name, value in answered.items() if properties.get(name, value) != value},
+        **key.properties(ledger, place),
+        **_kept(key, line, properties),
+        **_trimmed(key, ledger, properties),
+    }
+
+
+def brought_back(key: LedgerKey, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
+    """Table properties that drop ``gone`` and ``doubt`` from the ledger, as if the table had never held those offsets.
+    ``place``: the head of the branch.
+    """
+    return {
+        **key.properties(replace(ledger, gone={}, doubt=None), place),
+        key.of_table(GONE_OFFSETS): "{}",
+        key.of_table(LEDGER_DOUBT): "",
+    }
+
+
+def looked(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
+    """The table properties to set after a look at the table as it is: empty if they are right already.
+
+    They must be set only if the head is still the head of ``line``. A sink that has written no source offsets has
+    nothing to keep, and during a recovery only ``calving recover`` writes.
+    """
+    if properties.get(key.of_table(LOG_ID)) != key.log_id or key.gets_all_again(properties):
+        return {}
+    ledger, head, last = key.read(line, properties), line.head, key.last_commit(properties)
+    is_known = (ledger.doubt, ledger.gone) == (key.doubt(properties), _gone(key, properties))
+    # So a later expiry of the sink's snapshots below the head leaves no doubt.
+    is_at_head = last is None or head is None or head.place.id == last.id
+    if is_known and is_at_head:
+        return {}
+    return _as_it_is(key, line, properties, ledger)
+
+
+def rolled_back(key: LedgerKey, line: Line, properties: Mapping[str, str], note: RollbackNote) -> dict[str, str]:
+    """The table properties to set in the commit of ``calving rollback`` that makes the head of ``line`` the head of the
+    branch, or finds it there. If the ``note`` answers for the offsets that are gone, no doubt is left either.
+    """
+    ledger = key.read(line, properties)
+    if not less(ledger.gone, note.forgotten):
+        ledger = replace(ledger, doubt=None)
+    return {**_as_it_is(key, line, properties, ledger), key.of_table(ROLLBACK_ANSWERED): str(note)}
+
+
+def _as_it_is(key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger) -> dict[str, str]:
+    """The table properties that repeat this ledger of the branch."""
+    head, last = line.head, key.last_commit(properties)
+    return {
+        **{key.of_table(name): value for name, value in source_entries(ledger).items()},
+        key.of_table(GONE_OFFSETS): encode_coverage(ledger.gone),
+        key.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
+        key.of_table(LEDGER_SNAPSHOT): str(head.place if head is not None else last or ""),
+        **_kept(key, line, properties),
+        **_trimmed(key, ledger, properties),
+    }
+
+
+def _trimmed(key: LedgerKey, ledger: Ledger, properties: Mapping[str, str]) -> dict[str, str]:
+    """The note of the last ``calving rollback`` without offsets that are no longer gone: should a rollback remove them
+    once more, that one is not answered. Empty if the note is right already.
+    """
+    note = key.rollback_note(properties)
+    forgotten = intersection(note.forgotten, ledger.gone)
+    if forgotten == note.forgotten:
+        return {}
+    return {key.of_table(ROLLBACK_ANSWERED): str(replace(note, forgotten=forgotten))}
+
+
+def _gone(key: LedgerKey, properties: Mapping[str, str]) -> object:
+    return decode_coverage(properties.get(key.of_table(GONE_OFFSETS), "{}"))
+
+
+def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str, str]:
+    """The table property with the ledgers at snapshots of others. It is needed if no snapshot of the sink is left below
+    them, or a cherry-pick has added to the ledger: after a rollback to such a snapshot, only this property tells what
+    the table holds. Empty if the property is right already.
+    """
+    ids = _with_the_same_rows(line)
+    own, known = key.own(line.snapshots), list(key.ledgers_at(properties))
+    if not ids or (own is not None and own.place.id in ids) or any(ids[0] in snapshots for snapshots, _ in known):
+        return {}
+    ledger = key.read(line, properties)
+    is_shown = own is not None and key.held_at(own) == {tp: ledger.held(tp) for tp in ledger.source}
+    if ledger.doubt is not None or is_shown:
+        return {}
+    left = [([i for i in snapshots if i not in ids], entries) for snapshots, entries in known]
+    ledgers = [(ids, source_entries(ledger)), *((snapshots, entries) for snapshots, entries in left if snapshots)]
+    said = [{"snapshots": snapshots, **entries} for snapshots, entries in ledgers[:_MOST_LEDGERS]]
+    return {key.of_table(LEDGERS_AT): json.dumps(said, separators=(",", ":"))}
+
+
+def _with_the_same_rows(line: Line) -> list[int]:
+    """The ids of the head and of those below it that have the same rows of the sink: down to the newest cherry-pick."""
+    same = []
+    for snapshot in islice(line.snapshots, _MOST_SNAPSHOTS):
+        same.append(snapshot.place.id)
+        if source_of(snapshot) is not None:
+            break
+    return same
