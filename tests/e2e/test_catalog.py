@@ -120,7 +120,7 @@ def test_a_table_that_was_rolled_back_is_no_catalog_that_went_back(sink: Cli, ca
     sink.run_here()
     assert sorted(sink.ids()) == [*range(300), *range(600, 650)]
     assert "table db.t was rolled back" in caplog.text
-    assert "calving recover FILE --table db.t" in caplog.text
+    assert "calving rollback FILE --table db.t --as-is --then restore" in caplog.text
 
 
 @pytest.mark.parametrize("committed_since", [False, True], ids=["at once", "after the next commit"])
@@ -233,6 +233,7 @@ def test_changes_that_nobody_has_committed_are_read_again_in_their_order(changin
 
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 def test_a_rolled_back_table_gets_its_changes_again_and_none_beneath_later_ones(changing: Cli) -> None:
+    changing.keys["iceberg.tables.on-rollback"] = "continue"
     catalog = open_catalog("iceberg", changing.catalog_keys)
     snapshot = catalog.load_table("db.t").metadata.current_snapshot_id
     assert snapshot is not None

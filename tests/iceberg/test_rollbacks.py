@@ -51,7 +51,7 @@ def test_a_rollback_to_another_writers_snapshot_from_before_the_first_commit_is_
     lake.roll_back(backfill)
     done = lake.commit(200, 300)
     assert "table db.t was rolled back: it no longer holds 200 offsets" in caplog.text
-    assert "`calving recover FILE --table db.t`" in caplog.text
+    assert "`calving rollback FILE --table db.t --as-is --then restore`" in caplog.text
     assert lake.rows == [-1, *own(200, 300)]
     assert lake.ledger.gone == gone((0, 200))
     assert (lake.ledger.source, lake.ledger.missing) == ({TP: 300}, gone((0, 200)))

@@ -93,7 +93,7 @@ def test_a_rollback_that_nobody_has_answered_stops_the_compaction(lake: Lake) ->
     lake.commit(30, 40)
     lake.roll_back(before)
     why = compactor_of(lake).refusal(lake.table)
-    assert why is not None and why.startswith("it was rolled back, and nobody has answered: `calving recover FILE")
+    assert why is not None and why.startswith("it was rolled back, and nobody has answered: `calving rollback FILE")
 
 
 def test_a_compaction_of_another_branch_leaves_main_alone(tmp_path: Path) -> None:

@@ -204,7 +204,10 @@ def test_a_rollback_is_told_with_the_number_of_offsets_and_the_command() -> None
     rolled_back = RolledBack({TP: (Span(30, 60), Span(70, 80))})
     assert rolled_back.offsets == 40
     text = rolled_back.text("db.t")
-    assert "it no longer holds 40 offsets" in text and "`calving recover FILE --table db.t`" in text
+    assert (
+        "it no longer holds 40 offsets" in text
+        and "`calving rollback FILE --table db.t --as-is --then restore`" in text
+    )
 
 
 def test_a_table_that_was_not_rolled_back_has_nothing_to_tell() -> None:

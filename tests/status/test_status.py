@@ -289,7 +289,10 @@ def test_a_table_that_was_rolled_back_degrades_the_sink_until_somebody_answers()
     leads = replace(WELL, worker=replace(WELL.worker, leads=True), coordinator=found)
     (reason,) = reasons(leads, 1_001.0)
     assert (reason.cause, reason.subject) == ("rolled-back", "db.u")
-    assert "no longer holds 200 offsets" in reason.text and "`calving recover FILE --table db.u`" in reason.text
+    assert (
+        "no longer holds 200 offsets" in reason.text
+        and "`calving rollback FILE --table db.u --as-is --then restore`" in reason.text
+    )
     assert reasons(replace(leads, coordinator=CoordinatorStatus()), 1_001.0) == ()
 
 

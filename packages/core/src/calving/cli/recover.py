@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -106,7 +105,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         yield "done: the next run resumes there"
 
 
-@contextlib.contextmanager
+@contextmanager
 def _opened(backend: Backend, *, replay: bool) -> Iterator[tuple[Session, Cursor]]:
     with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=replay)) as cursor:
         yield session, cursor
@@ -282,7 +281,7 @@ def _lines(
 
 def _entries(cursor: Cursor) -> list[Envelope]:
     entries: list[Envelope] = []
-    with contextlib.suppress(DataLossError):  # entries after one that cannot be decoded are lost with the log
+    with suppress(DataLossError):  # entries after one that cannot be decoded are lost with the log
         entries.extend(read_to_end(cursor))
     return entries
 

@@ -36,7 +36,7 @@ _ROWS = "total-records"
 
 
 @dataclass(frozen=True)
-class Topics:
+class SourceTopics:
     """What the topics of a sink hold now. They are asked only if an answer needs it."""
 
     sink: Sink
@@ -73,19 +73,12 @@ def rollback(
     """
     if isinstance(target, ToSnapshot) and len(tables) > 1:
         raise ConfigError("--to names a snapshot of one table: name one --table, or use --before or --at")
-    catalog, topics = components.catalog(sink), Topics(sink)
     if answer is RollbackAnswer.REREAD and branch is not None:
         raise ConfigError("--branch: only the branch to which the sink commits can be read again: leave --branch out")
+    topics = SourceTopics(sink)
     if isinstance(target, WithoutRecord):
         target = replace(target, tp=within(target.tp, topics.identities.get(target.tp.topic, "")))
-    rollbacks = []
-    for name in tables:
-        key = ledger_key(sink, "", name)
-        key = key if branch is None else replace(key, branch=branch)
-        changes_rows = sink.mutations(name) is not None
-        rollbacks.append(
-            TableRollback(catalog, table_id(name), key, target, answer, changes_rows=changes_rows, again=again)
-        )
+    rollbacks = list(_rollbacks(sink, tables, target, answer, branch, again=again))
     if answer is RollbackAnswer.REREAD and not dry_run:
         mind_members(topics.source, (sink.group,))
     for each in rollbacks:
@@ -103,7 +96,30 @@ def rollback(
         yield "done"
 
 
-def _mind_topics(name: str, plan: RollbackPlan, topics: Topics) -> None:
+def _rollbacks(
+    sink: Sink,
+    tables: Collection[str],
+    target: RollbackTarget,
+    answer: RollbackAnswer,
+    branch: str | None,
+    *,
+    again: bool,
+) -> Iterator[TableRollback]:
+    catalog = components.catalog(sink)
+    for name in tables:
+        key = ledger_key(sink, "", name)
+        yield TableRollback(
+            catalog,
+            table_id(name),
+            key if branch is None else replace(key, branch=branch),
+            target,
+            answer,
+            changes_rows=sink.mutations(name) is not None,
+            again=again,
+        )
+
+
+def _mind_topics(name: str, plan: RollbackPlan, topics: SourceTopics) -> None:
     """:raises ConfigError: records that are to be read again are no longer in their topics."""
     if plan.answer is RollbackAnswer.REREAD:
         gone = present(plan.ledger.gone, topics.identities)

@@ -153,7 +153,15 @@ class TableRollback:
             if self._changes_rows:
                 mind_order([self.name], {self.name: ledger})
             mind_picks(self.name, self._at(table, target), key)
-        return RollbackPlan(table, head, target, leaving, ledger, self._answer, restoration)
+        return RollbackPlan(
+            table=table,
+            head=head,
+            target=target,
+            leaving=leaving,
+            ledger=ledger,
+            answer=self._answer,
+            restoration=restoration,
+        )
 
     def commit(self) -> RollbackPlan:
         """Do it, in one commit; returns what was done.

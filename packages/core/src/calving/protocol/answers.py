@@ -87,14 +87,14 @@ class AbandonedCommits:
 
 
 def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Ledger) -> AbandonedCommits:
-    """The commits that bring back what the table lacks, each offset once (R10). ``apart``: the snapshots that the
-    branch does not have, oldest first.
+    """The commits that bring back what the table lacks, each offset once (R10); what was forgotten only if nothing else
+    is lacking. ``apart``: the snapshots that the branch does not have, oldest first.
 
     :raises ConfigError: a snapshot has files of which no ledger tells the offsets.
     """
     snapshots: list[Ancestor] = []
     offsets: Coverage = {}
-    lacking = ledger.gone
+    lacking = ledger.unanswered or ledger.gone
     for snapshot in apart:
         if key.own((snapshot,)) is None:
             _mind_unknown_files(snapshot)
@@ -104,7 +104,7 @@ def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Led
         if added and not less(added, lacking):
             snapshots.append(snapshot)
             offsets, lacking = union(offsets, added), less(lacking, added)
-    return AbandonedCommits(tuple(snapshots), offsets, less(lacking, ledger.forgotten))
+    return AbandonedCommits(tuple(snapshots), offsets, lacking)
 
 
 def _mind_unknown_files(snapshot: Ancestor) -> None:

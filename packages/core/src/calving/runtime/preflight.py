@@ -21,6 +21,7 @@ from calving.iceberg.target import LoadedTable, mark_of
 from calving.model.events import TableMark
 from calving.model.forms import NEWEST
 from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, named, present
+from calving.model.tables import OnRollback
 from calving.protocol.forms import FORM, newer_sinks, table_form
 from calving.protocol.ledger import Ledger, decode_source
 from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
@@ -70,8 +71,14 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
         mutations=lambda table: sink.mutations(".".join(table)),
         key_cache_bytes=keys.key_cache_bytes,
         files=file_rules(sink),
-        on_rollback=lambda table: sink.on_rollback(".".join(table)),
+        on_rollback=lambda table: on_rollback(sink, ".".join(table)),
     )
+
+
+def on_rollback(sink: Sink, table: str) -> OnRollback:
+    """What becomes of a table that was rolled back, until somebody has answered (R6)."""
+    own = sink.tables[table].on_rollback if table in sink.tables else None
+    return own or sink.keys.on_rollback or ("continue" if sink.mutations(table) is None else "stop")
 
 
 def file_rules(sink: Sink) -> FileRules:

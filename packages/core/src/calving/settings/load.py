@@ -17,7 +17,7 @@ from calving.errors import ConfigError
 from calving.maintenance.plan import Triggers
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.model.sink import DeadLetterTopic, SinkIdentity
-from calving.model.tables import OnRollback, RowMutations
+from calving.model.tables import RowMutations
 from calving.secrets import know, shown, shown_text
 from calving.settings import files
 from calving.settings.catalog_names import without_effect
@@ -136,11 +136,6 @@ class Sink:
     def _declarations(self, table: str) -> Mapping[str, Declaration]:
         own = self.tables.get(table)
         return {**dict(self.keys.default_columns), **dict(own.columns if own is not None else ())}
-
-    def on_rollback(self, table: str) -> OnRollback:
-        """What becomes of a table that was rolled back, until somebody has answered (R6)."""
-        own = self.tables.get(table, TableKeys()).on_rollback or self.keys.on_rollback
-        return own or ("continue" if self.mutations(table) is None else "stop")
 
     def triggers(self, table: str) -> Triggers:
         """When files of a table are compacted."""

@@ -81,7 +81,7 @@ REMEDIES: Mapping[str, Remedy] = {
     ),
     Cause.ROLLED_BACK: Remedy(
         "Somebody has rolled the table back: records that it had are no longer in it.",
-        "calving recover FILE --table TABLE --dry-run",
+        "calving rollback FILE --table TABLE --as-is --then restore --dry-run",
     ),
     Cause.POSITION_MOVED: Remedy(
         "Somebody has moved a position of the sink's group: the records that were skipped are in no table.",
