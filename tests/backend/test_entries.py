@@ -36,7 +36,7 @@ from calving.serving.metrics import exposition
 from calving.serving.views import overview
 from calving.status.table_states import TableStates
 from calving.status.values import SinkFacts, Status
-from calving.testing.odd_entries import extreme, own_with_files, strange
+from calving.testing.odd_entries import extreme, newer, own_with_files, strange
 from calving.version import __version__
 
 COMMIT = UUID(int=1)
@@ -156,6 +156,25 @@ def test_an_event_that_a_later_version_has_written_names_its_form(event: DataWri
     assert envelope is not None
     with pytest.raises(NewerVersionError, match=r"install version 0\.3\.0 or later"):
         check_form(envelope, NEWEST)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("name", newer("g", "0.3.0"))
+def test_an_entry_that_cannot_be_decoded_names_the_version_that_can(name: str, strict: bool) -> None:
+    with pytest.raises(NewerVersionError, match=r"form 2 .* install version 0\.3\.0 or later"):
+        Entries("g", "log", strict=strict).envelope(0, 7, b"m", *newer("g", "0.3.0")[name])
+
+
+@pytest.mark.parametrize("name", newer("g", "0.3.0"))
+def test_another_group_may_use_a_form_that_this_version_does_not_know(name: str) -> None:
+    assert Entries("h", "log", strict=True).envelope(0, 7, b"m", *newer("g", "0.3.0")[name]) is None
+
+
+@pytest.mark.parametrize("odd", ['[1,"0.2.0"]', "[2]", '[2,"two\\nlines"]', '"2"', "null"])
+def test_a_form_that_is_known_or_none_is_no_reason_to_install_another_version(odd: str) -> None:
+    beside = f'{{"group":"g","form":{odd}}}'.encode()
+    with pytest.raises(DataLossError, match="cannot be decoded"):
+        Entries("g", "log", strict=True).envelope(0, 7, b"m", b"zz", b'{"source":{"0":[[0,10]]}}', beside)
 
 
 def test_groups_that_somebody_has_made_up_take_little_memory() -> None:

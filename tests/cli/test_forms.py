@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 
 from calving.cli.maintain import maintain
 from calving.cli.mend import BOUNDS
@@ -18,6 +20,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.model.forms import NEWEST, OLDEST, StoredForm
 from calving.protocol.forms import FORM
 from calving.settings.load import load
+from calving.source.client import client_config
 from harness.topic import Topic
 from tests.cli.commands import Cli
 
@@ -42,6 +45,20 @@ def committed(tmp_path_factory: pytest.TempPathFactory, servers: str) -> Cli:
     made.send(0, 10)
     made.run_here()
     mark(made, own(made))
+    return made
+
+
+@pytest.fixture(scope="module")
+def undecodable(tmp_path_factory: pytest.TempPathFactory, servers: str) -> Cli:
+    """A sink whose control log has an entry of a later version that this one cannot decode."""
+    unique = uuid4().hex
+    made = Cli(tmp_path_factory.mktemp("undecodable"), Topic(servers, unique), unique)
+    made.send(0, 10)
+    made.run_here()
+    beside = json.dumps({"group": f"connect-{unique}", "form": LATER})
+    producer = Producer(client_config({"bootstrap.servers": servers}))
+    producer.produce(f"control-{unique}", b"\xc2\x01 of another time", headers=[("calving-beside", beside)])
+    producer.flush(10)
     return made
 
 
@@ -107,3 +124,26 @@ def test_a_sink_that_takes_over_from_its_former_name_keeps_the_form(
     cli.recover_here(former)
     properties = open_catalog("iceberg", cli.catalog_keys).load_table("db.t").properties
     assert properties[f"{FORM}.{own(cli, new)}"] == str(NEWEST)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda cli: cli.run_here(),
+        lambda cli: cli.recover_here(),
+        lambda cli: status(load(cli.config)),
+    ],
+    ids=["run", "recover", "status"],
+)
+def test_a_command_stops_at_an_entry_that_only_a_later_version_can_decode(
+    undecodable: Cli, command: Callable[[Cli], object]
+) -> None:
+    with pytest.raises(NewerVersionError, match=rf"use form {LATER.number} .* install version 0\.9\.0 or later"):
+        command(undecodable)
+
+
+@pytest.mark.parametrize(("command", "code"), [("status", 2), ("takeover", 1)])
+def test_a_command_that_only_looks_tells_the_version_to_install(undecodable: Cli, command: str, code: int) -> None:
+    text = " ".join(undecodable.run(command, code=code).split())
+    assert "install version 0.9.0 or later" in text
+    assert "Traceback" not in text

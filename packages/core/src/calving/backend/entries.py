@@ -38,6 +38,7 @@ from calving.model.offsets import (
     encode_settled,
 )
 from calving.model.text import printable
+from calving.protocol.forms import refuse_newer
 from calving.version import __version__
 from calving.wire.codec import Head, Message, UndecodableError, decode, divide, encode, head_of
 
@@ -218,6 +219,8 @@ class Entries:
         """The envelope of an entry; None for an entry of another group, and for a skipped one.
 
         :raises DataLossError: an entry of this sink cannot be read.
+        :raises NewerVersionError: an entry of this sink cannot be decoded, and names a form that this version does not
+            know.
         """
         headers = Headers.of(spans, beside)
         if self._is_of_another(headers.group):
@@ -234,6 +237,8 @@ class Entries:
                 return None
             return replace(headers.envelope(place, decoded.event, _name(sender)), at_us=decoded.timestamp_us)
         except UndecodableError as reason:
+            if headers.group == self._group:
+                refuse_newer(headers.form)
             head = Head(self._group, kind) if kind is not None else head_of(value)
             if head is not None and self._is_of_another(head.group):
                 return None

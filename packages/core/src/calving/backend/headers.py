@@ -103,6 +103,12 @@ class Headers(NamedTuple):
         return group if isinstance(group, str) and len(group) <= _LONGEST else None
 
     @property
+    def form(self) -> StoredForm:
+        """The form that the sender names; the oldest if it names none."""
+        form = self.beside.get("form")
+        return _form(form) if _is_form(form) else OLDEST
+
+    @property
     def has_coverage(self) -> bool:
         """Whether the entry has the header that only entries of calving have, with source offsets in it."""
         try:

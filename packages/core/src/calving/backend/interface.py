@@ -79,6 +79,8 @@ class Cursor(ABC):
 
         :raises DataLossError: an entry of this sink that may have files, or source offsets of files, cannot be decoded.
             Only a cursor that replays raises it.
+        :raises NewerVersionError: an entry of this sink cannot be decoded, and names a form that this version does not
+            know. Every cursor raises it.
         """
 
     @abstractmethod

@@ -26,7 +26,14 @@ def check_form(envelope: Envelope, own: StoredForm = NEWEST) -> None:
 
     :raises NewerVersionError: an event names such a form. An operator has to install the version that it names.
     """
-    form = envelope.attached.form
+    refuse_newer(envelope.attached.form, own)
+
+
+def refuse_newer(form: StoredForm, own: StoredForm = NEWEST) -> None:
+    """The same for the form that an entry names.
+
+    :raises NewerVersionError: an operator has to install the version that it names.
+    """
     if form.number > own.number:
         raise NewerVersionError(
             f"the sink's workers use form {form.number} of the control log and the tables, {_unknown(form)}"

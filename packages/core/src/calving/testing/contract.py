@@ -13,7 +13,15 @@ from uuid import UUID, uuid4
 import pytest
 
 from calving.backend.interface import Backend, Cursor, Session
-from calving.errors import DataLossError, FencedError, OutcomeUnknownError, ProtocolError, StaleError, UnavailableError
+from calving.errors import (
+    DataLossError,
+    FencedError,
+    NewerVersionError,
+    OutcomeUnknownError,
+    ProtocolError,
+    StaleError,
+    UnavailableError,
+)
 from calving.model.events import (
     NO_COMMIT,
     Attachment,
@@ -35,7 +43,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import Advance, Span, Topic, TopicPartition
 from calving.model.sink import Claim
 from calving.testing.harness import Harness
-from calving.testing.odd_entries import OddEntry, own_with_files, strange
+from calving.testing.odd_entries import OddEntry, newer, own_with_files, strange
 from calving.wire.codec import decode
 
 _SECONDS = 20.0
@@ -257,6 +265,20 @@ class BackendContract:
         assert cursor.undecodable >= 2 + 2 + len(own_with_files(group))
         assert re.search(r"partition 0, offset \d+: an entry of sender '.*' is not signed", cursor.unsigned)
         assert not cursor.unreadable
+
+    @rule(
+        "B3.9",
+        "An entry of the sink that cannot be decoded, and names a form that this version does not know, stops every"
+        " reader; the error names the version to install.",
+    )
+    @pytest.mark.parametrize("kind", ["worker", "coordinator", "watcher"])
+    def test_an_entry_of_a_newer_form_is_refused(self, store: Store, kind: str) -> None:
+        store.publish(0, None, 10)
+        worker = store.cursor()
+        store.append(*newer(store.group(), "99.0").values())
+        cursor = worker if kind == "worker" else store.cursor(replay=True) if kind == "coordinator" else store.watcher()
+        with pytest.raises(NewerVersionError, match=r"install version 99\.0 or later"):
+            store.wait_for(cursor, CommitComplete)
 
     # B4
 

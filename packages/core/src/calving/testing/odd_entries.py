@@ -19,6 +19,7 @@ from calving.model.events import (
     TableReference,
 )
 from calving.model.files import DataFile
+from calving.model.forms import NEWEST
 from calving.model.offsets import TopicPartition
 from calving.wire.codec import MAGIC, Message, encode
 from calving.wire.schema import resolve
@@ -145,6 +146,19 @@ def own_with_files(group: str) -> Mapping[str, OddEntry]:
         "an end of a cycle with tables in a wrong form": OddEntry(ended, None, _with(beside, tables=[["t", 1, "x"]])),
         **{name: OddEntry(_typed(group, _WRITTEN, *odd), _COVERAGE, beside) for name, odd in _ODD_FILES.items()},
         **{name: OddEntry(_typed(group, _COMPLETE, *odd), _COVERAGE, beside) for name, odd in _ODD_ANSWERS.items()},
+    }
+
+
+def newer(group: str, version: str) -> Mapping[str, OddEntry]:
+    """Entries of ``group`` that cannot be decoded, in a form that only ``version`` and later ones know."""
+    beside = json.dumps({"group": group, "form": [NEWEST.number + 1, version]}).encode()
+    written, ended = _event(group, _WRITTEN), _event(group, CommitComplete(_COMMIT))
+    return {
+        "an event of an unknown class": OddEntry(_unknown_class(group), None, beside),
+        "a value that is no event": OddEntry(b"zz", None, beside),
+        "files with source offsets in a wrong form": OddEntry(written, b'{"source":[0]}', beside),
+        "a start that is cut off": OddEntry(_event(group, StartCommit(_COMMIT))[:-3], None, beside),
+        "an end of a cycle with parked commits in a wrong form": OddEntry(ended, None, _with(beside, parked=[1])),
     }
 
 
