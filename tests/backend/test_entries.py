@@ -141,6 +141,7 @@ def test_odd_workers_of_a_coordinator_are_left_out(odd: str) -> None:
         '{"form":[1]}',
         '{"form":[-1,"0.2.0"]}',
         '{"form":[1,null]}',
+        '{"form":[1,"0.2.0 x"]}',
     ],
 )
 def test_what_a_worker_tells_of_itself_is_dropped_unless_it_is_safe_to_show(odd: str) -> None:

@@ -129,10 +129,24 @@ def test_a_table_tells_the_form_that_was_written() -> None:
     assert table_form({}, NAME) == OLDEST
 
 
-@pytest.mark.parametrize("text", ["", "2", "two:0.9.0", "2:"])
+@pytest.mark.parametrize(
+    "text", ["", "2", "two:0.9.0", "2:", "-2:0.9.0", "2:0.9\x1b[2J", f"2:{'9' * 51}", f"{'9' * 19}:0.9.0", "2:0.9.0 x"]
+)
 def test_a_form_that_somebody_has_changed_is_named(text: str) -> None:
     with pytest.raises(TableTroubleError, match=r"'calving\.form\.control\.connect-a' .* is not what calving writes"):
         table_form({NAME: text}, NAME)
+
+
+def test_what_somebody_else_has_written_into_a_table_is_shown_short_and_without_control_characters() -> None:
+    name, text = f"{FORM}.{'x' * 10_000}\x1b[2J", "\x1b[2J" * 1_000_000
+    sentences: list[str] = []
+    for error, properties in ((TableTroubleError, {name: text}), (NewerVersionError, {name: str(LATER)})):
+        with pytest.raises(error) as caught:
+            check_table_forms(properties)
+        sentences.append(str(caught.value))
+    sentences.append(newer_sinks({name: str(LATER)}, []))
+    assert max(map(len, sentences)) < 1_000
+    assert all(map(str.isprintable, sentences))
 
 
 def test_the_newer_form_of_any_sink_of_a_table_is_refused() -> None:

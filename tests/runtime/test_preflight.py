@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from calving.errors import UnavailableError
+from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import open_catalog
-from calving.runtime.preflight import held
+from calving.iceberg.maintenance import check_forms
+from calving.protocol.forms import FORM
+from calving.protocol.ledger_key import SOURCE_OFFSETS
+from calving.protocol.recovery import AWAITED_OFFSETS
+from calving.runtime.preflight import held, owner_of
 from tests.serving.sinks import sink
 
 
@@ -28,3 +33,21 @@ def test_a_worker_that_starts_over_does_without_one_table_that_it_has_loaded_bef
     assert found["db.broken"].mark is None and found["db.well"].mark is not None
     with pytest.raises(UnavailableError, match=r"table db\.broken cannot be loaded"):
         dict(held(catalog, sink(), "log", names))
+
+
+@pytest.mark.parametrize("name", [FORM, SOURCE_OFFSETS, AWAITED_OFFSETS])
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_property_that_somebody_has_changed_is_named_with_its_table(tmp_path: Path, name: str, is_own: bool) -> None:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    catalog.create_namespace("db")
+    owner = owner_of(sink()) if is_own else "control.connect-other"
+    properties = {f"{SOURCE_OFFSETS}.{owner}": "{}", f"{name}.{owner}": "damaged"}
+    schema = Schema(NestedField(1, "id", LongType(), required=False))
+    catalog.create_table("db.t", schema, properties=properties)
+    sentence = rf"^table db\.t: '{re.escape(name)}\.{re.escape(owner)}' .* is not what calving writes: 'damaged'"
+    if name != AWAITED_OFFSETS or is_own:
+        with pytest.raises(ConfigError, match=sentence):
+            dict(held(catalog, sink(), "log", ["db.t"]))
+    if name == FORM:
+        with pytest.raises(ConfigError, match=sentence):
+            check_forms("db.t", properties)

@@ -25,7 +25,7 @@ from calving.model.events import (
     TableMark,
     WorkerEnd,
 )
-from calving.model.forms import OLDEST, StoredForm
+from calving.model.forms import OLDEST, StoredForm, is_version
 from calving.model.members import MOST_KEYS, MOST_TOLD, Member
 from calving.model.offsets import decode_coverage, decode_covered, decode_places, decode_settled, is_moment
 from calving.wire.codec import UndecodableError
@@ -269,7 +269,7 @@ def _is_form(said: object) -> bool:
         and len(said) == len(StoredForm._fields)
         and type(said[0]) is int
         and 0 <= said[0] <= _LARGEST
-        and _is_short(said[1])
+        and is_version(said[1])
     )
 
 

@@ -21,6 +21,7 @@ from calving.iceberg.target import LoadedTable
 from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
 from calving.model.text import listed
+from calving.protocol.ledger import errors_naming
 from calving.protocol.ledger_key import OFFSETS, SOURCE_OFFSETS
 from calving.protocol.takeover import Place, TablePlace, TakeoverVerdict, verdict
 from calving.runtime import components
@@ -232,7 +233,8 @@ def _version(summaries: Iterable[Mapping[str, str]], offsets: str) -> str | None
 
 
 def _other_names(sink: Sink, table: Table, summaries: Iterable[Mapping[str, str]]) -> Iterable[str]:
-    yield from others_of(table.metadata.properties, table.metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
+    with errors_naming(".".join(table.name())):
+        yield from others_of(table.metadata.properties, table.metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
     for summary in summaries:
         for name in summary:
             if name.startswith(OFFSETS) and (owner := name.removeprefix(OFFSETS)) != owner_of(sink):

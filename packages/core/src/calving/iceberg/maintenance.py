@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from calving.errors import CommitRefusedError, CommitUncertainError, NewerVersionError
+from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
 from calving.iceberg.history import line_of, place_added
@@ -29,6 +29,7 @@ from calving.mutations.cache import KeyCache
 from calving.mutations.keys import KEYS_AT_ONCE
 from calving.mutations.lookup import Tasks
 from calving.protocol.forms import check_table_forms
+from calving.protocol.ledger import errors_naming
 from calving.protocol.ledger_key import (
     LEDGER_SNAPSHOT,
     LOG_ID,
@@ -182,12 +183,11 @@ class Maintenance:
 def check_forms(name: str, properties: Mapping[str, str]) -> None:
     """Refuse a table with a ledger, of any sink, that this version may not copy.
 
+    :raises ConfigError: a form is not what calving writes.
     :raises NewerVersionError: a later version has written it in a form that this one does not know.
     """
-    try:
+    with errors_naming(name):
         check_table_forms(properties)
-    except NewerVersionError as error:
-        raise NewerVersionError(f"table {name}: {error}") from error
 
 
 def rolled_back(table: Table, key: LedgerKey) -> str | None:

@@ -6,7 +6,10 @@ earlier versions would misread, and uses it once all workers know it. Every even
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+_NUMBER, _VERSION = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9A-Za-z][0-9A-Za-z.!+_-]{0,49}")
 
 
 class StoredForm(NamedTuple):
@@ -24,10 +27,15 @@ class StoredForm(NamedTuple):
 
         :raises ValueError: the text has another form.
         """
-        number, colon, version = text.partition(":")
-        if not (colon and version):
+        number, _, version = text.partition(":")
+        if not (_NUMBER.fullmatch(number) and is_version(version)):
             raise ValueError("a form is its number and the lowest version that knows it")
         return StoredForm(int(number), version)
+
+
+def is_version(text: object) -> bool:
+    """Whether this may be a version: errors tell the user to install it, and anybody may have written it."""
+    return isinstance(text, str) and _VERSION.fullmatch(text) is not None
 
 
 OLDEST = StoredForm(0, "0.1.0")

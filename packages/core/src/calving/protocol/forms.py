@@ -12,7 +12,7 @@ from uuid import UUID
 from calving.errors import NewerVersionError
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
 from calving.model.forms import NEWEST, OLDEST, UNMARKED, StoredForm
-from calving.protocol.ledger import entry_of
+from calving.protocol.ledger import entry_of, shown
 
 FORM = "calving.form"
 """The table property; the owner's name follows."""
@@ -48,7 +48,7 @@ def check_table_form(properties: Mapping[str, str], name: str, own: StoredForm =
     form = table_form(properties, name)
     if form.number > own.number:
         raise NewerVersionError(
-            f"its property '{name}' says that it is written in form {form.number}, {_unknown(form)}"
+            f"its property '{shown(name)}' says that it is written in form {form.number}, {_unknown(form)}"
         )
 
 
@@ -70,8 +70,8 @@ def newer_sinks(properties: Mapping[str, str], known: Collection[str], own: Stor
         form = table_form(properties, name)
         if form.number > own.number:
             return (
-                f"sink {owner} writes it in form {form.number}, {_unknown(form)}; if it is another sink than this"
-                " one, and both are to write there, name it in iceberg.control.other-sinks"
+                f"sink {shown(owner)} writes it in form {form.number}, {_unknown(form)}; if it is another sink than"
+                " this one, and both are to write there, name it in iceberg.control.other-sinks"
             )
     return ""
 

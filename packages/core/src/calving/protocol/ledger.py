@@ -8,11 +8,12 @@ property names are those of the Java sink (``Coordinator.commitToTable``), so ei
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from calving.errors import TableTroubleError
+from calving.errors import ConfigError, NewerVersionError, TableTroubleError
 from calving.model.events import Envelope, Place
 from calving.model.offsets import (
     ControlOffsets,
@@ -28,10 +29,12 @@ from calving.model.offsets import (
     present,
     without,
 )
+from calving.model.text import printable
 from calving.protocol.rollback import SnapshotPlace
 
 T = TypeVar("T")
 _SHOWN = 60
+_LONGEST_NAME = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +157,29 @@ def entry_of(entries: Mapping[str, str], name: str, decode: Callable[[str], T], 
         return decode(text)
     except Exception as error:  # whatever is in it
         raise TableTroubleError(
-            f"'{name}' in the table's properties, or in the summary of a snapshot, is not what calving writes:"
+            f"'{shown(name)}' in the table's properties, or in the summary of a snapshot, is not what calving writes:"
             f" {text[:_SHOWN]!r}; give the property its former value, or roll the table back to a snapshot before that"
             " one; else remove the property, and run `calving recover FILE`"
         ) from error
+
+
+def shown(name: str) -> str:
+    """The name of a property, or of a sink in it, in an error: whoever can change the table has chosen it."""
+    return printable(name, _LONGEST_NAME)
+
+
+@contextmanager
+def errors_naming(table: str) -> Iterator[None]:
+    """Let errors in a table's properties name the table.
+
+    :raises ConfigError: an entry is not what calving writes.
+    :raises NewerVersionError: a later version has written the table.
+    """
+    try:
+        yield
+    except (TableTroubleError, NewerVersionError) as error:
+        kind = NewerVersionError if isinstance(error, NewerVersionError) else ConfigError
+        raise kind(f"table {table}: {error}") from error
 
 
 def encode_control(offsets: ControlOffsets) -> str:

@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import ConfigError, DataLossError, NewerVersionError, TableTroubleError, UnavailableError
+from calving.errors import DataLossError, NewerVersionError, UnavailableError
 from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.locations import FileRules
@@ -23,7 +23,7 @@ from calving.model.forms import NEWEST
 from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, named, present
 from calving.model.tables import OnRollback
 from calving.protocol.forms import FORM, newer_sinks, table_form
-from calving.protocol.ledger import Ledger, decode_source
+from calving.protocol.ledger import Ledger, decode_source, entry_of, errors_naming
 from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, doubled
 from calving.runtime.positions import check_topics, refuse_lost_positions
@@ -98,7 +98,8 @@ def owner_of(sink: Sink) -> str:
 
 def _others(sink: Sink, table: Table) -> dict[str, SourceOffsets]:
     metadata = table.metadata
-    return others_of(metadata.properties, metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
+    with errors_naming(".".join(table.name())):
+        return others_of(metadata.properties, metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
 
 
 def others_of(
@@ -106,16 +107,18 @@ def others_of(
 ) -> dict[str, SourceOffsets]:
     """The source offsets that sinks of other names than the ``known`` ones have written into a table's properties;
     none of a sink that writes in a form that this version does not know.
+
+    :raises TableTroubleError: a property is not what calving writes.
     """
     offsets_of: dict[str, SourceOffsets] = {}
-    for name, value in properties.items():
+    for name in properties:
         if name.startswith(f"{SOURCE_OFFSETS}."):
             owner = name.removeprefix(f"{SOURCE_OFFSETS}.")
             before, _, branch = owner.rpartition("@")
             is_newer = table_form(properties, f"{FORM}.{owner}").number > NEWEST.number
             owner = before if branch in branches else owner
             if owner not in known:
-                offsets_of[owner] = {} if is_newer else decode_source(value)
+                offsets_of[owner] = {} if is_newer else entry_of(properties, name, decode_source)
     return offsets_of
 
 
@@ -186,20 +189,23 @@ def held(
         log.warning("%s; what it holds is taken from when it was loaded before", error)
     for name, table in loaded.items():
         if table is not None:
-            key = ledger_key(sink, log_id, name)
-            properties = table.metadata.properties
-            yield (
-                name,
-                TableRecord(
-                    ledger_of(key, table),
-                    properties.get(key.of_table(LOG_ID)),
-                    key.left_out(properties),
-                    _others(sink, table),
-                    None if name in troubled else mark_of(table),
-                    decode_coverage(properties.get(key.of_table(AWAITED_OFFSETS), "{}")),
-                    newer=newer_sinks(properties, (owner_of(sink), *sink.keys.other_sinks)),
-                ),
-            )
+            record = _record(sink, ledger_key(sink, log_id, name), table)
+            yield name, record._replace(mark=None) if name in troubled else record
+
+
+def _record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
+    properties = table.metadata.properties
+    ledger, others = ledger_of(key, table), _others(sink, table)
+    with errors_naming(".".join(table.name())):
+        return TableRecord(
+            ledger,
+            properties.get(key.of_table(LOG_ID)),
+            key.left_out(properties),
+            others,
+            mark_of(table),
+            entry_of(properties, key.of_table(AWAITED_OFFSETS), decode_coverage),
+            newer=newer_sinks(properties, (owner_of(sink), *sink.keys.other_sinks)),
+        )
 
 
 def ledger_of(key: LedgerKey, table: Table) -> Ledger:
@@ -208,11 +214,8 @@ def ledger_of(key: LedgerKey, table: Table) -> Ledger:
     :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
     """
     loaded = LoadedTable(table, key.branch)
-    try:
+    with errors_naming(".".join(table.name())):
         return key.read(loaded.line, loaded.properties)
-    except (TableTroubleError, NewerVersionError) as error:
-        kind = NewerVersionError if isinstance(error, NewerVersionError) else ConfigError
-        raise kind(f"table {'.'.join(table.name())}: {error}") from error
 
 
 def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, TableRecord]) -> None:
