@@ -39,13 +39,14 @@ def member(**changed: str) -> Member:
         ("iceberg.source.auto-offset-reset", "latest"),
         ("topics", "orders,returns"),
         ("value.converter", "avro"),
-        ("value.converter.schema.registry.url", "http://other"),
+        ("key.converter.schema.registry.url", "http://other"),
         ("iceberg.catalog.uri", "http://other:8181"),
         ("iceberg.tables.on-unrouted", "skip"),
     ],
 )
 def test_a_setting_that_decides_what_is_committed_is_named_if_it_differs(key: str, value: str) -> None:
     common = {"transforms": "flat", "transforms.flat.type": "org.apache.kafka.connect.transforms.Flatten$Value"}
+    common |= {"key.converter": "avro", "key.converter.schema.registry.url": "http://registry"}
     base = described(parse(BASE | common), "0.2.0", "h", "f")
     other = described(parse(BASE | common | {key: value}), "0.2.0", "h", "f")
     assert base.settings != other.settings
@@ -65,6 +66,67 @@ def test_a_setting_that_decides_what_is_committed_is_named_if_it_differs(key: st
 )
 def test_settings_that_change_no_commit_may_differ(key: str, value: str) -> None:
     assert described(parse(BASE | {key: value}), "0.2.0", "h", "f") == member()
+
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+TABLE = "iceberg.table.db.orders."
+
+
+@pytest.mark.parametrize(
+    ("settings", "written_out"),
+    [
+        ({}, {f"{TABLE}upsert-mode-enabled": "false", f"{TABLE}cdc-field": "", f"{TABLE}commit-branch": "main"}),
+        ({}, {"iceberg.tables.default-commit-branch": "main"}),
+        ({}, {"value.converter": "json", "value.converter.schemas.enable": "FALSE"}),
+        ({}, {"value.converter": JSON, "value.converter.schemas.enable": "false"}),
+        ({}, {"value.converter.decimal.format": "NUMERIC", "value.converter.converter.type": "value"}),
+        ({}, {"iceberg.topic.orders.value.converter": "json", "iceberg.topic.orders.key.converter": "bytes"}),
+        ({}, {"key.converter": "bytes", "key.converter.schemas.enable": "true"}),
+        ({"value.converter": JSON}, {"value.converter.schemas.enable": "true"}),
+        ({"value.converter": JSON}, {"value.converter.replace.null.with.default": "true"}),
+        ({"key.converter": "string"}, {"key.converter.converter.encoding": "UTF-8"}),
+        ({"iceberg.tables.default-id-columns": "id"}, {f"{TABLE}id-columns": "id"}),
+        ({"iceberg.tables.default-partition-by": "day(ts)"}, {f"{TABLE}partition-by": "day(ts)"}),
+        ({"iceberg.tables.default-commit-branch": "b"}, {f"{TABLE}commit-branch": "b"}),
+        ({"iceberg.tables.upsert-mode-enabled": "true"}, {f"{TABLE}upsert-mode-enabled": "true"}),
+        ({"iceberg.tables.upsert-mode-enabled": "true"}, {"iceberg.tables.inserts": "upsert"}),
+        ({"iceberg.tables.upsert-mode-enabled": "true"}, {f"{TABLE}inserts": "upsert", f"{TABLE}order-field": ""}),
+        (
+            {f"{TABLE}upsert-mode-enabled": "true", f"{TABLE}row-deletes": "equality"},
+            {f"{TABLE}inserts": "append", f"{TABLE}delete-mode": "hard"},
+        ),
+        ({"topics": "orders,returns"}, {"topics": "returns, orders"}),
+        ({"iceberg.tables": "db.a,db.b"}, {"iceberg.tables": "db.b,db.a"}),
+        ({}, {"iceberg.tables.look-ms": "1000"}),
+    ],
+)
+def test_a_default_that_is_written_out_is_no_other_setting(
+    settings: dict[str, str], written_out: dict[str, str]
+) -> None:
+    assert digests(parse(BASE | settings | written_out)) == digests(parse(BASE | settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "changed"),
+    [
+        ({"iceberg.tables.upsert-mode-enabled": "true"}, {f"{TABLE}upsert-mode-enabled": "false"}),
+        ({"iceberg.tables.default-commit-branch": "b"}, {f"{TABLE}commit-branch": "main"}),
+        ({"iceberg.tables.default-id-columns": "id"}, {f"{TABLE}id-columns": "key"}),
+        ({"iceberg.tables.upsert-mode-enabled": "true"}, {f"{TABLE}inserts": "append"}),
+        ({"value.converter": JSON}, {"value.converter.schemas.enable": "false"}),
+        ({"value.converter": "avro"}, {"iceberg.topic.orders.value.converter": "json"}),
+        ({}, {f"{TABLE}columns": "ts timestamptz"}),
+        ({}, {f"{TABLE}location": "s3://b/t"}),
+    ],
+)
+def test_a_setting_against_a_default_is_another_one(settings: dict[str, str], changed: dict[str, str]) -> None:
+    base, other = (
+        described(parse(BASE | {"value.converter.schema.registry.url": "http://r"} | each), "", "h", "")
+        if "avro" in each.values()
+        else described(parse(BASE | each), "", "h", "")
+        for each in (settings, settings | changed)
+    )
+    assert set(changed) <= set(base.differing(other))
 
 
 def own_step(**options: str) -> dict[str, str]:

@@ -42,8 +42,8 @@ class AvroConverter(Converter):
         self._stage = stage(is_key)
         self._limits = limits or Limits()
         self._naming = Naming(
-            flag(options, "enhanced.avro.schema.support", False, is_key=is_key),
-            flag(options, "generalized.sum.type.support", False, is_key=is_key),
+            flag(options, "enhanced.avro.schema.support", is_key=is_key),
+            flag(options, "generalized.sum.type.support", is_key=is_key),
         )
         self._readers = BySchema(self._reader)
         self._fixed: SchemaReader | None = None

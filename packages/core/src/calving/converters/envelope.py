@@ -65,7 +65,7 @@ class EnvelopeConverter(Converter):
         self._limits = limits or Limits()
         nesting = self._limits.nesting
         self._schemaless = _Schema(None, Cells(self._limits.cells), lambda text: parse(text.encode(), nesting))
-        self._defaults = flag(options, "replace.null.with.default", True, is_key=is_key)
+        self._defaults = flag(options, "replace.null.with.default", is_key=is_key)
         self._schemas: SchemaCache[str, _Schema] = SchemaCache()
         self._spellings: list[_Spelling] = []
         self._spelled = 0

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from calving.errors import ConfigError
 from calving.model.dead_letters import Stage
-from calving.model.record_path import Limits
+from calving.model.record_path import ConverterSpec, Limits
 from calving.plugins import Registry
 from calving.records.fields import Projection
 from calving.records.values import Decoded
@@ -83,17 +83,28 @@ class Options:
                 raise ConfigError(f"{full(name, is_key)} = {text} is not supported: {self.only[name]} is")
 
 
+DEFAULTS: Mapping[str, str] = {
+    "schemas.enable": "false",
+    "replace.null.with.default": "true",
+    "enhanced.avro.schema.support": "false",
+    "generalized.sum.type.support": "false",
+    "int.for.enums": "false",
+    "converter.encoding": "UTF-8",
+}
+"""Defaults of options."""
+
+
 def full(name: str, is_key: bool) -> str:
     """An option's whole key."""
     return f"{'key' if is_key else 'value'}.converter.{name}"
 
 
-def flag(options: Mapping[str, str], name: str, default: bool, *, is_key: bool) -> bool:
-    """A boolean option.
+def flag(options: Mapping[str, str], name: str, *, is_key: bool) -> bool:
+    """A boolean option, by its name in ``DEFAULTS``.
 
     :raises ConfigError: the option is neither true nor false.
     """
-    text = options.get(name, str(default)).lower()
+    text = options.get(name, DEFAULTS[name]).lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{full(name, is_key)}: must be true or false (given: '{text}')")
     return text == "true"
@@ -257,8 +268,7 @@ def converter(name: str, options: Mapping[str, str], *, is_key: bool, limits: Li
     own = CLASSES.get(name, name)
     if own in CONVERTERS.own:
         OPTIONS.get(own, Options()).check(options, is_key=is_key)
-    # Connect's class reads the envelope unless schemas.enable is false.
-    if own == "json" and flag(options, "schemas.enable", name in CLASSES, is_key=is_key):
+    if own == "json" and flag({**_with_class(name), **options}, "schemas.enable", is_key=is_key):
         own = _ENVELOPE
     try:
         made: Callable[..., Converter] = CONVERTERS.find(own, Converter)
@@ -269,3 +279,26 @@ def converter(name: str, options: Mapping[str, str], *, is_key: bool, limits: Li
     # Values of all other converters have one simple type.
     limited = own in (*_LIMITED, _ENVELOPE)
     return made(options, is_key=is_key, limits=limits) if limited else made(options, is_key=is_key)
+
+
+def effective(spec: ConverterSpec) -> ConverterSpec:
+    """The same converter by calving's name for it, without options that have no effect, or their defaults. Two
+    converters are the same if these are.
+    """
+    own = CLASSES.get(spec.name, spec.name)
+    options = {name: _as_flag(text) for name, text in {**_with_class(spec.name), **spec.options}.items()}
+    if own in CONVERTERS.own:
+        used = OPTIONS.get(own, Options()).used
+        options = {name: text for name, text in options.items() if name in used and text != DEFAULTS.get(name)}
+    return ConverterSpec(own, options)
+
+
+def _with_class(name: str) -> dict[str, str]:
+    """The options that a converter of this name has unless the settings say otherwise: Connect's class for JSON reads
+    an envelope.
+    """
+    return {"schemas.enable": "true"} if name == _CONNECT + "json.JsonConverter" else {}
+
+
+def _as_flag(text: str) -> str:
+    return text.lower() if text.lower() in ("true", "false") else text

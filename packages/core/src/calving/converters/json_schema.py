@@ -48,7 +48,7 @@ class JsonSchemaConverter(Converter):
     def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
         self._limits = limits or Limits()
-        numbered = flag(options, "generalized.sum.type.support", False, is_key=is_key)
+        numbered = flag(options, "generalized.sum.type.support", is_key=is_key)
         self._union = _NUMBERED_UNION if numbered else _UNION
         self._registry = SchemaRegistry(options, is_key=is_key)
         self._readers = BySchema(self._reader)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from calving.converters.building import collect
-from calving.converters.interface import Converter, Decoded, full, stage
+from calving.converters.interface import DEFAULTS, Converter, Decoded, full, stage
 from calving.errors import ConfigError
 from calving.records.fields import Projection
 from calving.records.values import Payloads, Values
@@ -24,7 +24,7 @@ class StringConverter(Converter):
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
         self._stage = stage(is_key)
-        encoding = options.get("converter.encoding", "UTF-8")
+        encoding = options.get("converter.encoding", DEFAULTS["converter.encoding"])
         try:
             self._encoding = codecs.lookup(encoding).name
             "".encode(self._encoding)  # some codecs are no text encodings

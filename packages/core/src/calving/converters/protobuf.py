@@ -44,7 +44,7 @@ class ProtobufConverter(Converter):
     def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
         self._limits = limits or Limits()
-        self._enums_as_int = flag(options, "int.for.enums", False, is_key=is_key)
+        self._enums_as_int = flag(options, "int.for.enums", is_key=is_key)
         self._registry = SchemaRegistry(options, is_key=is_key)
         self._pools = BySchema(self._pool)
         self._messages = BySchema(self._message)

@@ -1,21 +1,24 @@
 """Digests of the settings that decide what is committed, by which workers notice that theirs differ.
 
-The values are those that the sink uses, so ``${env:...}`` counts by what it stands for. What looks like a secret is
-left out, and so is a login in a URL.
+The values are those that the sink uses: ``${env:...}`` counts by what it stands for, and a default that is written out
+counts as if it were not. What looks like a secret is left out, and so is a login in a URL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from typing import cast
 
 from pydantic import BaseModel
 
+from calving.converters.interface import effective
 from calving.model.forms import NEWEST
 from calving.model.members import MOST_KEYS, Member, digest
 from calving.model.record_path import TransformSpec
 from calving.model.text import printable
 from calving.secrets import public_text
+from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 from calving.settings.load import Sink
 
 _LONGEST = 200
@@ -37,6 +40,17 @@ COMMITTED = (
     "iceberg.source.auto-offset-reset",
 )
 """Prefixes of the keys that decide which rows are committed, to which tables, and as what."""
+_IDLE = {"iceberg.tables.look-ms"}
+"""Keys among them that decide nothing of it."""
+_SETS = {"topics", "iceberg.tables"}
+"""Lists whose order has no effect."""
+_DEFAULTS = {
+    "id_columns": "default_id_columns",
+    "partition_by": "default_partition_by",
+    "commit_branch": "default_branch",
+    **{field: field for field in MUTATIONS},
+}
+"""By field of a table's keys the field of the sink's, which holds for tables without one of their own."""
 
 
 def described(sink: Sink, version: str, host: str, file: str) -> Member:
@@ -48,14 +62,53 @@ def described(sink: Sink, version: str, host: str, file: str) -> Member:
 
 
 def digests(sink: Sink) -> dict[str, str]:
-    """A digest of each setting with another value than its default, by its key."""
-    values = {key: value for key, value in _set(sink.keys) if key.startswith(COMMITTED)}
+    """A digest of each setting with which the sink does something else than without it, by its key."""
+    values = _of_sink(sink.keys)
     for name, table in sink.tables.items():
-        own = (pair for pair in _set(table) if not pair[0].startswith("maintenance."))
-        values |= {f"iceberg.table.{name}.{key}": value for key, value in own}
+        values |= {f"iceberg.table.{name}.{key}": value for key, value in _of_table(sink.keys, table).items()}
     values |= {key: public_text(key, text) for key, text in _handed_on(sink)}
     values |= {f"transforms.{step.name}": _public(step) for step in sink.transforms}
     return {printable(key, _LONGEST): digest([key, value], 8) for key, value in sorted(values.items())}
+
+
+def _of_sink(keys: SinkKeys) -> dict[str, object]:
+    """The sink's own keys."""
+    values = dict(_set(keys))
+    default, own = _of_every_table(SinkKeys.model_construct(name="")), _of_every_table(keys)
+    for field in default.keys() - _told(default, own):
+        values.pop(str(SinkKeys.model_fields[_DEFAULTS[field]].alias), None)
+    for key in _SETS & values.keys():
+        values[key] = sorted(cast("list[str]", values[key]))
+    return {key: value for key, value in values.items() if key.startswith(COMMITTED) and key not in _IDLE}
+
+
+def _of_table(keys: SinkKeys, table: TableKeys) -> dict[str, object]:
+    """A table's own keys."""
+    given = {field: value for field, value in _dumped(table).items() if value is not None}
+    told = _told(_of_every_table(keys), given)
+    values = {field: value for field, value in given.items() if (field in told if field in _DEFAULTS else value)}
+    by_key = {str(TableKeys.model_fields[field].alias): value for field, value in values.items()}
+    return {key: value for key, value in by_key.items() if not key.startswith("maintenance.")}
+
+
+def _of_every_table(keys: SinkKeys) -> dict[str, object]:
+    """What the sink's keys say for tables without keys of their own, by the fields of these."""
+    values = _dumped(keys)
+    return {field: values[default] for field, default in _DEFAULTS.items()}
+
+
+def _told(default: Mapping[str, object], own: Mapping[str, object]) -> set[str]:
+    """The fields that ``own`` gives, and with which a table is another than without them."""
+    whole = {**default, **own}
+    without = {field: {**whole, field: default[field]} for field in own.keys() & default.keys()}
+    return {field for field, values in without.items() if _used(whole)[field] != _used(values)[field]}
+
+
+def _used(values: Mapping[str, object]) -> dict[str, object]:
+    """The values with what the sink does where they say nothing."""
+    inserts = "upsert" if values["row_deletes"] == "positions" else "append"
+    empty = {"commit_branch": "main", "cdc_field": None, "order_field": None, "inserts": inserts}
+    return {field: value or empty.get(field, value) for field, value in values.items()}
 
 
 def _public(step: TransformSpec) -> dict[str, object]:
@@ -73,6 +126,11 @@ def _set(keys: BaseModel) -> Iterator[tuple[str, object]]:
     yield from keys.model_dump(by_alias=True, exclude_defaults=True, mode="json", fallback=repr).items()
 
 
+def _dumped(keys: BaseModel) -> dict[str, object]:
+    """All values, by field."""
+    return keys.model_dump(mode="json", fallback=repr)
+
+
 def _handed_on(sink: Sink) -> Iterator[tuple[str, str]]:
     """The keys of properties and converters, with their values as the sink hands them on."""
     for prefix, properties in (
@@ -81,8 +139,11 @@ def _handed_on(sink: Sink) -> Iterator[tuple[str, str]]:
         ("iceberg.tables.write-props.", sink.write_properties),
     ):
         yield from ((prefix + name, text) for name, text in properties.items())
+    default = sink.converters[""]
     for topic, both in sink.converters.items():
         prefix = f"iceberg.topic.{topic}." if topic else ""
-        for which, spec in (("key.converter", both.key), ("value.converter", both.value)):
-            yield prefix + which, spec.name
-            yield from ((f"{prefix}{which}.{name}", text) for name, text in spec.options.items())
+        pairs = ("key.converter", both.key, default.key), ("value.converter", both.value, default.value)
+        for which, spec, usual in ((which, effective(spec), effective(usual)) for which, spec, usual in pairs):
+            if not topic or spec != usual:
+                yield prefix + which, spec.name
+                yield from ((f"{prefix}{which}.{name}", text) for name, text in spec.options.items())
