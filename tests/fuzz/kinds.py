@@ -15,7 +15,7 @@ Kind = Any
 
 
 def of_value(value: Any) -> Kind:
-    """The type that a schemaless value needs. Moments, and numbers of 32 bits, are of transforms."""
+    """The type that a schemaless value needs. Moments, bytes, and numbers of 32 bits, are of transforms."""
     match value:
         case bool():
             return "boolean"
@@ -35,6 +35,8 @@ def of_value(value: Any) -> Kind:
             return "double"
         case str():
             return "string"
+        case bytes():
+            return "binary"
         case dict():
             fields = {name: kind for name, item in value.items() if (kind := of_value(item)) is not None}
             return {"struct": fields} if fields else None

@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import (
     DoubleType,
+    FloatType,
     IcebergType,
     IntegerType,
     LongType,
@@ -23,6 +24,7 @@ from pyiceberg.types import (
 )
 
 from calving.model.record_path import Evolution, RouteRule, Routing, TransformSpec
+from tests.fuzz.chain import CONNECT
 from tests.fuzz.encoding import schema_id
 from tests.fuzz.sink import Run, Sink, Target
 
@@ -69,6 +71,31 @@ def test_an_empty_list_reaches_the_column_that_a_record_of_another_task_asks_for
     run = Run(Routing((RouteRule("db.t"),)), Evolution(evolve=True), slots=2)
     found = sink.take(run, [table("db.t", id=LongType())], records)
     assert sorted(found.rows["db.t"]) == [("id: 1", "new: []"), ("id: 2", "new: ['x']")]
+
+
+def test_a_fraction_keeps_its_digits_if_a_record_of_another_task_widens_its_column(sink: Sink) -> None:
+    records = [b'{"x":0.1}', b'{"x":1e300}']
+    run = Run(Routing((RouteRule("db.t"),)), Evolution(evolve=True), slots=2)
+    found = sink.take(run, [table("db.t", x=FloatType())], records)
+    assert sorted(found.rows["db.t"]) == [("x: 0.1",), ("x: 1e+300",)]
+
+
+def test_a_record_without_fields_is_a_row_if_a_record_of_another_task_brings_the_first_column(sink: Sink) -> None:
+    run = Run(Routing((RouteRule("db.t"),)), Evolution(evolve=True), slots=2)
+    found = sink.take(run, [table("db.t")], [b"{}", b'{"x":1}'])
+    assert found.dead == {}
+    assert sorted(found.rows["db.t"]) == [("x: 1",), ("x: None",)]
+
+
+def test_a_key_of_bytes_that_becomes_a_field_gets_a_column_of_bytes(sink: Sink) -> None:
+    steps = (
+        TransformSpec("hoist", f"{CONNECT}HoistField$Key", {"field": "k"}),
+        TransformSpec("u", "DebeziumTransform", {}),
+    )
+    event = b'{"op":"c","after":{"id":1},"ts_ms":5,"source":{"db":"shop","table":"t"}}'
+    found = sink.take(Run(Routing((RouteRule("db.t"),)), Evolution(create=True), transforms=steps), [], [event])
+    cdc = "{key: {k: b'key'}, offset: 100, op: 'I', source: 'shop.t', target: 'shop.t', ts: 5}"
+    assert [*found.rows["db.t"]] == [(f"_cdc: {cdc}", "id: 1")]
 
 
 @pytest.mark.parametrize("odd_first", [True, False])

@@ -168,8 +168,9 @@ class BatchRunner:
     def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
         """Run tasks until all records fit their tables. Each further round runs only tasks affected by schema changes.
 
-        A new column also affects tasks that have already written to its table. An empty list or object does not need a
-        new column, but is written to the column once another record needs it.
+        A new or wider column also affects tasks that have already written to its table. An empty list does not need a
+        new column, but is written to it once another record needs it, and a double has more digits than a float. A
+        record that was bad may fit now.
         """
         done: list[TaskResult] = []
         held_up: list[TaskResult] = []
@@ -279,9 +280,9 @@ def _changes(results: Sequence[TaskResult]) -> list[SchemaChange]:
 
 
 def _void(done: Sequence[TaskResult], changes: Sequence[SchemaChange]) -> list[TaskResult]:
-    """Results with files of tables that get new columns."""
-    grown = {change.table for change in changes if change.kind == "add"}
-    return [result for result in done if grown & result.files.keys()]
+    """Results that may differ once the tables have changed."""
+    grown = {change.table for change in changes if change.kind in ("add", "widen")}
+    return [result for result in done if grown and (result.bad_by_stage or grown & result.files.keys())]
 
 
 def _is_unclear(results: Sequence[TaskResult]) -> bool:
