@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,7 +17,7 @@ from calving.model.record_path import Limits
 from calving.protocol.ledger_key import VALID_THROUGH
 from calving.source.kafka import Topics
 from calving.source.opening import open_reader
-from calving.source.reading import headers_of
+from calving.source.reading import Block, headers_of
 from harness.raw import RawProducer
 from harness.topic import Topic
 from tests.cli.commands import Cli
@@ -53,14 +55,18 @@ def test_odd_timestamps_and_header_names_spoil_no_commit_and_no_other_record(sin
     sink.run_here()
     assert "2000" < summary(sink)[VALID_THROUGH] < "2100"
     sink.assert_exactly_once(3)
-    dead = TopicPartition(f"dead-{sink.name}", 0)
-    kafka = {"bootstrap.servers": sink.topic.servers}
-    end = Topics(kafka, [dead.topic], None).highs([dead])[dead]
-    (letter,) = open_reader(kafka, Limits()).read([Range(*dead[:2], 0, end)])
+    (letter,) = read(sink.topic.servers, f"dead-{sink.name}")
     assert (list(letter.values), list(letter.keys)) == ([b"no JSON"], [b"\xff"])
     assert letter.timestamps_ms.to_pylist() == [micros * 1_000]
     said = dict(headers_of(letter, 0) or ())
     assert b"the name of a header is not UTF-8" in (said["__connect.errors.exception.message"] or b"")
+
+
+def read(servers: str, topic: str) -> list[Block]:
+    """All of a topic of one partition."""
+    kafka, there = {"bootstrap.servers": servers}, TopicPartition(topic, 0)
+    end = Topics(kafka, [topic], None).highs([there])[there]
+    return [*open_reader(kafka, Limits()).read([Range(topic, 0, 0, end)])]
 
 
 def summary(sink: Cli) -> dict[str, str]:
@@ -69,18 +75,52 @@ def summary(sink: Cli) -> dict[str, str]:
     return snapshot.summary.additional_properties
 
 
-@pytest.mark.parametrize("odd", ["max.message.bytes", "message.timestamp.after.max.ms"])
-def test_a_dead_letter_that_its_topic_refuses_stops_the_sink_with_what_to_do(
-    sink: Cli, raw: RawProducer, topic: Callable[..., Topic], odd: str
+def test_a_dead_letter_whose_timestamp_its_topic_refuses_stops_the_sink_with_what_to_do(
+    sink: Cli, raw: RawProducer, topic: Callable[..., Topic]
 ) -> None:
-    dead = topic(config={"message.timestamp.after.max.ms": "3600000", "max.message.bytes": "500000"})
-    sink.keys["errors.deadletterqueue.topic.name"] = dead.name
-    if odd == "max.message.bytes":
-        raw.send(sink.topic.name, b"no JSON" * 100_000)
-    else:
-        raw.send(sink.topic.name, b"no JSON", timestamp=time.time_ns() // 1_000)
+    sink.keys["errors.deadletterqueue.topic.name"] = dead = topic(
+        config={"message.timestamp.after.max.ms": "3600000"}
+    ).name
+    raw.send(sink.topic.name, b"no JSON", timestamp=time.time_ns() // 1_000)
+    assert_refused(sink, dead, "message.timestamp.after.max.ms")
+
+
+def assert_refused(sink: Cli, dead: str, setting: str) -> None:
+    """The first record's dead letter stops the sink, and the error names the topic's setting."""
     with pytest.raises(ConfigError) as stopped:
         sink.run_here()
     record = f"the dead letter of topic '{sink.topic.name}', partition 0, offset 0"
-    assert str(stopped.value).startswith(f"topic '{dead.name}' refuses {record}")
-    assert f"raise its {odd}" in str(stopped.value)
+    assert str(stopped.value).startswith(f"topic '{dead}' refuses {record}")
+    assert f"raise its {setting}" in str(stopped.value)
+
+
+def test_a_dead_letter_that_is_too_large_without_its_record_stops_the_sink_with_what_to_do(
+    sink: Cli, raw: RawProducer, topic: Callable[..., Topic]
+) -> None:
+    sink.keys["errors.deadletterqueue.topic.name"] = dead = topic(config={"max.message.bytes": "100"}).name
+    raw.send(sink.topic.name, b"no JSON")
+    assert_refused(sink, dead, "max.message.bytes")
+
+
+def test_a_dead_letter_is_as_small_as_its_record_was_and_otherwise_says_what_it_lacks(
+    sink: Cli, raw: RawProducer, topic: Callable[..., Topic]
+) -> None:
+    dead = topic(config={"max.message.bytes": "100000"})
+    sink.keys["errors.deadletterqueue.topic.name"] = dead.name
+    letters = [b"no JSON" * 100_000, Random(1).randbytes(200_000), b"no JSON"]
+    for number, value in enumerate(letters):
+        raw.send(sink.topic.name, value, key=b"%d" % number, headers=[(b"h", b"1")])
+    raw.send(sink.topic.name, b'{"id": 0}')
+    sink.run_here()
+    sink.assert_exactly_once(1)
+    told = {
+        block.keys[i]: (block.values[i], dict(headers_of(block, i) or ()))
+        for block in read(dead.servers, dead.name)
+        for i in range(len(block))
+    }
+    assert [told[b"%d" % number][0] for number in range(3)] == [letters[0], None, letters[2]]
+    left_out = [headers.get("calving-left-out") for _, headers in told.values()]
+    assert [json.loads(text) for text in left_out if text is not None] == [
+        {"topic": sink.topic.name, "partition": 0, "offset": 1, "value": 200_000}
+    ]
+    assert all(headers["h"] == b"1" for _, headers in told.values())

@@ -95,6 +95,14 @@ def test_a_dead_letter_with_an_odd_envelope_is_replayed_the_same_alone_as_among_
     compare(sink, chain, Tolerance("topic", at_most=10**9, replayed=True))
 
 
+def test_a_dead_letter_without_its_value_is_no_tombstone_when_it_is_replayed(sink: Sink) -> None:
+    lacking = USUAL._replace(headers=[("calving-left-out", b'{"value": 200000}')])
+    run = Run(ONE, Evolution(evolve=True), JSON_KEYS, tolerance=Tolerance("topic", at_most=10**9, replayed=True))
+    found = sink.take(run, TABLE, [None, None, RECORDS[0]], [lacking, USUAL, USUAL])
+    assert (found.dead, dict(found.filtered)) == ({0: "VALUE_CONVERTER"}, {"tombstone": 1})
+    assert "its header calving-left-out names the record" in found.reasons[0]
+
+
 def rows(found: Found) -> Counter[str]:
     """Its rows without places, because a record in a partition of its own has another one. Nor is a column that only some records need
     there without them.

@@ -23,6 +23,7 @@ from calving.backend import (
 from calving.source import producing
 from calving.source.client import patiently
 from calving.source.members import members
+from calving.source.producing import OutRecord, TooLargeError, without_too_large
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions
@@ -96,26 +97,35 @@ class KafkaSession(GroupSession):
         """Does nothing: dead letters are written in the publication's transaction."""
 
     def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
+        records = records_of(self._sink.control_topic, encoded, self._member_id, self._partition)
+        if publication.dead_letters and self._sink.dead_letters is not None:
+            records += producing.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         try:
-            self._append(publication, encoded, claim)
+            self._append_fitting(publication, records, claim)
         except ProducerFencedError:
             if self._published_as == claim.member_id:
                 raise
             # The process joined the group again: a successor may have considered its old member dead, and fenced its
             # producer. The claim decides: with a stale one the broker refuses the next producer as well.
             self._transactions = None
-            self._append(publication, encoded, claim)
+            self._append_fitting(publication, records, claim)
         self._published_as = claim.member_id
 
-    def _append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
+    def _append_fitting(self, publication: Publication, records: Sequence[OutRecord], claim: Claim) -> None:
+        """Append the records, or smaller ones if a topic finds some too large."""
+        while True:
+            try:
+                return self._append(publication, records, claim)
+            except TooLargeError as error:
+                records = without_too_large(records, error)
+                self._transactions = None
+
+    def _append(self, publication: Publication, records: Sequence[OutRecord], claim: Claim) -> None:
         # Make the producer first: it fences other producers with its id, so they cannot change the positions that are
         # read next.
         if self._transactions is None or not self._transactions.look():
             self._transactions = self._producer(self._member_id)
         check_starts(publication, self.committed(publication.advances))
-        records = records_of(self._sink.control_topic, encoded, self._member_id, self._partition)
-        if publication.dead_letters and self._sink.dead_letters is not None:
-            records += producing.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         positions = {tp: advance.end for tp, advance in publication.advances.items()}
         by = Note(None, self._topic_id, self._member_id, claim.member_id)
         notes = {tp: str(by._replace(topic_id=identity)) for tp, identity in publication.identities.items()}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 Headers = Sequence[tuple[str, bytes | None]]
 """The headers of one record."""
 PREFIX = "__connect.errors."
 """The prefix of Kafka Connect's error headers."""
+LEFT_OUT = "calving-left-out"
+"""The header that says which parts of its record a dead letter lacks, because its topic takes no record so large."""
 
 
 class Stage(StrEnum):
@@ -50,6 +53,31 @@ class DeadLetter:
     error: str
     reason: str
 
+    @property
+    def size(self) -> int:
+        """The bytes of key, value and headers."""
+        return len(self.key or b"") + len(self.value or b"") + _size_of(self.headers)
+
+    def smaller(self) -> DeadLetter | None:
+        """The letter without its value; if it has none, without its key, and at last without the headers of its record.
+        None if nothing can be left out. The header ``LEFT_OUT`` has the bytes of each part that is left out, and the
+        place of the record.
+        """
+        said = dict(self.headers).get(LEFT_OUT)
+        if self.value:
+            part, size, rest = "value", len(self.value), replace(self, value=None)
+        elif self.key:
+            part, size, rest = "key", len(self.key), replace(self, key=None)
+        elif any(name != LEFT_OUT for name, _ in self.headers):
+            others = [(name, value) for name, value in self.headers if name != LEFT_OUT]
+            part, size, rest = "headers", _size_of(others), replace(self, headers=())
+        else:
+            return None
+        place = {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+        text = json.dumps({**place, **_told(said), part: size}).encode()
+        kept = tuple((name, value) for name, value in rest.headers if name != LEFT_OUT)
+        return replace(rest, headers=(*kept, (LEFT_OUT, text)))
+
     def error_headers(self, sink: str) -> Sequence[tuple[str, bytes | None]]:
         """The record's own headers, then Connect's error headers (DeadLetterQueueReporter). They replace the error
         headers of an earlier rejection.
@@ -67,6 +95,19 @@ class DeadLetter:
             "exception.message": self.reason,
         }
         return [*own, *((PREFIX + name, value.encode()) for name, value in said.items())]
+
+
+def _size_of(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)
+
+
+def _told(left_out: bytes | None) -> dict[str, object]:
+    """What the header ``LEFT_OUT`` says; nothing if it is not calving's."""
+    try:
+        told = json.loads(left_out or b"{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def origin(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:

@@ -4,16 +4,21 @@ records with Kafka Connect's error headers.
 
 from __future__ import annotations
 
+import logging
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from calving.errors import ConfigError, UnavailableError
-from calving.model.dead_letters import DeadLetter
+from calving.model.dead_letters import LEFT_OUT, DeadLetter
 from calving.model.sink import DeadLetterTopic, SinkIdentity
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching, unavailable
+
+log = logging.getLogger(__name__)
 
 _REMEDIES = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise its max.message.bytes",
@@ -33,7 +38,7 @@ _REMEDIES = {
 
 class OutRecord(NamedTuple):
     """A record to produce. ``timestamp_ms`` 0 means now; with ``partition`` -1 the client chooses. ``what`` names it in
-    errors.
+    errors. ``smaller`` makes the record to send if the topic takes none so large; None if there is none.
     """
 
     topic: str
@@ -43,14 +48,61 @@ class OutRecord(NamedTuple):
     timestamp_ms: int = 0
     partition: int = -1
     what: str = "an event"
+    smaller: Callable[[], OutRecord | None] = lambda: None
+
+    @property
+    def size(self) -> int:
+        """The bytes of key, value and headers."""
+        size = len(self.value or b"") + len(self.key or b"")
+        return size + sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
+
+
+class TooLargeError(ConfigError):
+    """A topic will never take a record so large."""
+
+    def __init__(self, text: str, record: OutRecord) -> None:
+        super().__init__(text)
+        self.record = record
+
+
+_SIZES = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
+
+
+def without_too_large(records: Sequence[OutRecord], error: TooLargeError) -> list[OutRecord]:
+    """The records to send instead, after a topic has refused one of them. Others that it would refuse next, because
+    they are as large in compressed form, are replaced by smaller ones, too.
+
+    :raises TooLargeError: there is no smaller record.
+    """
+    refused = error.record
+    instead, least = refused.smaller(), _compressed(refused)
+    if instead is None:
+        raise error
+
+    def fitting(record: OutRecord) -> OutRecord:
+        if record.topic != refused.topic or record.size < least or _compressed(record) < least:
+            return record
+        return record.smaller() or record
+
+    return [instead if record is refused else fitting(record) for record in records]
+
+
+def _compressed(record: OutRecord) -> int:
+    """About how many bytes the record has when it is compressed."""
+    parts = [record.key or b"", record.value or b"", *(value or b"" for _, value in record.headers)]
+    return len(zlib.compress(b"".join(part.encode() if isinstance(part, str) else part for part in parts)))
 
 
 def producer_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
     """The user's librdkafka properties and ``ours``, for a producer that refuses no record itself: only its topic
     decides, and its answer to a record does not depend on the records that are sent with it.
+
+    Records are compressed, unless the user says otherwise: a bad record may have come in few bytes, and a topic's limit
+    is for compressed records. Every broker and every client knows gzip.
     """
+    says = {"compression.type", "compression.codec"} & kafka.keys()
     return client_config(
-        kafka,
+        kafka if says else {"compression.type": "gzip", **kafka},
         linger_ms=0,
         message_max_bytes=1_000_000_000,
         queue_buffering_max_messages=0,  # no limit
@@ -66,16 +118,20 @@ class Deliveries:
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
-        """The first error of a record that says why it was not taken."""
+        """The first error of a record that says why it was not taken, apart from its size."""
         self._record: OutRecord | None = None
+        self._too_large: list[tuple[OutRecord, KafkaError]] = []
 
     def of(self, record: OutRecord) -> Callable[[KafkaError | None, object], None]:
         """The callback for the record's delivery."""
 
         def answered(error: KafkaError | None, _: object) -> None:
+            if error is None:
+                return
             # Records that wait behind a failed one are purged.
-            is_told = error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-            if is_told and self.error is None:
+            if error.code() in _SIZES:
+                self._too_large.append((record, error))
+            elif self.error is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
                 self.error, self._record = error, record
 
         return answered
@@ -83,22 +139,33 @@ class Deliveries:
     @property
     def refusal(self) -> ConfigError | None:
         """The error to raise if a topic has refused a record for good; None otherwise."""
-        if self.error is None or self._record is None:
-            return None
-        return refusal(self._record, self.error)
+        refused = refusal(self._record, self.error) if self.error is not None and self._record is not None else None
+        return refusal(*self._too_large[0]) if refused is None and self._too_large else refused
+
+    def smaller(self) -> list[OutRecord]:
+        """The records to send instead of those that are too large.
+
+        :raises TooLargeError: there is none for one of them.
+        """
+        made: list[OutRecord] = []
+        for record, error in self._too_large:
+            made += without_too_large([record], TooLargeError(_refused(record, error), record))
+        return made
 
 
 def refusal(record: OutRecord, error: KafkaError) -> ConfigError | None:
     """The error to raise if the record's topic will never take it; None if it may take it later."""
-    remedy = _REMEDIES.get(error.code())
-    if remedy is None:
+    if error.code() not in _REMEDIES:
         return None
-    size = len(record.value or b"") + len(record.key or b"")
-    size += sum(len(name) + len(value or b"") for name, value in record.headers)
+    text = _refused(record, error)
+    return TooLargeError(text, record) if error.code() in _SIZES else ConfigError(text)
+
+
+def _refused(record: OutRecord, error: KafkaError) -> str:
     at = f", timestamp {record.timestamp_ms}" if record.timestamp_ms else ""
-    return ConfigError(
-        f"topic '{record.topic}' refuses {record.what} ({size} bytes{at}): {error.str()}; {remedy}, and start the sink"
-        " again"
+    return (
+        f"topic '{record.topic}' refuses {record.what} ({record.size} bytes{at}): {error.str()};"
+        f" {_REMEDIES[error.code()]}, and start the sink again"
     )
 
 
@@ -108,19 +175,41 @@ _ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 """A dead letter has the timestamp of its record, whatever that is. Brokers before 3.6 take any without this setting."""
 
 
+_MOST_BYTES = 100_000_000
+"""A dead letter with more bytes is sent without its value. A broker closes the connection to a client that sends it
+more than its socket.request.max.bytes, by default 100 MiB, and does not say why.
+"""
+
+
 def records(letters: Sequence[DeadLetter], topic: DeadLetterTopic, sink: str) -> list[OutRecord]:
-    """Dead letters as records of the topic, each with its source record's key, value, headers and timestamp."""
-    return [
-        OutRecord(
-            topic.name,
-            letter.key,
-            letter.value,
-            letter.error_headers(sink) if topic.context_headers else letter.headers,
-            letter.timestamp_ms or 0,
-            what=f"the dead letter of topic '{letter.topic}', partition {letter.partition}, offset {letter.offset}",
-        )
-        for letter in letters
-    ]
+    """Dead letters as records of the topic, each with its source record's key, value, headers and timestamp. If the
+    topic refuses one as too large, the record's ``smaller`` has a part of the letter, and says so.
+    """
+    return [_record(letter, topic, sink) for letter in letters]
+
+
+def _record(letter: DeadLetter, topic: DeadLetterTopic, sink: str) -> OutRecord:
+    while letter.size > _MOST_BYTES and (smaller := letter.smaller()) is not None:
+        letter = smaller
+    return OutRecord(
+        topic.name,
+        letter.key,
+        letter.value,
+        letter.error_headers(sink) if topic.context_headers else letter.headers,
+        letter.timestamp_ms or 0,
+        what=f"the dead letter of topic '{letter.topic}', partition {letter.partition}, offset {letter.offset}",
+        smaller=partial(_smaller, letter, topic, sink),
+    )
+
+
+def _smaller(letter: DeadLetter, topic: DeadLetterTopic, sink: str) -> OutRecord | None:
+    smaller = letter.smaller()
+    if smaller is None:
+        return None
+    record = _record(smaller, topic, sink)
+    text = "topic '%s' takes no record of %d bytes: %s is written without a part, which its header %s names"
+    log.warning(text, topic.name, letter.size, record.what, LEFT_OUT)
+    return record
 
 
 @patiently
@@ -170,9 +259,15 @@ class DeadLetterWriter:
         if self._producer is None:
             with reaching("kafka.*", self._sink.kafka):
                 self._producer = Producer(producer_config(self._sink.kafka, enable_idempotence=True))
+        waiting = records(letters, topic, self._sink.name)
+        while waiting:
+            waiting = self._send(self._producer, waiting)
+
+    def _send(self, producer: Producer, sent: Sequence[OutRecord]) -> list[OutRecord]:
+        """Send these records. Returns those to send instead of records that are too large."""
         deliveries = Deliveries()
-        for r in records(letters, topic, self._sink.name):
-            self._producer.produce(
+        for r in sent:
+            producer.produce(
                 r.topic,
                 key=r.key,
                 value=r.value,
@@ -180,10 +275,9 @@ class DeadLetterWriter:
                 timestamp=r.timestamp_ms,
                 on_delivery=deliveries.of(r),
             )
-        waiting = self._producer.flush(TIMEOUT)
-        if deliveries.refusal is not None:
-            raise deliveries.refusal
+        waiting = producer.flush(TIMEOUT)
         if deliveries.error is not None:
-            raise unavailable(deliveries.error, f"dead-letter topic '{topic.name}'")
+            raise deliveries.refusal or unavailable(deliveries.error, f"dead-letter topic '{sent[0].topic}'")
         if waiting:
-            raise UnavailableError(f"dead-letter topic '{topic.name}': no answer")
+            raise UnavailableError(f"dead-letter topic '{sent[0].topic}': no answer")
+        return deliveries.smaller()

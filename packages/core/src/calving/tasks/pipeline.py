@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.casting.evolution import SchemaChanges
-from calving.model.dead_letters import Stage
+from calving.model.dead_letters import LEFT_OUT, Stage
 from calving.records.arrays import Indices, compose, without
 from calving.records.fields import Projection
 from calving.records.values import Records, Values, texts
@@ -23,8 +23,13 @@ from calving.tasks.mutations import as_objects
 from calving.tasks.route import Held, Router
 from calving.tasks.selection import Accounts, Routed, Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
-from calving.tasks.transform import Columns, Transforms, chain_of, origins, values_of
+from calving.tasks.transform import Columns, Transforms, chain_of, incomplete, origins, values_of
 from calving.tasks.write import Trial, Writers
+
+_INCOMPLETE = (
+    f"the dead letter lacks a part of its record, which was too large for the dead-letter topic: its header {LEFT_OUT}"
+    " names the record, which has to be sent again by its producer"
+)
 
 
 class Pipeline:
@@ -82,6 +87,9 @@ class Pipeline:
             yield Selection(block, source.topic, source.partition, places, accounts)
             return
         wanted = set(places)
+        if lacking := [i for i in incomplete(block) if i in wanted]:
+            accounts.reject(lacking, Stage.VALUE_CONVERTER, "IncompleteError", _INCOMPLETE)
+            wanted.difference_update(lacking)
         for topic, partition, places in origins(block):
             yield Selection(block, topic, partition, [i for i in places if i in wanted], accounts)
 

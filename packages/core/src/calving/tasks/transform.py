@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.model.dead_letters import Stage, origin
+from calving.model.dead_letters import LEFT_OUT, Stage, origin
 from calving.records.arrays import Indices, chosen, compose, numbers, without
 from calving.records.shapes import alone, by_shape
 from calving.records.values import HEADERS, RecordError, Records, Values
@@ -146,6 +146,11 @@ def origins(block: Block) -> list[tuple[str, int, list[int]]]:
         key = place[:2] if place is not None else (block.source.topic, block.source.partition)
         rows_of.setdefault(key, []).append(i)
     return [(topic, partition, index) for (topic, partition), index in rows_of.items()]
+
+
+def incomplete(block: Block) -> list[int]:
+    """Indices of replayed dead letters that lack a part of their record."""
+    return [i for i in range(len(block)) if any(name == LEFT_OUT for name, _ in headers_of(block, i) or ())]
 
 
 def _origins(block: Block) -> Iterator[tuple[str, int, int] | None]:

@@ -1,0 +1,64 @@
+"""Dead letters that are too large for their topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from calving.model.dead_letters import LEFT_OUT, DeadLetter, Stage
+from calving.model.sink import DeadLetterTopic
+from calving.source import producing
+
+LETTER = DeadLetter("t", 2, 7, None, b"key", b"value", (("h", b"12"),), Stage.CONVERSION, "UnfitError", "a reason")
+PLACE = {"topic": "t", "partition": 2, "offset": 7}
+
+
+def smaller(letter: DeadLetter) -> Iterator[tuple[bytes | None, bytes | None, list[str], dict[str, object]]]:
+    """Value, key, names of headers, and what is left out of each smaller letter."""
+    while (less := letter.smaller()) is not None:
+        letter = less
+        headers = dict(letter.headers)
+        yield letter.value, letter.key, [*headers], json.loads(headers[LEFT_OUT] or b"")
+
+
+def test_a_letter_leaves_out_its_value_then_its_key_then_the_headers_of_its_record() -> None:
+    assert [*smaller(LETTER)] == [
+        (None, b"key", ["h", LEFT_OUT], {**PLACE, "value": 5}),
+        (None, None, ["h", LEFT_OUT], {**PLACE, "value": 5, "key": 3}),
+        (None, None, [LEFT_OUT], {**PLACE, "value": 5, "key": 3, "headers": 3}),
+    ]
+
+
+def test_a_letter_that_is_written_again_still_says_what_it_lacks() -> None:
+    lacking = replace(LETTER, value=None, headers=((LEFT_OUT, b'{"value": 90}'),))
+    (less,) = smaller(lacking)
+    assert less == (None, None, [LEFT_OUT], {**PLACE, "value": 90, "key": 3})
+
+
+def test_a_header_of_the_name_that_is_not_ours_is_replaced() -> None:
+    odd = replace(LETTER, headers=((LEFT_OUT, b"[\xff"), (LEFT_OUT, None)))
+    assert next(smaller(odd)) == (None, b"key", [LEFT_OUT], {**PLACE, "value": 5})
+
+
+def test_a_letter_that_no_request_holds_is_sent_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "_MOST_BYTES", 400)
+    large = replace(LETTER, value=b"v" * 500)
+    (record,) = producing.records([large], DeadLetterTopic("dead", context_headers=False), "sink")
+    assert (record.value, record.key, dict(record.headers)[LEFT_OUT]) == (
+        None,
+        b"key",
+        json.dumps({**PLACE, "value": 500}).encode(),
+    )
+
+
+@pytest.mark.parametrize("key", ["compression.type", "compression.codec"])
+def test_records_are_compressed_as_the_user_says(key: str) -> None:
+    given = producing.producer_config({key: "none"})
+    assert {name: said for name, said in given.items() if name.startswith("compression")} == {key: "none"}
+
+
+def test_records_are_compressed_by_default() -> None:
+    assert producing.producer_config({})["compression.type"] == "gzip"
