@@ -263,6 +263,7 @@ def test_headers_are_those_of_their_record(topic: Callable[..., Topic]) -> None:
     t.send(b"c", headers=[("one", None), ("two", b""), ("one", b"\xff")])
     (block,) = read(t, 0, 3)
     assert [headers_of(block, i) for i in range(3)] == [(), (), (("one", None), ("two", b""), ("one", b"\xff"))]
+    assert [block.with_header(name, range(3)) for name in ("one", "two", "a")] == [{2}, {2}, set()]
 
 
 def test_only_the_record_with_a_header_name_that_is_no_utf8_has_no_headers_to_read(topic: Callable[..., Topic]) -> None:

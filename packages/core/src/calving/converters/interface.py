@@ -260,6 +260,17 @@ CLASSES: Mapping[str, str] = {
 """calving's converter for each class of Kafka Connect."""
 
 
+SCHEMA_ID_HEADERS = "__value_schema_id", "__key_schema_id"
+"""The headers in which Confluent's HeaderSchemaIdSerializer writes the schema id of a value and of a key. The payload
+does not begin with an id then, and without the header nobody can see that.
+"""
+
+
+def reads_schema_ids(spec: ConverterSpec) -> bool:
+    """Whether the converter takes the bytes at the start of a payload for the id of its schema in a registry."""
+    return CLASSES.get(spec.name, spec.name) in ("avro", "protobuf", "json-schema") and "schema" not in spec.options
+
+
 def converter(name: str, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> Converter:
     """Make the converter of this name.
 

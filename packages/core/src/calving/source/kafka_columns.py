@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from calving.model.dead_letters import Headers
 from calving.model.offsets import Range
 from calving.records.values import Payloads
 from calving.source.client import TIMEOUT, headers_of, log
-from calving.source.reading import Block, header_column
+from calving.source.reading import Block, has_header, header_column
 
 _NO_TIME = -1
 """The timestamp that a producer writes if it knows no time."""
@@ -164,7 +164,16 @@ class ColumnBlock(Block):
 
     @cached_property
     def headers(self) -> pa.ListArray:
-        return header_column(self._records.headers()[: self._count])
+        return header_column(self._headers)
+
+    def with_header(self, name: str, places: Iterable[int]) -> Collection[int]:
+        headers = self._headers
+        return {i for i in places if headers[i] and has_header(headers[i], name)}
+
+    @cached_property
+    def _headers(self) -> Sequence[Headers | None]:
+        headers: Sequence[Headers | None] = self._records.headers()[: self._count]
+        return headers
 
     def _column(self, made: Any) -> pa.Array:
         return pa.array(made)[: self._count]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,6 +57,12 @@ class Block(ABC):
         then.
         """
 
+    def with_header(self, name: str, places: Iterable[int]) -> Collection[int]:
+        """Those of these records that have a header of this name, with a value. Like ``headers``, this needs a reader
+        that was opened with headers.
+        """
+        return {i for i in places if has_header(headers_of(self, i), name)}
+
     @property
     def latest_ms(self) -> int | None:
         """The largest timestamp that is a moment; None if no record has one."""
@@ -70,6 +76,11 @@ def headers_of(block: Block, index: int) -> tuple[tuple[str, bytes | None], ...]
     """The headers of one record; None if they are ``UNREADABLE``."""
     pairs = block.headers[index].as_py()
     return None if pairs is None else tuple((each["key"], each["value"]) for each in pairs)
+
+
+def has_header(headers: Headers | None, name: str) -> bool:
+    """Whether there is a header of this name, with a value."""
+    return bool(headers) and any(key == name and value is not None for key, value in headers or ())
 
 
 def header_column(found: Sequence[Headers | None]) -> pa.ListArray:

@@ -9,9 +9,16 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from calving.converters.interface import Converter, Decoded, converter, stage
+from calving.converters.interface import (
+    SCHEMA_ID_HEADERS,
+    Converter,
+    Decoded,
+    converter,
+    reads_schema_ids,
+    stage,
+)
 from calving.model.dead_letters import Stage
-from calving.model.record_path import TopicConverters
+from calving.model.record_path import ConverterSpec, TopicConverters
 from calving.records.arrays import Indices, holds, is_flat
 from calving.records.cells import FullBlockError
 from calving.records.fields import Projection, Target, name_mapping
@@ -36,6 +43,7 @@ class Decoders:
         """The values of these records, none of which is null, as ``decode``, with their places in the block. Bad ones
         go to the accounts.
         """
+        selected = self.with_ids(selected, is_key=False)
         payloads = selected.block.values.take(selected.places)
         yield from self._placed(selected, self.decode(selected.topic, use, payloads, projection))
 
@@ -43,7 +51,32 @@ class Decoders:
         """The keys of these records, none of which is null, with their places in the block. Bad ones go to the
         accounts.
         """
+        selected = self.with_ids(selected, is_key=True)
         return self._placed(selected, self.keys(selected.topic, selected.block.keys.take(selected.places)))
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether the headers of records are needed, to know where the ids of their schemas are."""
+        converters = self._spec.path.converters.values()
+        return any(reads_schema_ids(spec) for both in converters for spec in (both.key, both.value))
+
+    def with_ids(self, selected: Selection, *, is_key: bool) -> Selection:
+        """The records whose payloads have the ids of their schemas, if the converter reads such ids. The others are
+        bad: their payloads would be decoded with another schema. No payload is null.
+        """
+        if not reads_schema_ids(self._converter_of(selected.topic, is_key)):
+            return selected
+        header, what = SCHEMA_ID_HEADERS[is_key], "key" if is_key else "value"
+        elsewhere = selected.block.with_header(header, selected.places)
+        if not elsewhere:
+            return selected
+        reason = (
+            f"the id of its schema is in the header {header}, and calving reads it from the {what}: let the producer"
+            f" write it there ({what}.schema.id.serializer = PrefixSchemaIdSerializer)"
+        )
+        lacking = [place for place in selected.places if place in elsewhere]
+        selected.accounts.reject(lacking, stage(is_key), "SchemaIdError", reason)
+        return selected.at([place for place in selected.places if place not in elsewhere])
 
     def _placed(self, selected: Selection, parts: Iterator[Decoded]) -> Iterator[Values]:
         is_first = selected.places == range(len(selected.places))
@@ -110,12 +143,16 @@ class Decoders:
     def _converter(self, topic: str, use: str) -> Converter:
         known = self._converters.get((topic, use))
         if known is None:
-            specs, is_key = self._spec.path.converters, use == _KEY
-            both = specs.get(topic) or specs.get("") or TopicConverters()
-            spec = both.key if is_key else both.value
+            is_key = use == _KEY
+            spec = self._converter_of(topic, is_key)
             known = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.path.limits)
             self._converters[topic, use] = known
         return known
+
+    def _converter_of(self, topic: str, is_key: bool) -> ConverterSpec:
+        specs = self._spec.path.converters
+        both = specs.get(topic) or specs.get("") or TopicConverters()
+        return both.key if is_key else both.value
 
 
 def _once(decoded: Decoded, count: int, at: Stage) -> Decoded:

@@ -54,9 +54,11 @@ class Pipeline:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether the headers of records are needed: by a transform, or to make or to replay dead letters."""
+        """Whether the headers of records are needed: by a transform, to find schema ids, or to make or to replay dead
+        letters.
+        """
         tolerance = self._spec.path.tolerance
-        return tolerance.to != "error" or tolerance.replayed or self._wants_headers
+        return tolerance.to != "error" or tolerance.replayed or self._wants_headers or self._decoders.needs_headers
 
     def run(self, block: Block, places: Indices | None = None) -> Accounts:
         """Write the records of the block, or only those at these places. The accounts hold every one of these records,

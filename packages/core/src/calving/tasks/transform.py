@@ -128,6 +128,10 @@ class Columns:
         index: Indices = records.index.to_pylist()
         keys = selected.block.keys.take(index)
         here: Indices = without(len(keys), {*keys.nulls})
+        with_ids = self._decoders.with_ids(selected.at(compose(index, here)), is_key=True).places
+        if len(with_ids) < len(here):
+            kept = {*with_ids}
+            here = [row for row in here if index[row] in kept]
         if keys.nulls:
             yield records.take(numbers(keys.nulls))
         for decoded in self._decoders.keys(selected.topic, keys.take(here)):
