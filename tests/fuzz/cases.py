@@ -91,9 +91,18 @@ class Case:
             return [*self.decoded]
         given = self.envelopes or [RecordEnvelope()] * len(self.decoded)
         keys = self.keys or [each.key for each in given]
+        around = Record(None, TOPIC, fold=self.run.evolution.case_insensitive)
         return [
             transformed(
-                value, chain, Record(None, TOPIC, 0, START + i, each.timestamp_ms or 0, key, tuple(each.headers or ()))
+                value,
+                chain,
+                replace(
+                    around,
+                    offset=START + i,
+                    timestamp_ms=each.timestamp_ms or 0,
+                    key=key,
+                    headers=tuple(each.headers or ()),
+                ),
             )
             for i, (value, each, key) in enumerate(zip(self.decoded, given, keys, strict=True))
         ]

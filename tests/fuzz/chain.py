@@ -35,6 +35,8 @@ class Record:
     headers: tuple[tuple[str, Any], ...] = ()
     empties: bool = False
     """It is no row: its source table was emptied."""
+    fold: bool = False
+    """Names that differ only by case are one column."""
 
     @property
     def typed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -69,7 +69,7 @@ def _event(random: Random, row: bytes | None, other: bytes | None) -> bytes | No
     elif operation == "t":
         sides = {"before": b"null", "after": b"null"}
     if random.random() < 0.03:
-        sides[random.choice([*sides])] = random.choice((b"null", b'"text"', b"[]", b'{"_cdc":1}', b"{}"))
+        sides[random.choice([*sides])] = random.choice((b"null", b'"text"', b"[]", b'{"_cdc":1}', b'{"_CDC":1}', b"{}"))
     moment = random.choice((b"null", b"1767225600000", b"-5", b"7"))
     parts = {b"op": json.dumps(operation).encode(), b"ts_ms": moment, b"source": json.dumps(_about(random)).encode()}
     parts |= {side.encode(): text for side, text in sides.items()}
@@ -150,7 +150,7 @@ def _unwrapped(record: Record, options: Options) -> Record:
     operation = _text(event, "op")
     name = "before" if operation == "d" else "after"
     row = event.get(name)
-    if isinstance(row, dict) and CDC in row:
+    if isinstance(row, dict) and _has_cdc(row, record):
         raise Refused("a column of this name")
     if not isinstance(row, dict):
         if operation == "m":
@@ -180,7 +180,7 @@ def _unwrapped(record: Record, options: Options) -> Record:
     if not record.typed:
         return replace(record, value={**row, CDC: cdc})
     of_row = told(record.nodes[name])
-    if any(n.name == CDC for n in of_row.inner):
+    if _has_cdc([n.name for n in of_row.inner], record):
         raise Refused("a column of this name")
     kinds = {"ts": "timestamp-millis", "offset": "long", "key": "bytes"}
     inner = tuple(Node(kinds.get(n, "string"), True, n, loose=of_row.loose) for n in cdc if n != "key")
@@ -200,11 +200,15 @@ def _text(fields: dict[str, Any], name: str) -> str:
     return text
 
 
+def _has_cdc(names: Iterable[str], record: Record) -> bool:
+    return any((name.lower() if record.fold else name) == CDC for name in names)
+
+
 def _of_dms(record: Record, options: Options) -> Record:
     data, about = record.fields.get("data"), record.fields.get("metadata")
     if isinstance(about, dict) and about.get("record-type") == "control":
         raise Dropped
-    if not isinstance(data, dict) or not isinstance(about, dict) or CDC in data:
+    if not isinstance(data, dict) or not isinstance(about, dict) or _has_cdc(data, record):
         raise Refused("no event")
     operation, schema, table = (_text(about, name) for name in ("operation", "schema-name", "table-name"))
     cdc = {

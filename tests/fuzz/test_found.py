@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,23 @@ def test_a_key_of_bytes_that_becomes_a_field_gets_a_column_of_bytes(sink: Sink) 
     found = sink.take(Run(Routing((RouteRule("db.t"),)), Evolution(create=True), transforms=steps), [], [event])
     cdc = "{key: {k: b'key'}, offset: 100, op: 'I', source: 'shop.t', target: 'shop.t', ts: 5}"
     assert [*found.rows["db.t"]] == [(f"_cdc: {cdc}", "id: 1")]
+
+
+@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("kind", ["DebeziumTransform", "DmsTransform"])
+def test_a_column_of_the_source_whose_name_differs_only_by_case_is_not_lost(sink: Sink, kind: str, fold: bool) -> None:
+    events = {
+        "DebeziumTransform": b'{"op":"c","after":{"_CDC":7},"ts_ms":5,"source":{"db":"shop","table":"t"}}',
+        "DmsTransform": b'{"data":{"_CDC":7},"metadata":{"operation":"load","schema-name":"s","table-name":"t"}}',
+    }
+    run = Run(Routing((RouteRule("db.t"),)), Evolution(create=True, case_insensitive=fold))
+    run = replace(run, transforms=(TransformSpec("unwrap", kind, {}),))
+    found = sink.take(run, [], [events[kind]])
+    assert found.dead == ({0: "TRANSFORMATION"} if fold else {})
+    if fold:
+        assert "a column '_CDC' of its own" in found.reasons[0]
+    else:
+        assert "_CDC: 7" in next(iter(found.rows["db.t"]))
 
 
 @pytest.mark.parametrize("odd_first", [True, False])

@@ -47,7 +47,8 @@ class Transforms:
 def chain_of(spec: TaskSpec) -> Chain:
     """The transforms of a task as a chain."""
     changes_rows = any(table.mutations is not None for table in spec.tables.values())
-    return Chain(spec.path.transforms, images=changes_rows, limits=spec.path.limits)
+    fold = spec.path.evolution.case_insensitive
+    return Chain(spec.path.transforms, images=changes_rows, fold=fold, limits=spec.path.limits)
 
 
 def values_of(records: Records) -> Values:

@@ -67,9 +67,9 @@ class DebeziumTransform(Transform):
         before, after = _Side.of("before", event), _Side.of("after", event)
         is_delete = pc.equal(operation, "d")
         has_row = pc.if_else(is_delete, before.has_row, after.has_row)
-        if before.has_cdc or after.has_cdc:
+        if before.own_cdc(self.fold) or after.own_cdc(self.fold):
             uses_before = pc.is_in(operation, pa.array(["d", "u"] if self.images else ["d"]))
-            _refuse_own((before, uses_before), (after, pc.invert(is_delete)))
+            _refuse_own(self.fold, (before, uses_before), (after, pc.invert(is_delete)))
         emptied: list[Records] = []
         if not pc.all(has_row).as_py():
             is_empty = pc.and_(pc.equal(operation, "t"), pc.invert(has_row))
@@ -138,20 +138,22 @@ def _rows(records: Records, side: _Side, cdc: pa.Array, mask: pa.Array, content:
     return replace(records.with_value(fields.column()), content=content)
 
 
-def _refuse_own(*rows: tuple[_Side, pa.Array]) -> None:
+def _refuse_own(fold: bool, *rows: tuple[_Side, pa.Array]) -> None:
     """Refuse rows whose table has a column named as what the transform adds: its values would be lost. ``rows``: on one
     side of the events for which the mask is true.
 
     :raises RefusedError: there are such rows.
     """
-    reason = (
-        f"the row has a column '{CDC}' of its own, which is the name of what the transform adds: rename the column at"
-        " the source, or let the source leave it out (Debezium: column.exclude.list)"
-    )
-    masks = [pc.and_(side.has_row, mask) for side, mask in rows if side.has_cdc]
-    places = [place for mask in masks for place in pc.indices_nonzero(mask).to_pylist()]
-    if places:
-        raise RefusedError(dict.fromkeys(places, reason))
+    reasons: dict[int, str] = {}
+    for side, mask in rows:
+        if (own := side.own_cdc(fold)) is not None:
+            reason = (
+                f"the row has a column '{own}' of its own, which is the name of what the transform adds: rename the"
+                " column at the source, or let the source leave it out (Debezium: column.exclude.list)"
+            )
+            reasons |= dict.fromkeys(pc.indices_nonzero(pc.and_(side.has_row, mask)).to_pylist(), reason)
+    if reasons:
+        raise RefusedError(reasons)
 
 
 class _Side:
@@ -160,13 +162,17 @@ class _Side:
     def __init__(self, name: str, column: pa.Array) -> None:
         self.name, self.column = name, column
         self.is_struct = pa.types.is_struct(column.type)
-        self.has_cdc = isinstance(column.type, pa.StructType) and column.type.get_field_index(CDC) >= 0
         self.has_row: pa.Array = column.is_valid() if self.is_struct else pa.repeat(pa.scalar(False), len(column))
 
     @staticmethod
     def of(name: str, event: Fields) -> _Side:
         column = event.get(name)
         return _Side(name, pa.nulls(len(event)) if column is None else column)
+
+    def own_cdc(self, fold: bool) -> str | None:
+        """The field of the rows that would go to the column of what the transform adds, if there is one."""
+        names = [field.name for field in self.column.type] if self.is_struct else []
+        return next((name for name in names if (name.lower() if fold else name) == CDC), None)
 
     def filter(self, mask: pa.Array) -> _Side:
         return _Side(self.name, self.column.filter(mask))
@@ -266,7 +272,7 @@ class DmsTransform(Transform):
         }:
             raise RefusedError(reasons)
         mask = pc.and_(has_row, pc.invert(is_control))
-        _refuse_own((data, mask), (_Side.of(_IMAGE, event), mask))
+        _refuse_own(self.fold, (data, mask), (_Side.of(_IMAGE, event), mask))
         if not pc.any(mask).as_py():
             return []
         if not pc.all(mask).as_py():

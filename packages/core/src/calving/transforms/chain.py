@@ -72,8 +72,16 @@ _Again = Callable[[_Step, Records, Transformed], None]
 
 
 class Chain:
-    def __init__(self, specs: Sequence[TransformSpec], *, images: bool = True, limits: Limits | None = None) -> None:
-        """``images``: whether before images are needed.
+    def __init__(
+        self,
+        specs: Sequence[TransformSpec],
+        *,
+        images: bool = True,
+        fold: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        """``images``: whether before images are needed. ``fold``: fields whose names differ only by case go to one
+        column.
 
         :raises ConfigError: a type is not known, or an option is wrong.
         """
@@ -88,7 +96,7 @@ class Chain:
             for spec in specs
         ]
         for step in self._steps:
-            step.transform.images = images
+            step.transform.images, step.transform.fold = images, fold
             step.transform.limit(limits or Limits())
         self.needs: frozenset[Column] = frozenset().union(
             *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)

@@ -89,6 +89,9 @@ class Transform(ABC):
     images: bool = True
     """Whether before images of updates are needed, which only mutation tables read. The chain sets it."""
 
+    fold: bool = False
+    """Whether fields whose names differ only by case go to one column. The chain sets it."""
+
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None: ...
 
