@@ -13,9 +13,9 @@ from calving.backend.memory import MemoryBackend, MemorySession, MemoryStore
 from calving.cli.maintain import maintain
 from calving.errors import CommandFailedError, UnavailableError
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
-from calving.iceberg.snapshot import new_snapshot
 from calving.maintenance.orphans import owners
 from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, Publication, TableReference
 from calving.model.files import DataFile, one_name

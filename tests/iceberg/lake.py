@@ -22,8 +22,8 @@ from pyiceberg.table.update import (
 from pyiceberg.types import LongType, NestedField
 
 from calving.iceberg.history import line_of, look
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.manifests import read_entries
-from calving.iceberg.snapshot import new_snapshot
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile, file_name

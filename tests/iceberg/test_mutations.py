@@ -17,11 +17,11 @@ from pyiceberg.typedef import Record
 from calving.errors import CommitRefusedError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.delete_files import Deletions, KnownPositions
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.live_files import Manifests
 from calving.iceberg.manifests import FILE_PATH_ID, POS_ID
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import check_mutations
-from calving.iceberg.snapshot import new_snapshot
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import IcebergTarget
 from calving.model.tables import MutationCounts, RowMutations

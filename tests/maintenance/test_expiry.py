@@ -13,7 +13,7 @@ from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, SetPr
 
 from calving.errors import TableTroubleError
 from calving.iceberg.history import summary_of
-from calving.iceberg.snapshot import new_snapshot
+from calving.iceberg.lineage import new_snapshot
 from calving.maintenance.expirer import Expirer
 from calving.model.files import one_name
 from harness.structure import check

@@ -51,6 +51,7 @@ class MaintenanceTask(StrEnum):
 
     DELETES = "deletes"
     COMPACT = "compact"
+    MANIFESTS = "manifests"
     EXPIRE = "expire"
     BOUNDS = "bounds"
     ORPHANS = "orphans"
@@ -354,9 +355,10 @@ def maintain(
         list[MaintenanceTask] | None,
         typer.Option(
             help="A task; may be repeated. deletes: turn equality deletes into position deletes, which engines read"
-            " faster. compact: join small files of a partition. expire: remove old snapshots, and delete the files that"
-            " only they named. orphans: delete old files that nothing names. bounds: correct the bounds of files that a"
-            " version before 0.2.0 may have written wrong. Without it, deletes, compact and expire."
+            " faster. compact: join small files of a partition. manifests: merge small manifests. expire: remove old"
+            " snapshots, and delete the files that only they named. orphans: delete old files that nothing names."
+            " bounds: correct the bounds of files that a version before 0.2.0 may have written wrong. Without it,"
+            " deletes, compact, manifests and expire."
         ),
     ] = None,
     other_sink: Annotated[

@@ -1,8 +1,8 @@
 """Maintains the tables of a sink, which may run.
 
-``deletes`` turns equality deletes into position deletes, ``compact`` joins small files, ``expire`` removes old
-snapshots with their files, ``orphans`` deletes files that nothing names, and ``bounds`` corrects bounds that exclude
-values which a file holds.
+``deletes`` turns equality deletes into position deletes, ``compact`` joins small files, ``manifests`` merges small
+manifests, ``expire`` removes old snapshots with their files, ``orphans`` deletes files that nothing names, and
+``bounds`` corrects bounds that exclude values which a file holds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from calving.catalogs.foreign import refusal
 from calving.cli.compact import COMPACT, compacted
 from calving.cli.expire import EXPIRE, ControlLogs, expired
 from calving.cli.maintenance_step import MaintenanceStep, committing
+from calving.cli.manifests import MANIFESTS, merged
 from calving.cli.mend import BOUNDS, mended
 from calving.cli.orphans import ORPHANS, OrphanTask
 from calving.engine.interface import Engine
@@ -37,9 +38,9 @@ log = logging.getLogger(__name__)
 
 
 DELETES = "deletes"
-DEFAULT = (DELETES, COMPACT, EXPIRE)
+DEFAULT = (DELETES, COMPACT, MANIFESTS, EXPIRE)
 """The tasks that are done if none is named, in their order: files with equality deletes are not compacted."""
-_FOR_ALL = {BOUNDS, COMPACT, EXPIRE, ORPHANS}
+_FOR_ALL = {BOUNDS, COMPACT, MANIFESTS, EXPIRE, ORPHANS}
 """The tasks that are also for tables to which the sink only appends."""
 
 
@@ -112,6 +113,8 @@ def _steps(
             yield from _converted(catalog, sink, name, cache, engine)
     if COMPACT in tasks:
         yield from compacted(catalog, sink, name, now_ms, dry_run=dry_run)
+    if MANIFESTS in tasks:
+        yield from merged(catalog, sink, name, dry_run=dry_run)
     if EXPIRE in tasks:
         yield from expired(catalog, sink, name, now_ms, logs, dry_run=dry_run)
     if ORPHANS in tasks:

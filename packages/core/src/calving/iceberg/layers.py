@@ -30,10 +30,11 @@ from pyiceberg.table.update import (
 )
 
 from calving.errors import TableTroubleError
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import carried
 from calving.iceberg.lookups import with_same_keys
 from calving.iceberg.manifests import partition_sources, read_manifest_list
-from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
+from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import engine
 from calving.model.files import DELETES, DataFile, FileContent, PartitionTuple
 from calving.model.offsets import TopicPartition

@@ -20,9 +20,10 @@ from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
 from calving.iceberg.history import line_of, place_added
 from calving.iceberg.layers import Prepared
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import delete_orphans
 from calving.iceberg.mending import Corrections, Mending
-from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
+from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.events import TableId
 from calving.mutations.cache import KeyCache

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import PrivateAttr
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.avro.reader import DoubleReader, OptionReader, StructReader
 from pyiceberg.avro.reader import Reader as AvroReader
 from pyiceberg.avro.resolver import resolve_reader
@@ -23,7 +22,6 @@ from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
-    UNASSIGNED_SEQ,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -31,7 +29,6 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriterV2,
     PartitionFieldSummary,
     _inherit_from_manifest,
 )
@@ -39,7 +36,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import StructProtocol
-from pyiceberg.types import IntegerType, ListType, NestedField, StringType, StructType
+from pyiceberg.types import NestedField
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from calving.model import files
@@ -68,9 +65,6 @@ _READ_AS: dict[type, tuple[Schema, dict[int, Callable[..., StructProtocol]], dic
 """The schema by which records are read, and the classes and enums of its fields, by field id."""
 _SCHEMA = "avro.schema"
 _DOUBLE = struct.Struct("<d")
-_DATA_FILE = 2
-_EQUALITY_IDS = 135
-_REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
 
 FileKey = tuple[str, int | None]
 """A file in a manifest: its path, and for a deletion vector the offset within the file."""
@@ -195,87 +189,6 @@ def partition_sources(metadata: TableMetadata) -> Schema:
     )
 
 
-class WritableSpec(PartitionSpec):
-    """A spec as manifests of the table are written. pyiceberg does not know the type of a column that has been dropped,
-    and makes the partition value of a required column required. But a required column within a null struct has no
-    value.
-    """
-
-    _sources: Schema = PrivateAttr()
-
-    @staticmethod
-    def of(spec: PartitionSpec, sources: Schema) -> WritableSpec:
-        made = WritableSpec(*spec.fields, spec_id=spec.spec_id)
-        made._sources = sources
-        return made
-
-    def partition_type(self, schema: Schema) -> StructType:
-        fields = super().partition_type(self._sources).fields
-        return StructType(*(NestedField(f.field_id, f.name, f.field_type, required=False) for f in fields))
-
-
-class DeleteManifestWriter(ManifestWriterV2):
-    """Writes manifests of delete files, which pyiceberg cannot write."""
-
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    def _with_partition(self, format_version: Any) -> Schema:
-        return _integer_equality_ids(super()._with_partition(format_version))
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
-
-    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """Entries have the fields of version 3. Version 2 allows only one of these fields, the referenced data file."""
-        return AvroOutputFile[ManifestEntry](
-            output_file=self._output_file,
-            file_schema=_with_field(self._with_partition(2), _REFERENCED),
-            record_schema=self._with_partition(3),
-            schema_name="manifest_entry",
-            metadata=self._meta,
-        )
-
-
-class LineageManifestWriter(ManifestWriterV2):
-    """Writes manifests of format version 3, with fields for row ids."""
-
-    def __init__(self, contents: ManifestContent, *about: Any) -> None:
-        """``about``: as of every writer of manifests."""
-        self._contents = contents
-        super().__init__(*about)
-
-    def content(self) -> ManifestContent:
-        return self._contents
-
-    @property
-    def version(self) -> int:  # type: ignore[override]
-        return LINEAGE_VERSION
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes" if self._contents is ManifestContent.DELETES else "data"}
-
-    def _with_partition(self, format_version: object) -> Schema:
-        return _integer_equality_ids(super()._with_partition(LINEAGE_VERSION))
-
-    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        schema = self._with_partition(LINEAGE_VERSION)
-        return AvroOutputFile[ManifestEntry](
-            output_file=self._output_file,
-            file_schema=schema,
-            record_schema=schema,
-            schema_name="manifest_entry",
-            metadata=self._meta,
-        )
-
-    def to_manifest_file(self) -> ManifestFile:
-        made = super().to_manifest_file()
-        made._data.append(None)
-        return made
-
-
 def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, sources: Schema) -> DataFile:
     """The file as pyiceberg's ``DataFile`` for a manifest entry. Older format versions omit the last fields.
 
@@ -310,33 +223,3 @@ def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, sources: Schema) -> 
 
 def _plain(mapping: Mapping[int, Any] | None) -> dict[int, Any] | None:
     return dict(mapping) if mapping is not None else None
-
-
-def _integer_equality_ids(schema: Schema) -> Schema:
-    """pyiceberg 0.12 declares ``equality_ids`` as list<long>; the spec, and Java, want list<int>."""
-    ids = ListType(_EQUALITY_IDS + 1, IntegerType(), element_required=True)
-    return _with_field(schema, NestedField(_EQUALITY_IDS, "equality_ids", ids, required=False))
-
-
-def _with_field(schema: Schema, wanted: NestedField) -> Schema:
-    """The schema of manifest entries, in which ``wanted`` replaces the field of ``data_file`` with the same id."""
-    data_file = schema.find_type(_DATA_FILE)
-    if not isinstance(data_file, StructType):
-        raise TypeError("a manifest entry without data_file")
-    fields = {field.field_id: field for field in data_file.fields} | {wanted.field_id: wanted}
-    whole = NestedField(_DATA_FILE, "data_file", StructType(*fields.values()), required=True)
-    return Schema(*(whole if field.field_id == _DATA_FILE else field for field in schema.fields))
-
-
-def number_manifests(manifests: Sequence[ManifestFile], sequence_number: int, next_row_id: int) -> int:
-    """Give sequence numbers and first row ids to the manifests that have none. Returns the next free row id."""
-    for manifest in manifests:
-        if manifest.sequence_number == UNASSIGNED_SEQ:
-            manifest.sequence_number = sequence_number
-        if manifest.min_sequence_number == UNASSIGNED_SEQ:
-            manifest.min_sequence_number = sequence_number
-        # Manifests from before the table's upgrade to version 3 have no row id either.
-        if manifest.content == ManifestContent.DATA and manifest._data[LIST_FIRST_ROW_ID] is None:
-            manifest._data[LIST_FIRST_ROW_ID] = next_row_id
-            next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
-    return next_row_id

@@ -12,10 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pyiceberg.avro.codecs import AVRO_CODEC_KEY
-from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
-    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     ManifestContent,
     ManifestEntry,
@@ -26,31 +23,27 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
-    AssertRefSnapshotId,
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.table.update.snapshot import _MergeAppendFiles, _new_manifest_list_file_name
+from pyiceberg.table.update.snapshot import _MergeAppendFiles
 
 from calving.iceberg.locations import delete_orphans
-from calving.iceberg.manifests import (
-    LINEAGE_VERSION,
-    LIST_FIRST_ROW_ID,
+from calving.iceberg.manifest_writers import (
     DeleteManifestWriter,
-    FileKey,
-    LineageManifestWriter,
     WritableSpec,
+    added_by,
+)
+from calving.iceberg.manifests import (
+    FileKey,
     key_of,
-    number_manifests,
     partition_sources,
     read_all_entries,
     read_entries,
-    read_manifest_list,
     to_pyiceberg,
 )
 from calving.iceberg.summary import summary_of
@@ -58,7 +51,6 @@ from calving.model import files
 
 _DELETES_AT_ONCE = 10_000
 """The most entries of one manifest of delete files."""
-_LIST = MANIFEST_LIST_FILE_SCHEMAS[LINEAGE_VERSION]
 
 
 class _PlainTransaction:
@@ -83,6 +75,8 @@ class SinkSnapshot(_MergeAppendFiles):
         self._removed: list[DataFile] = []
         self._corrected: Mapping[FileKey, DataFile] = {}
         self._replaces = False
+        self._merged: frozenset[str] = frozenset()
+        self._in_their_place: Sequence[ManifestFile] = ()
         self._data_sequence: int | None = None
         self._sources = partition_sources(table.metadata)
 
@@ -107,6 +101,17 @@ class SinkSnapshot(_MergeAppendFiles):
         """
         self.add(outputs)
         self._replaces, self._data_sequence = True, sequence
+
+    def rearrange(self, merged: Collection[str], manifests: Sequence[ManifestFile]) -> None:
+        """Name other manifests with the same live entries, which the caller has written with ``existing_writer``, in
+        place of the ``merged`` ones.
+        """
+        self._merged, self._in_their_place = frozenset(merged), manifests
+
+    def existing_writer(self, content: ManifestContent, spec_id: int) -> ManifestWriter:
+        """Writes one of the manifests of ``rearrange``."""
+        spec = self.spec(spec_id)
+        return self.new_manifest_writer(spec) if content == ManifestContent.DATA else self._new_delete_writer(spec)
 
     def add(self, found: Iterable[files.DataFile]) -> None:
         specs = self._transaction.table_metadata.specs()
@@ -147,6 +152,9 @@ class SinkSnapshot(_MergeAppendFiles):
 
     def _manifests(self) -> list[ManifestFile]:
         existing = [m for m in self._existing_manifests() if m.has_added_files() or m.has_existing_files()]
+        if self._merged:
+            kept = (manifest for manifest in existing if manifest.manifest_path not in self._merged)
+            return [*(added_by(manifest, self._snapshot_id) for manifest in self._in_their_place), *kept]
         data = self._written_data()
         for manifest in existing:
             # Manifests of format version 1 have the plain number.
@@ -240,7 +248,7 @@ class SinkSnapshot(_MergeAppendFiles):
     @property
     def _kind(self) -> Operation:
         """P7."""
-        if self._corrected or self._replaces:
+        if self._corrected or self._replaces or self._merged:
             return Operation.REPLACE
         if not self._delete_files and not self._removed:
             return Operation.APPEND
@@ -260,90 +268,3 @@ class SinkSnapshot(_MergeAppendFiles):
 
 def _cut(entries: list[ManifestEntry]) -> Iterator[list[ManifestEntry]]:
     return (entries[start : start + _DELETES_AT_ONCE] for start in range(0, len(entries), _DELETES_AT_ONCE))
-
-
-class LineageSnapshot(SinkSnapshot):
-    """A ``SinkSnapshot`` for tables of format version 3, in which every row has an id.
-
-    pyiceberg 0.12 cannot write their manifest lists. According to the specification (Row Lineage), a snapshot begins at
-    the table's ``next-row-id``. From there, each new manifest of data files takes as many ids as it has rows. Manifests
-    are not merged, because each entry of a merged manifest would need its own first row id.
-    """
-
-    def __init__(self, table: Table, summary: Mapping[str, str], branch: str) -> None:
-        super().__init__(table, summary, branch)
-        self._branch = branch
-
-    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
-        return LineageManifestWriter(ManifestContent.DATA, *self._about_manifest(spec))
-
-    def _new_delete_writer(self, spec: PartitionSpec) -> ManifestWriter:
-        return LineageManifestWriter(ManifestContent.DELETES, *self._about_manifest(spec))
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        parent = self._parent_snapshot_id
-        snapshot = self._transaction.table_metadata.snapshot_by_id(parent) if parent is not None else None
-        return read_manifest_list(self._io, snapshot.manifest_list) if snapshot is not None else []
-
-    def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
-        made = super()._rewritten(manifest)
-        # All entries have their own row ids, so the manifest takes no new ids.
-        made._data[LIST_FIRST_ROW_ID] = manifest._data[LIST_FIRST_ROW_ID]
-        return made
-
-    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        return manifests
-
-    def _commit(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-        metadata = self._transaction.table_metadata
-        sequence_number = metadata.next_sequence_number()
-        first_row_id = getattr(metadata, "next_row_id", None) or 0
-        manifests = self._manifests()
-        next_row_id = number_manifests(manifests, sequence_number, first_row_id)
-        name = _new_manifest_list_file_name(self._snapshot_id, 0, self.commit_uuid)
-        path = self._transaction._table.location_provider().new_metadata_location(name)
-        self._written_manifest_lists.append(path)
-        parent = self._parent_snapshot_id
-        about = {
-            "snapshot-id": str(self._snapshot_id),
-            "parent-snapshot-id": str(parent) if parent is not None else "null",
-            "sequence-number": str(sequence_number),
-            "first-row-id": str(first_row_id),
-            "format-version": str(LINEAGE_VERSION),
-            AVRO_CODEC_KEY: self._compression,
-        }
-        with AvroOutputFile[ManifestFile](
-            output_file=self._io.new_output(path),
-            file_schema=_LIST,
-            record_schema=_LIST,
-            schema_name="manifest_file",
-            metadata=about,
-        ) as writer:
-            writer.write_block(manifests)
-        snapshot = Snapshot(
-            snapshot_id=self._snapshot_id,
-            parent_snapshot_id=parent,
-            manifest_list=path,
-            sequence_number=sequence_number,
-            summary=self._summary(self.snapshot_properties),
-            schema_id=metadata.current_schema_id,
-            first_row_id=first_row_id,
-            added_rows=next_row_id - first_row_id,
-        )
-        ref = metadata.refs.get(self._branch)
-        head = SetSnapshotRefUpdate(
-            snapshot_id=self._snapshot_id,
-            ref_name=self._branch,
-            type=SnapshotRefType.BRANCH,
-            max_ref_age_ms=None,
-            max_snapshot_age_ms=None,
-            min_snapshots_to_keep=None,
-        )
-        same = AssertRefSnapshotId(snapshot_id=ref.snapshot_id if ref else None, ref=self._branch)
-        return (AddSnapshotUpdate(snapshot=snapshot), head), (same,)
-
-
-def new_snapshot(table: Table, summary: Mapping[str, str], branch: str) -> SinkSnapshot:
-    """A new snapshot for the table's format version."""
-    kind = LineageSnapshot if table.metadata.format_version >= LINEAGE_VERSION else SinkSnapshot
-    return kind(table, summary, branch)

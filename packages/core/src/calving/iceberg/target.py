@@ -37,10 +37,11 @@ from calving.iceberg.history import (
     summary_of,
 )
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_order, refuse_other_settings
 from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import RowChangeResolver
-from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
+from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import Stopwatch, mutation_summary
 from calving.model.events import Envelope, TableId, TableMark
 from calving.model.forms import OLDEST, StoredForm

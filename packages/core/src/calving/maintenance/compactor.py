@@ -10,17 +10,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from calving.catalogs.foreign import refusal
 from calving.errors import CalvingError, CommitRefusedError, CommitUncertainError, ConfigError
-from calving.iceberg.catalog import find_table, is_rest
+from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
 from calving.iceberg.live_files import LiveData, LiveFiles, Manifests
 from calving.iceberg.locations import delete_orphans
-from calving.iceberg.maintenance import Maintenance, rolled_back
+from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.manifests import LINEAGE_VERSION, partition_sources
 from calving.maintenance.compaction import Compaction, FileReplacement
 from calving.maintenance.plan import FileGroup, FileState, PartitionKey, Plan, Triggers, plan
+from calving.maintenance.refusals import commit_refusal
 from calving.maintenance.rewrite import output_spec, rewrite
 from calving.model.events import TableId
 from calving.model.tables import RESERVED_COLUMNS
@@ -73,19 +73,15 @@ class Compactor:
 
     def refusal(self, table: Table) -> str | None:
         """Why the files of a table are left alone; None if they may be rewritten (K14, K21)."""
-        metadata = table.metadata
-        if (why := refusal(metadata, rewrites=True)) is not None:
+        if (why := commit_refusal(self._catalog, table, self._key)) is not None:
             return why
-        if metadata.format_version >= LINEAGE_VERSION and not is_rest(self._catalog):
-            return f"format version {metadata.format_version} can only be written through a REST catalog"
+        metadata = table.metadata
         schema = metadata.schema()
         if (known := writable(schema)) is not schema:
             lost = sorted(set(schema.column_names) - set(known.column_names))
             return f"calving cannot write its column {lost[0]} of type {schema.find_type(lost[0])}"
         if metadata.format_version >= LINEAGE_VERSION and (taken := RESERVED_COLUMNS & set(schema.column_names)):
             return f"it has a column {min(taken)}, a name that Iceberg reserves"
-        if (why := rolled_back(table, self._key)) is not None:
-            return why
         try:
             Layout(output_spec(table, self._write_properties))
         except ConfigError as error:

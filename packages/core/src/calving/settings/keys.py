@@ -252,6 +252,9 @@ class TableKeys(BaseModel):
     group_bytes: GroupBytes | None = Field(
         None, alias="maintenance.group-bytes", description="As `iceberg.maintenance.group-bytes`."
     )
+    manifests: Files | None = Field(
+        None, alias="maintenance.manifests", description="As `iceberg.maintenance.manifests`."
+    )
     grace_ms: GraceMs | None = Field(
         None, alias="maintenance.grace-ms", description="As `iceberg.maintenance.grace-ms`."
     )
@@ -462,6 +465,12 @@ class SinkKeys(BaseModel):
         alias="iceberg.maintenance.group-bytes",
         description="How many bytes of data files `calving maintain` rewrites for one commit, at most; a larger file is"
         " rewritten alone.",
+    )
+    manifests: Files = Field(
+        100,
+        alias="iceberg.maintenance.manifests",
+        description="`calving maintain` merges the manifests of a table that has so many with less than three quarters"
+        " of its `commit.manifest.target-size-bytes`. Twenty such manifests of delete files are enough.",
     )
     grace_ms: GraceMs = Field(
         3_600_000,
