@@ -30,10 +30,11 @@ from pyiceberg.table.update import (
 from calving.errors import CommitRefusedError, CommitUncertainError, ConfigError, TableTroubleError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.history import ancestors, line_of, place_added
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.maintenance import check_forms
 from calving.iceberg.picks import mind_picks
 from calving.iceberg.restoration import Abandoned, Restoration
-from calving.iceberg.snapshot import SinkSnapshot, new_snapshot
+from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import engine
 from calving.model.events import TableId
 from calving.model.offsets import Coverage
