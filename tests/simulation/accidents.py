@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _COMPACTIONS = 0.05
 """The share of other writers' snapshots that replace all files. It matters only where heads go back."""
+_ABANDONED = 0.3
+"""How likely snapshots of no branch expire, too."""
 _KEPT = 25
 """Nobody expires snapshots that are younger."""
 
@@ -63,6 +65,7 @@ class Accidents:
             (odds.drops, people.recreate_table),
             (odds.drops * 8, people.release),
             (odds.rollbacks, people.roll_back),
+            (odds.rollbacks * 4, self._world.answers.give),
             (odds.moves, strangers.move),
             (odds.moves, strangers.check),
             (odds.moves / 3, strangers.accept),
@@ -144,6 +147,8 @@ class Accidents:
         table.append(self.others_snapshot(name), {})
         old = sum(s.at < world.now - _KEPT for s in table.snapshots[:-1])
         table.expired = max(table.expired, old)
+        if table.left and world.chance(_ABANDONED):
+            table.left = {}
         world.stats["snapshots expired"] += 1
 
     def others_snapshot(self, name: TableId) -> Snapshot:
@@ -194,6 +199,7 @@ class Accidents:
                 sequence,
             )
             table.back_to(len(snapshots), world.files)
+            table.left = {}
             world.checks.went_back(name)
             self.taken[name] = before - set(table.rows)
             self.catalog_went_back = True

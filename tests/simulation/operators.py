@@ -176,20 +176,20 @@ class Operators:
             return
         uuid, abandoned = self._abandoned.pop(name, (0, []))
         if uuid == table.uuid:
-            self._move_head(name, abandoned)
+            self.lead(name, abandoned)
             world.stats["moved forward again"] += 1
             return
         if world.chance(_FORWARD):
             self._abandoned[name] = table.uuid, list(table.snapshots)
         count = world.rng.choice([*good[-6:], *good[:2]])
         is_own = any(key.offsets in s.summary for s in table.snapshots[table.expired : count])
-        self._move_head(name, table.snapshots[:count])
+        self.lead(name, table.snapshots[:count])
         if world.chance(0.5):
             self.rolled_back.add(name)
             world.accidents.operator_in = world.rng.randint(0, 30)
         world.stats["rolled back" if is_own else "rolled back to another's"] += 1
 
-    def _move_head(self, name: TableId, snapshots: Sequence[Snapshot]) -> None:
+    def lead(self, name: TableId, snapshots: Sequence[Snapshot]) -> None:
         """The branch is this line of snapshots from now on."""
         world, table, checks = self._world, self._world.tables[name], self._world.checks
         files, rows = {path for s in table.snapshots for path in s.files}, set(table.rows)

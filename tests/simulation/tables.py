@@ -55,6 +55,18 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Abandoned:
+    """A snapshot that a rollback has removed from its branch, and that has not expired."""
+
+    snapshot: Snapshot
+    parent: int | None
+
+    @property
+    def ancestor(self) -> Ancestor:
+        return Ancestor(self.snapshot.place, self.parent, self.snapshot.summary)
+
+
+@dataclass(frozen=True)
 class Loaded:
     """A table as it was at one moment."""
 
@@ -67,6 +79,8 @@ class Loaded:
     """The rows of a mutation table."""
     expired: tuple[Snapshot, ...] = ()
     """The rest of the ancestry, oldest first."""
+    left: Mapping[int, Abandoned] = field(default_factory=dict)
+    """Snapshots of no branch."""
 
     @property
     def line(self) -> Line:
@@ -74,7 +88,8 @@ class Loaded:
         found = [Ancestor(s.place, below.id, s.summary) for below, s in pairwise(shown)]
         if not self.expired and shown:
             found.insert(0, Ancestor(shown[0].place, None, shown[0].summary))
-        return Line(found[::-1], has_files_of=self._has_files_of)
+        by_id = {each.place.id: each for each in found} | {i: each.ancestor for i, each in self.left.items()}
+        return Line(found[::-1], has_files_of=self._has_files_of, snapshot=by_id.get)
 
     def _has_files_of(self, place: SnapshotPlace) -> bool:
         every = [*self.expired, *self.snapshots]
@@ -99,13 +114,15 @@ class SimTable:
     rows: Counter[Record] = field(default_factory=Counter)
     discarded: set[int] = field(default_factory=set)
     broken: bool = False
+    left: dict[int, Abandoned] = field(default_factory=dict)
+    """The snapshots that rollbacks have removed, and that have not expired, by id."""
     before: deque[Loaded] = field(default_factory=lambda: deque(maxlen=4))
     """The states that a replica may still show."""
 
     def state(self) -> Loaded:
         mark = TableMark(str(self.uuid), self.sequence)
         shown, expired = tuple(self.snapshots[self.expired :]), tuple(self.snapshots[: self.expired])
-        return Loaded(self.uuid, shown, dict(self.properties), mark, self.live, expired)
+        return Loaded(self.uuid, shown, dict(self.properties), mark, self.live, expired, dict(self.left))
 
     @property
     def live(self) -> Rows:
@@ -132,6 +149,10 @@ class SimTable:
         """The head is the last of these snapshots. What both lines share has expired as before."""
         line = list(snapshots)
         shared = sum(1 for old, new in zip(self.snapshots, line, strict=False) if old.id == new.id)
+        for below, snapshot in pairwise([None, *self.snapshots]):
+            if snapshot is not None and snapshot not in self.snapshots[: max(shared, self.expired)]:
+                self.left[snapshot.id] = Abandoned(snapshot, below.id if below is not None else None)
+        self.left = {i: each for i, each in self.left.items() if i not in {s.id for s in line}}
         self.expired = min(self.expired, shared)
         self.snapshots[:] = line
         self.rows = Counter(r for s in self.snapshots for path in s.files for r in files[path])

@@ -25,17 +25,19 @@ from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
 from calving.model.forms import StoredForm
 from calving.model.offsets import Coverage, Spans, Topic, TopicPartition, decode_coverage, within
+from calving.protocol.answers import abandoned, tip
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.ledger_updates import committed, looked
+from calving.protocol.ledger_updates import committed, looked, rolled_back
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from tests.simulation.accidents import Accidents
+from tests.simulation.answers import Answers
 from tests.simulation.broker import Broker, Record
 from tests.simulation.checks import Checks
 from tests.simulation.ending import Ending
@@ -67,6 +69,9 @@ class World:
     ledger_key = LedgerKey
     committed = staticmethod(committed)
     looked = staticmethod(looked)
+    rolled_back = staticmethod(rolled_back)
+    abandoned = staticmethod(abandoned)
+    tip = staticmethod(tip)
     recovery = staticmethod(recovery)
     still_awaited = staticmethod(still_awaited)
     marks = Marks
@@ -134,6 +139,7 @@ class World:
         self.log_ids: dict[TopicPartition, str] = {}
         """Which control log each stored position belongs to."""
         self.checks, self.accidents, self.people = Checks(self), Accidents(self), self.operators(self)
+        self.answers = Answers(self)
         self.strangers = self.strangers_of(self)
         self.versions = Versions(self)
         self._disturbed = False

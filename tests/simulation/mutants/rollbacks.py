@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from calving.protocol import ledger_updates
+from calving.protocol.answers import AbandonedCommits, abandoned
 from calving.protocol.ledger import Ledger, encode_source
-from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LEDGERS_AT, SETTLED_OFFSETS, SOURCE_OFFSETS, LedgerKey
-from calving.protocol.rollback import Line, SnapshotPlace
+from calving.protocol.ledger_key import (
+    GONE_OFFSETS,
+    LEDGER_SNAPSHOT,
+    LEDGERS_AT,
+    SETTLED_OFFSETS,
+    SOURCE_OFFSETS,
+    LedgerKey,
+)
+from calving.protocol.rollback import Ancestor, Line, RollbackNote, SnapshotPlace, added_by
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.world import World
 
@@ -69,3 +77,25 @@ class NamesTheFirst(World):
         key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, place: SnapshotPlace
     ) -> dict[str, str]:
         return ledger_updates.committed(key, line, properties, ledger, key.last_commit(properties) or place)
+
+
+@mutant("R10 a restoration does not see that commits have expired", _THEME)
+class RestoresInPart(World):
+    @staticmethod
+    def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Ledger) -> AbandonedCommits:
+        return replace(abandoned(key, line, apart, ledger), offsets=ledger.unanswered or ledger.gone, left={})
+
+
+@mutant("R10 a restoration brings back what was read again meanwhile", _THEME)
+class RestoresTwice(World):
+    @staticmethod
+    def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Ledger) -> AbandonedCommits:
+        every = [each for each in apart if added_by(line, each.place.id, key.held_at)]
+        return AbandonedCommits(tuple(every), ledger.gone, {})
+
+
+@mutant("R5 what was forgotten is no longer gone", _THEME)
+class ForgetsTheOffsets(World):
+    @staticmethod
+    def rolled_back(key: LedgerKey, line: Line, properties: Mapping[str, str], note: RollbackNote) -> dict[str, str]:
+        return ledger_updates.rolled_back(key, line, properties, note) | {key.of_table(GONE_OFFSETS): "{}"}
