@@ -149,6 +149,7 @@ ifndef CASE
 	@nice $(BIN)/python -m tests.fuzz.alone --seconds $$(($(SECONDS) / 4)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.changes --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.changes --version-3 --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
+	@nice $(BIN)/python -m tests.fuzz.newcomers --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.work --seconds $$(($(SECONDS) / 4))
 	@nice $(BIN)/python -m tests.fuzz.hostile --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 endif

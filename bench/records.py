@@ -115,7 +115,7 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
         case.transforms,
         Tolerance("topic"),
     )
-    spec = TaskSpec(0, (), path, {"bench.t": target}, frozenset())
+    spec = TaskSpec(0, (), path, {"bench.t": target}, {})
     stages = Timings()
     pipeline = Pipeline(spec, stages)
     blocks = [_block(case.values, start) for start in range(0, len(case.values), _BLOCK)]

@@ -195,7 +195,7 @@ options = {"schemas.enable": "true"} if form != "plain" else {}
 converters = {"": TopicConverters(value=ConverterSpec("json", options))}
 path = RecordPath({}, Routing((RouteRule("db.t"),)), Evolution(evolve=False), converters, (), Tolerance("topic"),
                   limits=Limits(cells=int(cells)))
-task = TaskSpec(0, (), path, {"db.t": spec}, frozenset())
+task = TaskSpec(0, (), path, {"db.t": spec}, {})
 
 def run(elements, records):
     payload = b'{"v":[' + b",".join([b"{}"] * elements) + b"]}"

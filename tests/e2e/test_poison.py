@@ -9,6 +9,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
@@ -21,6 +23,7 @@ from calving.source.reading import Block, headers_of
 from harness.raw import RawProducer
 from harness.topic import Topic
 from tests.cli.commands import Cli
+from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services
 
@@ -124,3 +127,53 @@ def test_a_dead_letter_is_as_small_as_its_record_was_and_otherwise_says_what_it_
         {"topic": sink.topic.name, "partition": 0, "offset": 1, "value": 200_000}
     ]
     assert all(headers["h"] == b"1" for _, headers in told.values())
+
+
+def test_records_that_no_table_can_take_stop_no_other_table_on_spark(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str
+) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    del sink.keys["iceberg.tables"]
+    dead = topic()
+    sink.keys |= DEAD | {
+        "iceberg.engine": "spark",
+        "spark.master": "local[1]",
+        "iceberg.tables.dynamic-enabled": True,
+        "iceberg.tables.route-field": "to",
+        "iceberg.tables.evolve-schema-enabled": True,
+        "iceberg.tables.upsert-mode-enabled": True,
+        "iceberg.tables.default-id-columns": "id",
+        "iceberg.tables.default-partition-by": "day(ts)",
+        "iceberg.tables.order-field": "lsn",
+        "iceberg.tables.delete-mode": "soft",
+        "iceberg.limits.columns": 30,
+        "iceberg.limits.new-columns": 10,
+        "errors.deadletterqueue.topic.name": dead.name,
+    }
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    catalog.create_namespace("db")
+    catalog.create_table("db.other", Schema(NestedField(1, "x", LongType(), required=False)))
+    good = {"to": "db.good", "id": 0, "ts": "2024-05-06T12:00:00Z", "lsn": 1}
+    poison = [
+        ({**good, "to": "db.a", "ts": None}, "table db.a: partition-by 'day(ts)': there is no column 'ts'"),
+        ({**good, "to": "db.b", "ts": True}, "table db.b: partition-by 'day(ts)' cannot be applied to a boolean"),
+        ({**good, "to": "db.c", "lsn": None}, "table db.c: the record has no value for the order-field 'lsn'"),
+        ({**good, "to": "db.d", "lsn": [1]}, "table db.d: the order-field 'lsn' cannot hold what the record has"),
+        ({**good, "to": "db.e", "id": None}, "table db.e: the record has no value for the id-column 'id'"),
+        ({**good, "to": "db.f", "_cdc_deleted": "no"}, "table db.f: field '_cdc_deleted': 'no' is not a boolean"),
+        ({**good, "to": "db.g", "x" * 256: 1}, "it is longer than 255 bytes"),
+        ({**good, "a\n": 1}, "table db.good: no column can have the name 'a\\n': it has control characters"),
+        ({**good, **{f"n{i}": i for i in range(40)}}, "columns, more than iceberg.limits."),
+        ({**good, "to": "db.other"}, "table db.other: it has no column id, which is its id column"),
+    ]
+    for run in (0, 1):
+        records = [{**good, "to": f"db.{to}", "id": 10 * run + n} for to in ("good", "better") for n in range(5)]
+        sink.topic.send(*encode(*records, *(record for record, _ in poison), {**good, "id": 10 * run + 5}))
+        sink.run("run", "--until-caught-up")
+    assert sorted(sink.ids("db.good")) == [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15]
+    assert sorted(sink.ids("db.better")) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    blocks = read(dead.servers, dead.name)
+    said = [dict(headers_of(block, n) or ()) for block in blocks for n in range(len(block))]
+    reasons = [(headers["__connect.errors.exception.message"] or b"").decode() for headers in said]
+    assert {why: sum(why in reason for reason in reasons) for _, why in poison} == {why: 2 for _, why in poison}
+    assert len(reasons) == 2 * len(poison)

@@ -218,7 +218,7 @@ class _Watched(Pipeline):
             transforms=trial.chain,
             tolerance=Tolerance("topic"),
         )
-        super().__init__(TaskSpec(0, (), path, {}, frozenset()), Timings())
+        super().__init__(TaskSpec(0, (), path, {}, {}), Timings())
         self.fates: dict[int, list[Any]] = {}
 
     def _route_records(self, selected: Selection, records: Records) -> Iterator[Routed]:

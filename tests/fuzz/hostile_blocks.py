@@ -40,7 +40,7 @@ def case(chance: Random, registry: Any) -> Callable[[], object]:
         values = [framed(number, zigzag(1) + zigzag(1 + i % schemas) + b"\x0a\0" * elements) for i in range(count)]
     spec = ConverterSpec(name, options)
     path = RecordPath({}, Routing(), converters={"": TopicConverters(key=spec, value=spec)}, limits=Limits(cells=CELLS))
-    decoders, payloads = Decoders(TaskSpec(0, (), path, {}, frozenset())), Payloads.of(values)
+    decoders, payloads = Decoders(TaskSpec(0, (), path, {}, {})), Payloads.of(values)
     kind: IcebergType = chance.choice((StringType(), ListType(2, StringType(), element_required=False)))
     is_key = chance.random() < 0.5
 

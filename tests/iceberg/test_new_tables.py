@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,7 +15,7 @@ from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.model.record_path import Evolution, Tolerance
 from calving.records.declared import read_columns, with_declared
-from calving.runtime.checks import refuse_missing_tables
+from calving.runtime.checks import check_settings, refuse_missing_tables
 from calving.settings.load import parse
 from tests.mutations.changing import Changing
 
@@ -81,15 +82,21 @@ def test_what_is_no_moment_is_bad_in_a_column_that_is_partitioned_by_time(sink: 
             r"cannot be applied to a boolean: declare another type, such as iceberg\.table\.db\.t",
         ),
         ("day(ts)", {"t": ISO}, r"there is no column 'ts': .*columns = \"ts timestamptz\", or correct the term"),
-        ("bucket(v, ²)", {"v": 1}, r"partition-by 'bucket\(v, ²\)'"),
         ("bucket(v, 4)", {"v": 1.5}, r"cannot be applied to a double: .*columns = \"v string\""),
     ],
 )
 def test_a_term_that_does_not_fit_the_records_says_what_to_write(
     sink: Make, term: str, record: object, text: str
 ) -> None:
-    with pytest.raises(ConfigError, match=text):
-        sink(partition_by=(term,)).take((None, record))
+    made = sink(partition_by=(term,))
+    ((offset, reason),) = made.reasons(made.take((None, record)))
+    assert offset == 0 and re.search(text, reason)
+    assert made.catalog.list_namespaces() == []
+
+
+def test_a_term_that_is_not_understood_stops_the_sink(sink: Make) -> None:
+    with pytest.raises(ConfigError, match=r"partition-by 'bucket\(v, ²\)'"):
+        sink(partition_by=("bucket(v, ²)",)).take((None, {"v": 1}))
 
 
 def test_a_declared_type_goes_before_the_one_that_a_partition_makes_likely(sink: Make) -> None:
@@ -179,6 +186,31 @@ def test_a_declaration_that_its_table_cannot_have_is_refused_before_the_start(
     catalog = open_catalog("c", {"type": "embedded", "warehouse": str(tmp_path)})
     with pytest.raises(ConfigError, match=text):
         list(refuse_missing_tables(catalog, sink))
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (
+            {"default-partition-by": "weekly(ts)"},
+            r"^iceberg\.tables\.default-partition-by: 'weekly\(ts\)' is not understood",
+        ),
+        (
+            {"default-partition-by": "day(v)", "default-columns": "v double"},
+            r"^iceberg\.tables\.default-partition-by: 'day\(v\)' cannot be applied to v double",
+        ),
+        (
+            {"default-id-columns": "v", "default-columns": "v double"},
+            r"^iceberg\.tables\.default-id-columns: the id-column 'v' cannot be declared as double",
+        ),
+    ],
+)
+def test_defaults_that_no_table_can_have_are_refused_before_the_start_where_records_name_the_tables(
+    keys: dict[str, str], text: str
+) -> None:
+    routes = {"iceberg.tables.dynamic-enabled": "true", "iceberg.tables.route-field": "to", "iceberg.tables": ""}
+    with pytest.raises(ConfigError, match=text):
+        check_settings(parse({**SETTINGS, **routes, **{f"iceberg.tables.{key}": each for key, each in keys.items()}}))
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,14 @@ ORDERED = RowMutations("op", order_field="lsn")
 RECORD = {"id": 1, "op": "c"}
 
 
+STATIC, DYNAMIC = Routing((RouteRule("db.t"),)), Routing(field="to", dynamic=True)
+
+
 @pytest.mark.parametrize(
-    "routing", [Routing((RouteRule("db.t"),)), Routing(field="to", dynamic=True)], ids=["static", "dynamic"]
-)
-@pytest.mark.parametrize(
-    ("settings", "record", "sentences"),
+    ("settings", "sentences"),
     [
         (
             {"properties": {"format-version": "1"}},
-            {},
             [
                 "table db.t would be created with format version 1; row mutations need 2 or 3",
                 "set iceberg.tables.auto-create-props.format-version = 2",
@@ -44,36 +43,50 @@ RECORD = {"id": 1, "op": "c"}
         ),
         (
             {"id_columns": ()},
-            {},
             ["table db.t has no id columns", "iceberg.table.db.t.id-columns or iceberg.tables.default-id-columns"],
         ),
-        (
-            {"mutations": ORDERED},
-            {},
-            ["table db.t has no column lsn, which is its order-field", "declare it in iceberg.table.db.t.columns"],
-        ),
-        (
-            {"mutations": ORDERED},
-            {"lsn": {"high": 1}},
-            ["table db.t: order-field lsn is struct", "only a single value can be compared"],
-        ),
-        (
-            {"mutations": SOFT},
-            {"_cdc_deleted": "no"},
-            ["table db.t: its soft-delete-field _cdc_deleted is string, not boolean", "iceberg.table.db.t.columns can"],
-        ),
     ],
-    ids=["version 1", "no id columns", "no order column", "an order column of objects", "a soft-delete-field of text"],
+    ids=["version 1", "no id columns"],
 )
-def test_records_create_no_table_whose_rows_they_could_not_change(
-    tmp_path: Path, settings: dict[str, Any], record: dict[str, Any], sentences: list[str], routing: Routing
+def test_settings_by_which_records_could_not_change_a_table_create_none(
+    tmp_path: Path, settings: dict[str, Any], sentences: list[str]
 ) -> None:
-    sink = Changing(tmp_path, routing=routing, **settings)
+    sink = Changing(tmp_path, routing=STATIC, **settings)
     with pytest.raises(ConfigError) as refused:
-        sink.take((None, {**RECORD, **record, "to": "db.t"}))
+        sink.take((None, RECORD))
     for sentence in sentences:
         assert sentence in str(refused.value)
+    other = Changing(tmp_path, routing=DYNAMIC, **settings)
+    ((_, reason),) = other.reasons(other.take((None, {**RECORD, "to": "db.t"})))
+    for sentence in sentences:  # here any record can name a table, so that it alone is bad
+        assert sentence.removeprefix("table db.t ") in reason
     assert sink.catalog.list_namespaces() == []
+
+
+@pytest.mark.parametrize("routing", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ({}, "table db.t: the record has no value for the order-field 'lsn'"),
+        ({"lsn": {"high": 1}}, "table db.t: the order-field 'lsn' cannot hold what the record has there"),
+    ],
+)
+def test_a_record_without_a_single_order_value_creates_no_table_and_is_bad(
+    tmp_path: Path, record: dict[str, Any], sentence: str, routing: Routing
+) -> None:
+    sink = Changing(tmp_path, ORDERED, routing=routing)
+    ((_, reason),) = sink.reasons(sink.take((None, {**RECORD, **record, "to": "db.t"})))
+    assert sentence in reason
+    assert sink.catalog.list_namespaces() == []
+    to = {**RECORD, "to": "db.t"}
+    assert len(sink.reasons(sink.take((None, {**to, "lsn": 1}), (None, {**to, **record})))) == 1
+
+
+def test_the_column_that_marks_deleted_rows_is_boolean_whatever_records_have_there(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, SOFT)
+    outcome = sink.take(*((None, {**RECORD, "id": n, "_cdc_deleted": m}) for n, m in enumerate(["no", {"a": 1}, True])))
+    assert [offset for offset, _ in sink.reasons(outcome)] == [0, 1]
+    assert sink.rows("id", "_cdc_deleted") == [(2, False)]
 
 
 def test_an_order_column_that_is_declared_is_created_although_the_first_records_lack_it(tmp_path: Path) -> None:

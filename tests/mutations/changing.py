@@ -110,7 +110,13 @@ class Changing:
             units=self.units,
         )
         rules = TableRules(
-            create_properties=self.properties, tables=self.tables, defaults=settings, evolution=self.evolution
+            create_properties=self.properties,
+            tables=self.tables,
+            defaults=settings,
+            evolution=self.evolution,
+            limits=self.limits,
+            tolerates=self.tolerance.to != "error",
+            configured=frozenset() if self.routing is not None and self.routing.is_free else None,
         )
         path = RecordPath(
             {},

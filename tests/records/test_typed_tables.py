@@ -52,7 +52,7 @@ def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]
             tolerance=Tolerance("topic"),
         ),
         {"db.t": table},
-        frozenset(),
+        {},
     )
     pipeline = Pipeline(spec, Timings())
     accounts = pipeline.run(Given(Range("bench", 0, 0, len(values)), 0, values))

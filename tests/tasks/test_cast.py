@@ -39,7 +39,7 @@ def run(
         spec = UNPARTITIONED_PARTITION_SPEC.model_dump_json()
         tables[rule.table] = TableSpec(rule.table, schema, spec, f"file://{folder}", {}, {}, held_json=coverage)
     path = RecordPath({}, routing, tolerance=tolerance)
-    pipeline = Pipeline(TaskSpec(0, (), path, tables, frozenset()), Timings())
+    pipeline = Pipeline(TaskSpec(0, (), path, tables, {}), Timings())
     accounts = pipeline.run(Given(Range("t", 0, 0, len(values)), 0, values))
     files = pipeline.writers.close().files
     return accounts, {table: sum(file.record_count for file in files.get(table, ())) for table in tables}

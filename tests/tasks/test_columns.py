@@ -29,9 +29,7 @@ SHAPES: dict[str, list[dict[str, object]]] = {
 def test_every_record_has_its_own_offset_and_key(shapes: str, wanted: set[Column]) -> None:
     values = SHAPES[shapes]
     path = RecordPath({}, Routing(), converters={"": TopicConverters(key=ConverterSpec("string"))})
-    columns = Columns(
-        Decoders(TaskSpec(0, (), path, {}, frozenset())), frozenset(wanted), None, decimals=True, replayed=False
-    )
+    columns = Columns(Decoders(TaskSpec(0, (), path, {}, {})), frozenset(wanted), None, decimals=True, replayed=False)
     block = Given(Range("t", 0, FIRST, FIRST + len(values)), FIRST, [b"{}"] * len(values), KEYS)
     found: dict[int, tuple[object, int, str | None]] = {}
     selected = Selection(block, "t", 0, range(len(values)), Accounts(SchemaChanges()))

@@ -65,7 +65,7 @@ def test_a_record_with_a_route_field_is_decoded_once(
     decode = Decoders.decode
     monkeypatch.setattr(Decoders, "decode", counted)
     tables = {name: known(name, number, tmp_path) for number, name in enumerate(TABLES)}
-    spec = TaskSpec(0, (), RecordPath({}, routing, tolerance=Tolerance("topic")), tables, frozenset())
+    spec = TaskSpec(0, (), RecordPath({}, routing, tolerance=Tolerance("topic")), tables, {})
     pipeline = Pipeline(spec, Timings())
     values = [f'{{"id":{i},"to":"{TABLES[i % 3]}","n{i % 3}":{i}}}'.encode() for i in range(30)]
     accounts = pipeline.run(Given(Range("t", 0, 0, 30), 0, values))
@@ -107,7 +107,7 @@ def test_keys_are_divided_as_values_are() -> None:
     }
     converters = {"": TopicConverters(key=ConverterSpec("json", {"schemas.enable": "true"}))}
     path = RecordPath({}, Routing((RouteRule("db.a"),)), converters=converters, limits=Limits(cells=1_000))
-    decoders = Decoders(TaskSpec(0, (), path, {}, frozenset()))
+    decoders = Decoders(TaskSpec(0, (), path, {}, {}))
     parts = [*decoders.keys("t", Payloads.of([json.dumps(key).encode()] * 8))]
     assert [[[*values.index] for values in part.values] for part in parts] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
 

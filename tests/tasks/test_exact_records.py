@@ -81,7 +81,7 @@ def run(
     }
     converters = {"": TopicConverters(value=converter)}
     path = RecordPath({}, routing, Evolution(), converters, transforms, Tolerance("topic"))
-    spec = TaskSpec(0, (), path, specs, frozenset())
+    spec = TaskSpec(0, (), path, specs, {})
     pipeline = Pipeline(spec, Timings())
     accounts = pipeline.run(Given(Range("t", 0, 0, len(values)), 0, values))
     pipeline.writers.discard()

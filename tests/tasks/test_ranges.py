@@ -53,7 +53,7 @@ def task(order: SortOrder, spec: PartitionSpec, **properties: str) -> TaskSpec:
         order.model_dump_json(),
         "range",
     )
-    return TaskSpec(0, (), RecordPath({}, Routing()), {"db.t": table}, frozenset(), shuffle=True)
+    return TaskSpec(0, (), RecordPath({}, Routing()), {"db.t": table}, {}, shuffle=True)
 
 
 def sent(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import pairwise
+from typing import Any
+from unicodedata import category
 
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.types import NestedField, StructType
 
-from calving.casting.type_counts import join, seen_of
+from calving.casting.type_counts import decide, join, seen_of
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RESERVED_COLUMNS, SchemaChange
 from calving.records.foreign import takes_values
@@ -46,6 +48,10 @@ class SchemaChanges(dict[tuple[str, str, tuple[str, ...]], SchemaChange]):
 
 
 Path = tuple[str, ...]
+_LONGEST_NAME, _SHOWN = 255, 40
+"""The bytes that a column's name may have, and the characters of a name in an error text."""
+_UNWRITTEN = ("Cc", "Cs")
+"""The categories of control characters, and of halves of UTF-16 characters, which UTF-8 lacks."""
 
 
 class UnfitError(ValueError):
@@ -62,7 +68,7 @@ class SchemaEvolution:
         self, table: str, schema: Schema, evolution: Evolution, limits: Limits, partition_names: Iterable[str] = ()
     ) -> None:
         """``partition_names``: the names of the table's partition fields."""
-        self._table, self._limits = table, limits
+        self._table, self._limits, self._columns = table, limits, len(schema.column_names)
         self.evolves = evolution.evolve
         self._fold = evolution.case_insensitive
         self._names = {self._key(name) for name in index_by_name(schema)}
@@ -90,6 +96,12 @@ class SchemaEvolution:
         if columns > self._limits.new_columns:
             most = self._limits.new_columns
             raise UnfitError(path, f"it would add {columns} columns, more than iceberg.limits.new-columns = {most}")
+        if self._columns + columns > self._limits.columns:
+            raise UnfitError(
+                path,
+                f"the table has {self._columns} columns, and this one would exceed iceberg.limits.columns ="
+                f" {self._limits.columns}: raise it, or declare one map or text column for fields with many names",
+            )
         full = [self._key(".".join(path)), *(self._key(".".join((*path, *inner))) for inner in paths_of(kind))]
         check_partition_names(full, self._partitions, path)
         clash = next((name for n, name in enumerate(full) if name in self._names or name in full[:n]), None)
@@ -138,6 +150,19 @@ def check_names(names: Sequence[str], path: Path) -> None:
     """:raises UnfitError: a column cannot have one of these names."""
     if not all(names):
         raise UnfitError(path, "a column needs a name")
+    for name in names:
+        if not name.isascii() or len(name) > _LONGEST_NAME or not name.isprintable():
+            _check_name(name)
+
+
+def _check_name(name: str) -> None:
+    if len(name) > _LONGEST_NAME or len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
+        reason = f"it is longer than {_LONGEST_NAME} bytes"
+    elif any(category(sign) in _UNWRITTEN for sign in name):
+        reason = "it has control characters, or half of a character"
+    else:
+        return
+    raise UnfitError((), f"no column can have the name {name[:_SHOWN]!r}: {reason}; rename or drop the field")
 
 
 def check_reserved(names: Iterable[str]) -> None:
@@ -213,6 +238,48 @@ def distinct(kind: InferredType, path: Path, taken: set[str], key: Callable[[str
         return fields | ({"required": required} if required else {})
     parts = [*types.values()]
     return kind | ({"list": parts[0]} if "list" in kind else {"map": parts})
+
+
+def fitting(
+    kind: InferredType, room: int, rank: Callable[[Path], Any] = lambda path: path, path: Path = ()
+) -> InferredType | None:
+    """The type of a column, without the fields for which there is no room; None if nothing is left of it.
+
+    ``room``: the most columns, the column itself included. The fields of the lowest ``rank``, which takes their paths,
+    stay.
+    """
+    if size_of(kind) <= room:
+        return kind
+    match kind:
+        case {"struct": fields}:
+            left, types = room - 1, dict[str, InferredType]()
+            for name in sorted(fields, key=lambda name: rank((*path, name))):
+                if (part := fitting(fields[name], left, rank, (*path, name))) is not None:
+                    types[name] = part
+                    left -= size_of(part)
+            required = [name for name in kind.get("required", ()) if name in types]
+            cut = {"struct": {name: types[name] for name in fields if name in types}}
+            return (cut | ({"required": required} if required else {})) if types else None
+        case {"list": element}:
+            part = fitting(element, room - 1, rank, (*path, "element"))
+            return None if part is None else {**kind, "list": part}
+        case {"map": [key, item]}:  # Iceberg does not let the keys of a map change
+            part = fitting(item, room - 1 - size_of(key), rank, (*path, "value"))
+            return None if part is None else {**kind, "map": [key, part]}
+    return None
+
+
+def size_of(kind: InferredType) -> int:
+    """The columns of a type: one for itself, and those inside."""
+    return 1 + sum(1 for _ in paths_of(kind))
+
+
+def columns_added(changes: Iterable[SchemaChange], *, fold: bool = False) -> int:
+    """The number of columns that these changes add together. ``fold``: as ``SchemaChanges`` takes it."""
+    merged = SchemaChanges((change for change in changes if change.kind == "add"), fold=fold)
+    return sum(
+        size_of(change.type if change.seen is None else decide(change.seen, 0).kind) for change in merged.values()
+    )
 
 
 def depth(kind: InferredType) -> int:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import FloatType, IcebergType, IntegerType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import NestedField, StructType
 
 from calving.casting.cells import TableCells
-from calving.casting.columns import REFUSALS, cast, cast_each, unknown_in_keys
-from calving.casting.evolution import Path, SchemaEvolution, UnfitError
+from calving.casting.column_changes import ColumnChanges
+from calving.casting.columns import REFUSALS, cast, cast_each
+from calving.casting.evolution import SchemaEvolution, UnfitError, columns_added
 from calving.casting.exact import ExactConverter
 from calving.casting.findings import Findings, missing_rows
 from calving.casting.objects import columns_of, simple_column
@@ -23,24 +23,19 @@ from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import Moments, SchemaChange
 from calving.records.arrays import (
-    JSON,
     Indices,
     arrow,
-    as_list,
     children_of,
     chosen,
     compose,
     conform,
-    entries,
     holds,
-    items_of,
     without,
 )
 from calving.records.cells import TooManyCellsError
 from calving.records.failures import ExactPathError
 from calving.records.fields import Target, arrow_schema
-from calving.records.inferred import of_array, of_type
-from calving.records.semantics import SemanticType, plain
+from calving.records.semantics import SemanticType
 from calving.records.values import RecordError, Values, objects, objects_in_parts
 
 NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
@@ -92,6 +87,7 @@ class TableConverter:
         fold = evolution.case_insensitive
         self.target = Target(self._struct, names, case_insensitive=fold, moments=moments, compared=compared)
         self._lookup = self.target.lookup
+        self._column_changes = ColumnChanges(self._schema_evolution, self.target)
         self.cells = TableCells(self.target, self._limits.cells)
         self._last_type: pa.DataType = pa.null()
         self._last_columns: Sequence[NestedField | None] = ()
@@ -109,14 +105,38 @@ class TableConverter:
         :raises FullBlockError: the texts of nested values take too much memory together: convert fewer values at once.
             It is never raised for a single value.
         """
-        over = self.cells.over(values) if self.cells.counts_values else ()
+        places = self.cells.over(values) if self.cells.counts_values else ()
+        over = dict.fromkeys(places, str(TooManyCellsError(self.cells.most)))
+        converted = self._convert_without(values, over)
+        if columns_added(converted.changes, fold=self._evolution.case_insensitive) > self._limits.new_columns:
+            converted = self._convert_without(values, over | self._too_new(values, over))
+        return converted
+
+    def _convert_without(self, values: Values, over: Mapping[int, str]) -> Converted:
+        """Convert all values but those of ``over``, which are bad for the reasons that it has."""
         if not over:
             return self._convert(values)
-        reason = str(TooManyCellsError(self.cells.most))
-        kept = without(len(values), {*over})
+        kept = without(len(values), over)
         part = self._convert(values.choose(kept))
-        bad = [*(error.within(kept) for error in part.bad), *(self._bad(place, reason) for place in over)]
+        bad = [*(error.within(kept) for error in part.bad), *(self._bad(*each) for each in over.items())]
         return Converted(part.rows, compose(kept, part.index), sorted(bad, key=lambda e: e.index), part.changes)
+
+    def _too_new(self, values: Values, over: Mapping[int, str]) -> dict[int, str]:
+        """The values, beside those of ``over``, that would add too many columns by themselves, and the reason."""
+        most, reasons = self._limits.new_columns, dict[int, str]()
+        pending: list[Indices] = [without(len(values), over)]
+        while pending:
+            places = pending.pop()
+            changes = self._convert(values.choose(places)).changes
+            count = columns_added(changes, fold=self._evolution.case_insensitive)
+            if count <= most:
+                continue
+            if len(places) == 1:
+                reasons[places[0]] = f"it would add {count} columns, more than iceberg.limits.new-columns = {most}"
+            else:
+                half = len(places) // 2
+                pending += [places[half:], places[:half]]
+        return reasons
 
     def _convert(self, values: Values) -> Converted:
         if isinstance(values.data, list):
@@ -130,12 +150,12 @@ class TableConverter:
         findings = Findings(typed=typed, cells=self._limits.cells, records=len(data))
         for source, target, child in zip(data.type, self._columns_for(data.type), children_of(data), strict=True):
             if target is None:
-                self._additions(child, (source.name,), typed, findings)
+                self._column_changes.missing(child, (source.name,), typed, findings)
             else:
                 # Of several fields for one column the last counts, as for records that are read one by one.
                 sources[target.field_id] = child
                 if typed or pa.types.is_nested(child.type):
-                    self._inner_changes(child, target.field_type, (target.name,), typed, findings)
+                    self._column_changes.inner(child, target.field_type, (target.name,), typed, findings)
         given = [sources.get(target.field_id, pa.nulls(len(data))) for target in self._struct.fields]
         made = cast_each(given, self._struct, self._arrow, self.target) if not self._exactly else [None] * len(given)
         columns = [
@@ -278,72 +298,6 @@ class TableConverter:
 
     def _bad(self, index: int, reason: str) -> RecordError:
         return RecordError(index, Stage.CONVERSION, "UnfitError", f"table {self._table}: {reason}")
-
-    def _additions(self, column: pa.Array, path: Path, typed: bool, found: Findings) -> None:
-        """A column is added only if some record has a value for it."""
-        if not self._evolution.evolve or column.null_count == len(column):
-            return
-        if not typed and (pa.types.is_nested(column.type) or column.type == JSON):
-            self._each_addition(column, path, found)
-            return
-        kind = of_array(column, typed)
-        if kind is None:
-            return
-        present = pc.indices_nonzero(column.is_valid())
-        try:
-            count = None if typed else len(present)
-            found.changes.append(
-                self._schema_evolution.add(path, kind, count, None if typed else objects(column.take(present[:1]))[0])
-            )
-        except UnfitError as error:
-            for i in present.to_pylist():
-                found.reasons.setdefault(i, str(error))
-
-    def _each_addition(self, column: pa.Array, path: Path, found: Findings) -> None:
-        """Inspect each value of a column, if the column's type does not decide which change a value needs, or whether
-        it is bad.
-        """
-        for i, value in enumerate(objects(column)):
-            kind = of_array(column.slice(i, 1), typed=False)
-            try:
-                if kind is not None:
-                    found.changes.append(self._schema_evolution.add(path, kind, 1, value))
-            except UnfitError as error:
-                found.reasons.setdefault(i, str(error))
-
-    def _inner_changes(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: Findings) -> None:
-        """Request new fields inside a column, and wider types if a schema declares them."""
-        if not self._evolution.evolve or column.null_count == len(column):
-            return
-        column = plain(column)
-        match kind:
-            case StructType() if isinstance(column, pa.StructArray):
-                for source, child in zip(column.type, children_of(column), strict=True):
-                    target = self._lookup(kind).find(source.name)
-                    if target is None:
-                        self._additions(child, (*path, source.name), typed, found)
-                    else:
-                        self._inner_changes(child, target.field_type, (*path, target.name), typed, found)
-            case ListType() if pa.types.is_list(column.type) and isinstance(column, pa.ListArray):
-                inner = Findings()
-                self._inner_changes(items_of(column), kind.element_type, (*path, "element"), typed, inner)
-                found.take(inner, lambda: pc.list_parent_indices(column))
-            case MapType() if isinstance(column, pa.MapArray):
-                inner = self._map_changes(column, kind, path, typed)
-                found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
-            case IntegerType() if typed and of_type(column.type) == "long":
-                found.changes.append(self._schema_evolution.widen(path, "long"))
-            case FloatType() if typed and of_type(column.type) == "double":
-                found.changes.append(self._schema_evolution.widen(path, "double"))
-
-    def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool) -> Findings:
-        inner = Findings()
-        keys, items = entries(column)
-        self._inner_changes(items, kind.value_type, (*path, "value"), typed, inner)
-        for i, where in unknown_in_keys(keys, kind.key_type, self.target, (*path, "key")):
-            reason = "its column cannot be added: Iceberg does not let the keys of a map change"
-            inner.reasons.setdefault(i, str(UnfitError(where, reason)))
-        return inner
 
 
 def _is_moment(kind: pa.DataType) -> bool:

@@ -15,8 +15,9 @@ from pyiceberg.table import Table
 from calving.backend.interface import Session
 from calving.cli.maintenance_step import MaintenanceStep
 from calving.errors import CalvingError
-from calving.iceberg.catalog import find_table, look_for, table_id, tables_of
+from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.expiry import GC_ENABLED
+from calving.iceberg.loading import look_for
 from calving.iceberg.locations import OWN_LOCATIONS
 from calving.iceberg.maintenance import rolled_back
 from calving.maintenance.orphan_search import OrphanSearch, delete

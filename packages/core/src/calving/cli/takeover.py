@@ -16,7 +16,8 @@ from pyiceberg.table import Table
 from calving.backend.interface import ControlLog, Session
 from calving.backend.sessions import read_to_end
 from calving.errors import ConfigError, DataLossError, UnavailableError
-from calving.iceberg.catalog import find_table, look_for, table_id
+from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.loading import look_for
 from calving.iceberg.target import LoadedTable
 from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition

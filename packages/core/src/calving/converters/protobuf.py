@@ -101,6 +101,8 @@ class ProtobufConverter(Converter):
         if name in done:
             return 0
         done.add(name)
+        if schema.schema_type != "PROTOBUF":
+            raise ValueError(f"the schema registry has {schema.schema_type} there, not a Protobuf schema")
         raw = self._registry.serialized(schema.schema_str)
         file, size = FileDescriptorProto.FromString(raw), len(raw)
         file.name = name

@@ -6,8 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -48,9 +47,6 @@ metadata from storage.
 
 LISTING_SECONDS = 300.0
 """The time limit for listing tables, which takes one request for each namespace."""
-
-_TOGETHER = 16
-"""How many tables are loaded in parallel: a sink may have hundreds of tables, and its catalog may be slow."""
 
 _OPEN_TRIES = 3
 _MISSING = ("NoSuchTable", "NoSuchIcebergTable", "NoSuchNamespace", "TableNotFound")
@@ -272,39 +268,6 @@ def reaching(catalog: Catalog, what: str) -> Iterator[None]:
             raise ConfigError(f"{what}: {_TRUST} ({text})") from error
         kind = UnavailableError if of_store is not None or _passes(error) else UnexpectedError
         raise kind(f"{what}: {text}") from error
-
-
-def look_for(catalog: Catalog, names: Iterable[str]) -> dict[str, Table | UnavailableError | None]:
-    """For each name its table, None if there is no such table, or the error if the table cannot be loaded. Loads in
-    parallel.
-    """
-
-    def find(name: str) -> Table | UnavailableError | None:
-        try:
-            return find_table(catalog, table_id(name))
-        except UnavailableError as error:
-            return error
-
-    wanted = list(dict.fromkeys(names))
-    with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-tables") as pool:
-        return dict(zip(wanted, pool.map(find, wanted), strict=True))
-
-
-def find_tables(
-    catalog: Catalog, names: Iterable[str], known: Mapping[str, Table]
-) -> tuple[dict[str, Table | None], dict[str, UnavailableError]]:
-    """The tables of these names, loaded in parallel, and the errors of tables that cannot be loaded. If at least one
-    table can be loaded, a table that cannot be loaded is taken from ``known``: one broken table must not stop the
-    others (C4).
-
-    :raises UnavailableError: no table can be loaded, or a table that cannot be loaded is not in ``known``.
-    """
-    loaded = look_for(catalog, names)
-    errors = {name: each for name, each in loaded.items() if isinstance(each, UnavailableError)}
-    for name, error in errors.items():
-        if name not in known or len(errors) == len(loaded):
-            raise error
-    return {n: known[n] if isinstance(each, UnavailableError) else each for n, each in loaded.items()}, errors
 
 
 def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bool:

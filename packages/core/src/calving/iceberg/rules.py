@@ -9,28 +9,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
-from pyiceberg.table import Table
+from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType
 
-from calving.casting.evolution import check_partition_names, distinct, paths_of
-from calving.casting.type_counts import OutvotedValues, decide
-from calving.errors import BadRecordError, ConfigError
+from calving.casting.evolution import check_partition_names
+from calving.errors import ConfigError
 from calving.iceberg.catalog import is_rest
-from calving.iceberg.schemas import as_in, parse_term, partition_spec, schema_of, spec_names, spelt, temporal
+from calving.iceberg.schemas import as_in
 from calving.model.offsets import Coverage
 from calving.model.record_path import TYPE_SHARE, Evolution, Limits
 from calving.model.tables import (
     FORMER_SOFT_DELETE_FIELD,
     RESERVED_COLUMNS,
     SOFT_DELETE_FIELD,
+    MissingTable,
     RowMutations,
-    SchemaChange,
     Unit,
 )
-from calving.records.declared import declaration, with_declared
-from calving.records.inferred import InferredType, all_optional, find, merge
+from calving.records.inferred import InferredType
 from calving.writing.changes import identity
 
 
@@ -51,8 +47,16 @@ class TableSettings:
 
     @property
     def declared(self) -> Mapping[str, InferredType]:
-        """All declared types."""
-        return {**self.types, **self.columns}
+        """All declared types. The column that marks deleted rows is boolean, whatever records have there."""
+        soft = self.mutations is not None and self.mutations.delete_mode == "soft"
+        marks = {self.mutations.soft_delete_field: "boolean"} if self.mutations is not None and soft else {}
+        return {**marks, **self.types, **self.columns}
+
+    @property
+    def missing(self) -> MissingTable:
+        """What records need to know about the table as long as it does not exist."""
+        order = None if self.mutations is None else self.mutations.order_field
+        return MissingTable(self.id_columns, (*self.declared,), self.partition_by, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,14 @@ class TableRules:
     """Whether dates and timestamps outside the years 1 to 9999 are taken."""
     tolerates: bool = False
     """Whether bad records become dead letters."""
+    configured: frozenset[str] | None = None
+    """The tables that the settings name, if records name the others; None: records name no table."""
+
+    def is_named_by_records(self, table: str) -> bool:
+        """Whether records name this table. Then no fault of the table is a reason to stop the sink: any record can
+        name a table that cannot take it.
+        """
+        return self.configured is not None and table not in self.configured
 
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)
@@ -93,8 +105,6 @@ class TableRules:
 log = logging.getLogger(__name__)
 
 VERSION_KEY = "iceberg.tables.auto-create-props.format-version"
-_MOMENTS = ("string", "int", "long", "double")
-"""Types of schemaless values that may be timestamps: ISO text, or milliseconds."""
 
 
 def new_version(catalog: Catalog, properties: Mapping[str, str]) -> int:
@@ -110,31 +120,6 @@ def new_version(catalog: Catalog, properties: Mapping[str, str]) -> int:
     return int(version)
 
 
-def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schema, PartitionSpec]:
-    """The schema and the partition spec of a table that is created from the records that ask for it.
-
-    :raises ConfigError: the table cannot be created as the settings say.
-    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
-    """
-    mine, fold = rules.of(name), rules.fold
-    kind = _decided(name, change, rules)
-    kind = distinct(kind, (), set(), rules.key) or {"struct": {}}
-    terms = [parse_term(term, name)[0] for term in mine.partition_by]
-    if fold:
-        kind = spelt(kind, [*mine.id_columns, *terms, *mine.declared])
-    kind = with_declared(kind, _moments(name, kind, rules), fold=fold)
-    check_declared(name, mine.columns, fold=fold)
-    kind = with_declared(kind, mine.declared, everywhere=mine.columns, fold=fold)
-    count = sum(1 for _ in paths_of(kind))
-    if count > rules.limits.columns:
-        raise ConfigError(
-            f"table {name} would have {count} columns, more than iceberg.limits.columns ="
-            f" {rules.limits.columns}: raise it, or declare some of them as one map or text column"
-        )
-    schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
-    return schema, partition_spec(mine.partition_by, schema, name)
-
-
 def check_declared(name: str, columns: Iterable[str], *, fold: bool) -> None:
     """Check the names of columns with which the table is to be created.
 
@@ -146,88 +131,6 @@ def check_declared(name: str, columns: Iterable[str], *, fold: bool) -> None:
                 f"table {name}: iceberg.table.{name}.columns: Iceberg reserves the name {column}, and Spark could not"
                 " read the table: choose another name"
             )
-
-
-def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType | None:
-    """The type that the records alone decide, without declared types.
-
-    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
-    """
-    if change.seen is None:
-        return change.type
-    decision = decide(change.seen, rules.share, change.path)
-    fixed = [*rules.of(name).declared]
-    if change.kind == "create":
-        fixed += [column for term in rules.of(name).partition_by if (column := temporal(term, name)) is not None]
-    fixed = [rules.key(column) for column in fixed]
-    for few in decision.outvoted:
-        column = rules.key(".".join(few.path))
-        if not any(column == each or column.startswith(f"{each}.") for each in fixed):
-            _mind(name, few, rules)
-    return merge(change.type, decision.kind)
-
-
-def _mind(name: str, few: OutvotedValues, rules: TableRules) -> None:
-    """:raises BadRecordError: bad records are not tolerated, so an operator has to declare the column."""
-    column = ".".join(few.path)
-    text = (
-        f"table {name}, column '{column}': {few.kept} of its first values are {declaration(few.kind)}, and {few.count}"
-        f" would make it {declaration(merge(few.kind, few.needs))}, such as {', '.join(few.examples)}"
-    )
-    if rules.tolerates:
-        log.warning("%s: the column becomes %s; records whose values do not fit are bad", text, declaration(few.kind))
-        return
-    raise BadRecordError(
-        f'{text}: declare it, iceberg.table.{name}.columns = "{column} {declaration(few.all)}" takes them all and'
-        f' "{column} {declaration(few.kind)}" refuses the others; or set iceberg.tables.type-share = 0, by which every'
-        " value counts, or errors.tolerance = all, by which the others become dead letters"
-    )
-
-
-def _moments(name: str, kind: InferredType, rules: TableRules) -> dict[str, InferredType]:
-    """Columns with a partition term of time. They become timestamps, although the records' values are not declared as
-    timestamps.
-    """
-    columns = [column for term in rules.of(name).partition_by if (column := temporal(term, name)) is not None]
-    places = {column: find(kind, column, rules.key) for column in columns}
-    return {column: "timestamptz" for column, there in places.items() if there is not None and there[1] in _MOMENTS}
-
-
-def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:
-    """The changes, without changes that would give a column the name of another, or of a partition field. The result
-    does not depend on the order of ``changes``.
-
-    :raises ConfigError: the table would have too many columns.
-    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
-    """
-    name = ".".join(table.name())
-    declared, fold = rules.of(name).declared, rules.fold
-    taken = {rules.key(known) for known in (*index_by_name(table.schema()), *spec_names(table.metadata))}
-    allowed: list[SchemaChange] = []
-    added = 0
-    for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
-        if change.kind == "add":
-            there = len(taken)
-            type_ = with_declared(_decided(name, change, rules), declared, fold=fold, within=change.path)
-            new = distinct({"struct": {change.path[-1]: type_}}, change.path[:-1], taken, rules.key)
-            if new is None:
-                continue
-            added += len(taken) - there
-            kind = new["struct"][change.path[-1]]
-            change = replace(change, type=all_optional(kind) if rules.force_optional else kind)
-        allowed.append(change)
-    if added > rules.limits.new_columns:
-        raise ConfigError(
-            f"table {name}: the records of one batch ask for {added} new columns, such as"
-            f" {', '.join('.'.join(n.path) for n in allowed if n.kind == 'add')[:200]}; raise"
-            f" iceberg.limits.new-columns = {rules.limits.new_columns}, or make them one map or text column"
-        )
-    if added and len(table.schema().column_names) + added > rules.limits.columns:
-        raise ConfigError(
-            f"table {name} has {len(table.schema().column_names)} columns, and {added} more would exceed"
-            f" iceberg.limits.columns = {rules.limits.columns}: raise it, or make them one map or text column"
-        )
-    return allowed
 
 
 def check_mutations(

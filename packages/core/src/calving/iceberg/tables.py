@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
-    ForbiddenError,
-    NamespaceAlreadyExistsError,
-    NoSuchNamespaceError,
-    TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
 
-from calving.casting.evolution import SchemaChanges
+from calving.casting.evolution import SchemaChanges, UnfitError
 from calving.catalogs.foreign import check_takes_rows, known_order
-from calving.errors import ConfigError, UnavailableError
-from calving.iceberg.catalog import find_table, find_tables, is_final, is_rest, reaching, table_id
+from calving.errors import AccessDeniedError, ConfigError, CredentialsExpiredError, UnavailableError
+from calving.iceberg.catalog import find_table, is_rest, reaching, table_id
+from calving.iceberg.creation import create_table, refuse_final
+from calving.iceberg.evolution import new_table, possible
 from calving.iceberg.expiry import MAX_SNAPSHOTS
+from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import carried
 from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.iceberg.rules import (
@@ -29,19 +29,17 @@ from calving.iceberg.rules import (
     TableRules,
     check_mutations,
     check_soft_addition,
-    new_table,
     new_version,
-    possible,
     reserved_mark,
     spelt_mutations,
 )
-from calving.iceberg.schemas import as_in, change_schema, is_open, partition_names, spec_names
+from calving.iceberg.schemas import as_in, change_schema, is_open, spec_names
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import encode_coverage
-from calving.model.tables import Distribution, Moments, SchemaChange, TableSpec
+from calving.model.tables import Distribution, MissingTable, Moments, SchemaChange, TableSpec
 from calving.retries import Backoff, tries
-from calving.secrets import without_secrets
+from calving.writing.layout import Layout
 from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
@@ -76,8 +74,7 @@ class Tables:
         self._known: dict[str, Table] = {}
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
-        self._uncreatable: set[str] = set()
-        self._within: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
         self._warned: set[str] = set()
         """Tables about whose soft-delete-field a warning was logged."""
         self.troubled: Mapping[str, UnavailableError] = {}
@@ -89,13 +86,19 @@ class Tables:
 
         :raises UnavailableError: no table can be loaded; or a table cannot be loaded that was not loaded before.
         """
-        tables, troubled = find_tables(self._catalog, sorted({*names, *self._missing}), self._known)
+        wanted = sorted({*names, *self._missing})
+        tables, troubled = find_tables(self._catalog, wanted, self._known, self._refuse)
         for name in troubled.keys() - self.troubled.keys():
             log.warning("%s; its files are written for the table as it was loaded before", troubled[name])
         self.troubled = troubled
         for name, table in tables.items():
             if name not in troubled:
-                self._take(name, table)
+                with self._refusing(name):
+                    self._take(name, table)
+
+    def _refuse(self, name: str, error: UnavailableError) -> None:
+        with self._refusing(name):
+            raise error
 
     @property
     def loaded(self) -> Mapping[str, Table]:
@@ -108,8 +111,7 @@ class Tables:
 
         A dropped table is loaded again when a record needs it.
         """
-        self._uncreatable.clear()
-        self._within.clear()
+        self._refused.clear()
         idle = [name for name, at in self._used.items() if self._clock() - at > _UNUSED_SECONDS]
         missing = [name for name in self._used if name in self._missing]
         for name in {*idle, *missing[:-_MOST_MISSING]}:
@@ -120,34 +122,14 @@ class Tables:
         return dict(self._specs)
 
     @property
-    def missing(self) -> frozenset[str]:
-        return frozenset(self._missing)
+    def missing(self) -> Mapping[str, MissingTable]:
+        """The tables that were looked for and do not exist."""
+        return {name: self._rules.of(name).missing for name in self._missing}
 
     @property
-    def uncreatable(self) -> frozenset[str]:
-        """Missing tables that no record of this batch can create."""
-        return frozenset(self._uncreatable)
-
-    @property
-    def within(self) -> Mapping[str, str]:
-        """Missing tables that cannot be created because their name leads through a table, and this table."""
-        return dict(self._within)
-
-    @property
-    def id_columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The identifier fields that missing tables would get."""
-        return {name: columns for name in self._missing if (columns := self._rules.of(name).id_columns)}
-
-    @property
-    def declared(self) -> Mapping[str, tuple[str, ...]]:
-        """Columns of missing tables with types in the settings."""
-        return {name: (*columns,) for name in self._missing if (columns := self._rules.of(name).declared)}
-
-    @property
-    def partition_names(self) -> Mapping[str, tuple[str, ...]]:
-        """The names that columns of missing tables cannot have."""
-        terms = {name: self._rules.of(name).partition_by for name in self._missing}
-        return {name: names for name, of in terms.items() if (names := partition_names(of, name))}
+    def refused(self) -> Mapping[str, str]:
+        """The tables that take no record of this batch, because they can neither be created nor written, and why."""
+        return dict(self._refused)
 
     def reference(self, name: str) -> TableReference:
         """The reference to a table in events."""
@@ -171,12 +153,7 @@ class Tables:
             mine = [*SchemaChanges(group, fold=self._rules.fold).values()]
             create = next((change for change in mine if change.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
-                if (outer := self._around(name)) is not None:
-                    self._within[name] = outer
-                elif create.type is None and create.seen is None:
-                    self._uncreatable.add(name)
-                else:
-                    self._create(name, create)
+                self._create_or_refuse(name, create)
             changes = [change for change in mine if change.kind in ("add", "widen", "optional")]
             if changes:
                 self._evolve(name, changes)
@@ -195,21 +172,30 @@ class Tables:
         self._used[name] = self._clock()
 
     def _look(self, name: str) -> None:
-        self._take(name, find_table(self._catalog, table_id(name)))
+        is_written = name in self._specs
+        with self._refusing(name):
+            self._take(name, find_table(self._catalog, table_id(name)))
+        if is_written and name in self._refused:
+            raise UnavailableError(
+                f"table {name}: {self._refused[name]}: it was changed while a batch was written; the batch starts again"
+            )
 
     def _take(self, name: str, found: Table | None) -> None:
         if name not in self._used:
             self._use(name)
         self._known.pop(name, None)
-        self._specs.pop(name, None)
+        before = self._specs.pop(name, None)
         self._missing.pop(name, None)
         if found is None:
             self._missing[name] = None
         else:
-            self._uncreatable.discard(name)
+            self._refused.pop(name, None)
             self._check_version(found.metadata.format_version, f"table {name}")
             check_takes_rows(name, found.metadata, rewrites=self._rules.of(name).mutations is not None)
-            self._specs[name] = self._spec(name, found)
+            spec = self._spec(name, found)
+            if self._rules.is_named_by_records(name) and spec != before:
+                Layout(spec)  # else the tasks would find out that the table cannot be written, and end the batch
+            self._specs[name] = spec
             self._known[name] = found
 
     def _check_version(self, version: int, what: str) -> None:
@@ -264,6 +250,39 @@ class Tables:
                 except Exception as error:  # an orphan file does no harm
                     log.info("table %s: file %s was not deleted: %s", name, file.file_path, error)
 
+    def _create_or_refuse(self, name: str, change: SchemaChange) -> None:
+        """Create the table, unless no record of this batch can create it.
+
+        :raises ConfigError: the settings have to be changed first.
+        """
+        if (outer := self._around(name)) is not None:
+            self._refused[name] = f"its name leads through the table {outer}, and a table cannot be within another"
+        elif change.type is None and change.seen is None:
+            self._refused[name] = "it does not exist, and no record of this batch can create it"
+        else:
+            with self._refusing(name):
+                self._create(name, change)
+
+    @contextlib.contextmanager
+    def _refusing(self, name: str) -> Iterator[None]:
+        """If the table cannot be created or written because of what records hold or name, their records are bad, and
+        the other tables go on.
+
+        :raises ConfigError: the settings name the table, so they have to be changed, or the table.
+        """
+        try:
+            yield
+        except UnfitError as error:
+            self._refused[name] = str(error)
+        except CredentialsExpiredError:
+            raise
+        except (ConfigError, AccessDeniedError) as error:
+            if not self._rules.is_named_by_records(name):
+                raise
+            reason = str(error).removeprefix(f"table {name}: ")
+            own = reason.removeprefix(f"table {name} ")
+            self._refused[name] = reason if own == reason else f"it {own}"
+
     def _create(self, name: str, change: SchemaChange) -> None:
         schema, spec = new_table(name, change, self._rules)
         properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
@@ -276,42 +295,7 @@ class Tables:
             check_mutations(name, version, schema, id_columns, mutations, new=True)
             check_soft_addition(name, mutations, schema, [field.name for field in spec.fields])
             properties["format-version"] = str(version)  # a catalog's unknown default must not apply
-        identifier = table_id(name)
-        self._create_namespaces(identifier[:-1])
-        with reaching(self._catalog, f"table {name} was not created"):
-            try:
-                self._catalog.create_table(identifier, schema, rules.location, spec, properties=properties)
-                log.info("table %s was created", name)
-            except TableAlreadyExistsError:
-                log.info("table %s was created by someone else", name)
-            except Exception as error:  # some catalogs have no exception for what others were faster with
-                if find_table(self._catalog, identifier) is None:
-                    self._refuse(error, f"table {name} cannot be created")
-                    raise
-                log.info("table %s was created by someone else", name)
-
-    def _create_namespaces(self, namespace: Sequence[str]) -> None:
-        for depth in range(1, len(namespace) + 1):
-            with reaching(self._catalog, f"namespace {'.'.join(namespace[:depth])} was not created"):
-                try:
-                    self._catalog.create_namespace(tuple(namespace[:depth]))
-                except (NamespaceAlreadyExistsError, ForbiddenError):
-                    continue
-                except NoSuchNamespaceError as error:
-                    raise ConfigError(f"namespace {'.'.join(namespace)} cannot be created: {error}") from error
-                except Exception as error:  # some catalogs have no exception for what others were faster with
-                    if not self._has_namespace(namespace[:depth]):
-                        self._refuse(error, f"namespace {'.'.join(namespace[:depth])} cannot be created")
-                        raise
-
-    def _refuse(self, error: Exception, what: str) -> None:
-        """:raises ConfigError: no later answer of the catalog would differ."""
-        if is_final(error):
-            raise ConfigError(f"{what}: {without_secrets(str(error), self._catalog.properties)}") from error
-
-    def _has_namespace(self, namespace: Sequence[str]) -> bool:
-        with reaching(self._catalog, f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists"):
-            return bool(self._catalog.namespace_exists(tuple(namespace)))
+        create_table(self._catalog, name, schema, spec, rules.location, properties)
 
     def _evolve(self, name: str, changes: Sequence[SchemaChange]) -> None:
         for _ in tries(_TRIES, lambda failed: time.sleep(_BACKOFF.pause(failed))):
@@ -331,7 +315,7 @@ class Tables:
                 except CommitFailedException:
                     continue
                 except Exception as error:  # catalogs raise exceptions of their own
-                    self._refuse(error, f"table {name} cannot be evolved")
+                    refuse_final(self._catalog, error, f"table {name} cannot be evolved")
                     raise
         raise UnavailableError(
             f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times"

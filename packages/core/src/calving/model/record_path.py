@@ -121,7 +121,7 @@ class Limits:
     learned_names: int = 2_000
     """Distinct field names up to which a decoder reads records together; with more it decodes each record alone."""
     new_columns: int = 500
-    """The most columns that one batch adds to a table, nested columns included."""
+    """The most columns that one record adds to a table, nested columns included."""
     columns: int = 5_000
     """The most columns that a table may reach by evolution, nested columns included."""
     cells: int = 5_000_000

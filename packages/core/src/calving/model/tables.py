@@ -179,6 +179,18 @@ class SchemaChange:
     seen: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class MissingTable:
+    """A table that does not exist, with the settings by which records may create it. ``declared``: the columns whose
+    types the settings declare. ``partition_by``: the partition terms. ``order_field``: as ``RowMutations`` has it.
+    """
+
+    id_columns: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    order_field: str | None = None
+
+
 def is_table_name(name: str) -> bool:
     """Whether this can be the name of a table: it needs a namespace and a name, and no part may be
     empty. Braces are what is left of a template.

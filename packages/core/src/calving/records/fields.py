@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, PrimitiveType, StructType
 
 from calving.model.tables import Moments, Unit
 from calving.records.arrays import children_of, entries, items_of
@@ -219,3 +219,8 @@ class Projection:
     route: str | None = None
     decimals: bool = True
     hides_order: Callable[[pa.DataType], bool] = lambda kind: False
+
+
+def primitive(kind: str) -> PrimitiveType:
+    """The type of this name, such as ``decimal(12, 2)``."""
+    return NestedField.model_validate({"id": 1, "name": "x", "required": False, "type": kind}).field_type  # type: ignore[return-value]

@@ -231,11 +231,7 @@ class BatchRunner:
             self._path,
             tables,
             self._tables.missing,
-            uncreatable=self._tables.uncreatable,
-            within=self._tables.within,
-            id_columns=self._tables.id_columns,
-            declared=self._tables.declared,
-            partition_names=self._tables.partition_names,
+            refused=self._tables.refused,
             careful=careful,
         )
 

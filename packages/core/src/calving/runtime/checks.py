@@ -27,7 +27,7 @@ from calving.iceberg.rules import (
     new_version,
     spelt_mutations,
 )
-from calving.iceberg.schemas import as_in, check_names, parse_term, spec_names, takes
+from calving.iceberg.schemas import as_in, spec_names
 from calving.model.tables import RowMutations
 from calving.records.declared import declaration
 from calving.records.inferred import find, of_type
@@ -42,6 +42,7 @@ from calving.wording import meant
 from calving.writing.changes import no_id_columns
 from calving.writing.formats.interface import FORMATS
 from calving.writing.properties import FORMAT, WriteProperties
+from calving.writing.terms import check_names, parse_term, takes
 
 
 def refuse_missing_tables(catalog: Catalog, sink: Sink, unreadable: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
@@ -102,7 +103,10 @@ def _check_letters(catalog: Catalog, sink: Sink) -> None:
 
 
 def check_creation(sink: Sink, name: str) -> None:
-    """:raises ConfigError: the table could not be created with these partitions, columns and id columns."""
+    """``name``: an empty one stands for all tables that have no settings of their own.
+
+    :raises ConfigError: the table could not be created with these partitions, columns and id columns.
+    """
     own = sink.tables.get(name)
     key, terms = "iceberg.tables.default-partition-by", sink.keys.default_partition_by
     if own is not None and own.partition_by is not None:
@@ -122,7 +126,8 @@ def check_creation(sink: Sink, name: str) -> None:
     for column in sink.id_columns(name):
         type_ = declared.get(column, "string")
         if not isinstance(type_, str) or type_ in ("float", "double"):
-            raise ConfigError(f"table {name}: the id-column '{column}' cannot be declared as {type_}")
+            where = f"table {name}" if name else "iceberg.tables.default-id-columns"
+            raise ConfigError(f"{where}: the id-column '{column}' cannot be declared as {type_}")
 
 
 def _check_rows(sink: Sink, name: str, table: Table, mutations: RowMutations) -> None:
@@ -191,7 +196,7 @@ def check_settings(sink: Sink, *, files: bool = True) -> None:
         tls_context(sink.keys)
         _check_classes(sink.catalog)
     check_record_path(sink)
-    for name in sink.keys.tables:
+    for name in sink.keys.tables or ("", *(name for name in sink.tables if name != sink.keys.dead_letter_table)):
         check_creation(sink, name)
     _check_properties(sink)
 

@@ -14,8 +14,9 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
 from calving.errors import DataLossError, NewerVersionError, UnavailableError
-from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
+from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
+from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import FileRules
 from calving.iceberg.target import LoadedTable, mark_of
 from calving.model.events import TableMark

@@ -801,15 +801,16 @@ class SinkKeys(BaseModel):
         _LIMITS.new_columns,
         ge=1,
         alias="iceberg.limits.new-columns",
-        description="The most columns that one batch may add to a table, nested columns included. A record that alone"
-        " needs more is a bad record. If several records together need more, the sink stops.",
+        description="The most columns that one record may add to a table, nested columns included. A record that needs"
+        " more is a bad record.",
     )
     columns: int = Field(
         _LIMITS.columns,
         ge=1,
         alias="iceberg.limits.columns",
         description="The most columns that a record's schema may have, and that a table may reach because of its"
-        " records; nested columns included. A record whose schema has more is a bad record.",
+        " records; nested columns included. A record whose schema has more is a bad record, and so is one that needs a"
+        " further column of a table that has so many.",
     )
 
     cells: int = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -11,12 +11,14 @@ import pyarrow as pa
 from calving.casting.evolution import check_new
 from calving.casting.type_counts import seen_of
 from calving.model.dead_letters import Stage
-from calving.model.tables import SchemaChange
+from calving.model.tables import MissingTable, SchemaChange
 from calving.records.arrays import JSON, children_of, compose
+from calving.records.declared import declaration
 from calving.records.inferred import InferredType, find, folded, of_array, of_type, of_value
 from calving.records.values import Values, objects
 from calving.tasks.selection import Accounts
 from calving.tasks.spec import TaskSpec
+from calving.writing.terms import becomes_moment, misfit, parse_term, partition_names, takes
 
 _PLAIN = frozenset((str, int, bool, float, Decimal, type(None)))
 
@@ -31,19 +33,23 @@ class Creation:
         """Request that these tables be loaded, if they were not looked for yet, or be created. Values that the tables
         can hold count as written.
         """
+        missing, refused = [], self._spec.refused
         for table in tables:
-            if table not in self._spec.missing:
+            if table in self._spec.missing:
+                missing.append(table)
+            elif table in refused:
+                accounts.reject(values.index, Stage.CONVERSION, "UnfitError", f"table {table}: {refused[table]}")
+                return
+            else:
                 accounts.changes.add(SchemaChange(table, "load"))
-        missing = [table for table in tables if table in self._spec.missing]
         if not missing:
             accounts.written += len(values)
             return
         for group in _by_schema(values):
             reasons = {table: why for table in missing if (why := self._obstacle(table, group.type)) is not None}
-            lost = {*self._spec.uncreatable, *self._spec.within}
-            uncreatable = next((table for table in reasons if table in lost), None)
+            uncreatable = next((table for table in missing if table in refused), None)
             if uncreatable is not None:
-                reason = f"table {uncreatable}: {reasons[uncreatable]}"
+                reason = f"table {uncreatable}: {reasons.get(uncreatable) or refused[uncreatable]}"
                 accounts.reject(compose(values.index, group.rows), Stage.CONVERSION, "UnfitError", reason)
                 continue
             accounts.written += len(group.rows)
@@ -57,11 +63,11 @@ class Creation:
         records.
         """
         for table in tables:
-            if table in self._spec.tables or table in self._spec.uncreatable or table in self._spec.within:
+            if table in self._spec.tables or table in self._spec.refused:
                 continue
             if table not in self._spec.missing:
                 accounts.changes.add(SchemaChange(table, "load"))
-            elif self._spec.path.evolution.create and self._spec.id_columns.get(table):
+            elif self._spec.path.evolution.create and self._spec.missing[table].id_columns:
                 _request_without_schema(accounts, [table])
 
     def _infer(self, accounts: Accounts, tables: Iterable[str], group: _SchemaGroup, *, typed: bool) -> None:
@@ -75,26 +81,67 @@ class Creation:
                 accounts.changes.add(SchemaChange(table, "create", seen=seen))
 
     def _obstacle(self, table: str, kind: InferredType | None) -> str | None:
-        """The reason why the table cannot be created from a record of this type; None if it can be created."""
-        if (outer := self._spec.within.get(table)) is not None:
-            return f"its name leads through the table {outer}, and a table cannot be within another"
-        fold = self._spec.path.evolution.case_insensitive
+        """The reason why the table cannot be created from a record of this type; None if it can be created, perhaps
+        with columns of other records.
+        """
+        new, fold = self._spec.missing[table], self._spec.path.evolution.case_insensitive
         kind = folded(kind) if fold else kind
-        for column in self._spec.id_columns.get(table, ()):
-            _, inferred = find(kind, column, str.lower if fold else str) or ((), None)
-            if inferred is None:
-                return f"the record has no value for the id-column '{column}'"
-            if column in self._spec.declared.get(table, ()):
-                continue
-            if not isinstance(inferred, str) or inferred in ("float", "double"):
-                return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
+        key = str.lower if fold else str
+        if (reason := _without_identity(new, kind, key) or _unpartitioned(table, new, kind, key)) is not None:
+            return reason
         if kind is None:
             return "it does not exist, and the record has no field with a value to create it from"
         try:
-            check_new(kind, self._spec.path.limits, fold, self._spec.partition_names.get(table, ()))
+            check_new(kind, self._spec.path.limits, fold, partition_names(new.partition_by, table))
         except ValueError as error:
             return str(error)
         return None
+
+
+def _without_identity(new: MissingTable, kind: InferredType | None, key: Callable[[str], str]) -> str | None:
+    """The reason why a record of this type lacks an id column or the order field; None if it has them."""
+    declared = {*map(key, new.declared)}
+    for column in new.id_columns:
+        _, inferred = find(kind, column, key) or ((), None)
+        if inferred is None:
+            return f"the record has no value for the id-column '{column}'"
+        if key(column) not in declared and (not isinstance(inferred, str) or inferred in ("float", "double")):
+            return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
+    order = new.order_field
+    if order is not None and key(order) not in declared:
+        _, inferred = find(kind, order, key) or ((), None)
+        if inferred is None:
+            return f"the record has no value for the order-field '{order}', which orders the changes"
+        if not isinstance(inferred, str):
+            return f"the order-field '{order}' cannot hold what the record has there: only a single value is compared"
+    return None
+
+
+def _unpartitioned(table: str, new: MissingTable, kind: InferredType | None, key: Callable[[str], str]) -> str | None:
+    """The reason why the table cannot have its partitions with a record of this type; None if it can, perhaps with
+    columns of other records.
+    """
+    declared = {*map(key, new.declared)}
+    for term in new.partition_by:
+        column, transform, _ = parse_term(term, table)
+        place = find(kind, column, key)
+        if key(column) in declared:
+            continue
+        if place is None and (above := _instead_of_struct(kind, column, key)) is not None:
+            return f"partition-by '{term}': the record has no object around '{column}', but a {declaration(above)}"
+        if place is not None and not (becomes_moment(transform, place[1]) or takes(transform, place[1])):
+            return misfit(term, table, declaration(place[1]))
+    return None
+
+
+def _instead_of_struct(kind: InferredType | None, name: str, key: Callable[[str], str]) -> InferredType | None:
+    """The type of the value that a record has where the column of this name needs a struct around it; None if it has
+    no such value.
+    """
+    parts = name.split(".")
+    above = (find(kind, ".".join(parts[:depth]), key) for depth in range(len(parts) - 1, 0, -1))
+    there = next((place[1] for place in above if place is not None), None)
+    return None if isinstance(there, Mapping) and "struct" in there else there
 
 
 def _request_without_schema(accounts: Accounts, tables: Iterable[str]) -> None:

@@ -15,12 +15,13 @@ from calving.model.dead_letters import DeadLetter, Stage
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import Range
 from calving.model.record_path import RecordPath
-from calving.model.tables import SchemaChange, TableSpec
+from calving.model.tables import MissingTable, SchemaChange, TableSpec
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One task. ``missing`` are tables that were looked for and do not exist.
+    """One task. ``missing`` are tables that were looked for and do not exist. ``refused`` are tables that take no
+    record of this batch, because they can neither be created nor written, and why. Each record for one of them is bad.
 
     ``shuffle``: whether rows are sent to other tasks, if the distribution of their table needs it.
     """
@@ -29,18 +30,9 @@ class TaskSpec:
     ranges: tuple[Range, ...]
     path: RecordPath
     tables: Mapping[str, TableSpec]
-    missing: frozenset[str]
+    missing: Mapping[str, MissingTable]
     shuffle: bool = False
-    uncreatable: frozenset[str] = frozenset()
-    """Missing tables that no record of the batch can create. Each record for such a table is bad."""
-    within: Mapping[str, str] = field(default_factory=dict)
-    """Missing tables whose name leads through a table, and this table. Each record for such a missing table is bad."""
-    id_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The columns that become the identifier fields when a missing table is created, by table."""
-    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Columns of missing tables whose types are declared in the settings."""
-    partition_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names that columns of missing tables cannot have, because partition fields will have them, by table."""
+    refused: Mapping[str, str] = field(default_factory=dict)
     careful: bool = False
     """Whether every row is tried before it is written, because writing has failed and the record is unknown."""
 

@@ -74,7 +74,7 @@ class EngineContract:
 
     def test_every_task_runs_and_has_its_result(self, engine: Engine) -> None:
         path = RecordPath({"bootstrap.servers": "localhost:1"}, Routing())
-        tasks = [TaskSpec(number, (), path, {}, frozenset()) for number in range(3)]
+        tasks = [TaskSpec(number, (), path, {}, {}) for number in range(3)]
         assert [result.number for result in engine.run(tasks)] == [0, 1, 2]
 
     def test_it_can_be_closed_twice(self, engine: Engine) -> None:

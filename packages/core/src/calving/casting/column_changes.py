@@ -1,0 +1,89 @@
+"""The schema changes that the columns of Arrow arrays need."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import FloatType, IcebergType, IntegerType, ListType, MapType, StructType
+
+from calving.casting.columns import unknown_in_keys
+from calving.casting.evolution import Path, SchemaEvolution, UnfitError
+from calving.casting.findings import Findings
+from calving.records.arrays import JSON, as_list, children_of, entries, items_of
+from calving.records.fields import Target
+from calving.records.inferred import of_array, of_type
+from calving.records.semantics import plain
+from calving.records.values import objects
+
+
+class ColumnChanges:
+    """Enters the changes that values need, and the values whose change the table cannot have."""
+
+    def __init__(self, schema_evolution: SchemaEvolution, target: Target) -> None:
+        self._schema_evolution, self._target = schema_evolution, target
+
+    def missing(self, column: pa.Array, path: Path, typed: bool, found: Findings) -> None:
+        """Request the column at this path, for which some values are there: a column is added only for a value."""
+        if not self._schema_evolution.evolves or column.null_count == len(column):
+            return
+        if not typed and (pa.types.is_nested(column.type) or column.type == JSON):
+            self._each_addition(column, path, found)
+            return
+        kind = of_array(column, typed)
+        if kind is None:
+            return
+        present = pc.indices_nonzero(column.is_valid())
+        try:
+            count = None if typed else len(present)
+            found.changes.append(
+                self._schema_evolution.add(path, kind, count, None if typed else objects(column.take(present[:1]))[0])
+            )
+        except UnfitError as error:
+            for i in present.to_pylist():
+                found.reasons.setdefault(i, str(error))
+
+    def _each_addition(self, column: pa.Array, path: Path, found: Findings) -> None:
+        """Inspect each value of a column, if the column's type does not decide which change a value needs, or whether
+        it is bad.
+        """
+        for i, value in enumerate(objects(column)):
+            kind = of_array(column.slice(i, 1), typed=False)
+            try:
+                if kind is not None:
+                    found.changes.append(self._schema_evolution.add(path, kind, 1, value))
+            except UnfitError as error:
+                found.reasons.setdefault(i, str(error))
+
+    def inner(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: Findings) -> None:
+        """Request new fields inside a column, and wider types if a schema declares them."""
+        if not self._schema_evolution.evolves or column.null_count == len(column):
+            return
+        column = plain(column)
+        match kind:
+            case StructType() if isinstance(column, pa.StructArray):
+                for source, child in zip(column.type, children_of(column), strict=True):
+                    target = self._target.lookup(kind).find(source.name)
+                    if target is None:
+                        self.missing(child, (*path, source.name), typed, found)
+                    else:
+                        self.inner(child, target.field_type, (*path, target.name), typed, found)
+            case ListType() if pa.types.is_list(column.type) and isinstance(column, pa.ListArray):
+                inner = Findings()
+                self.inner(items_of(column), kind.element_type, (*path, "element"), typed, inner)
+                found.take(inner, lambda: pc.list_parent_indices(column))
+            case MapType() if isinstance(column, pa.MapArray):
+                inner = self._map_changes(column, kind, path, typed)
+                found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
+            case IntegerType() if typed and of_type(column.type) == "long":
+                found.changes.append(self._schema_evolution.widen(path, "long"))
+            case FloatType() if typed and of_type(column.type) == "double":
+                found.changes.append(self._schema_evolution.widen(path, "double"))
+
+    def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool) -> Findings:
+        inner = Findings()
+        keys, items = entries(column)
+        self.inner(items, kind.value_type, (*path, "value"), typed, inner)
+        for i, where in unknown_in_keys(keys, kind.key_type, self._target, (*path, "key")):
+            reason = "its column cannot be added: Iceberg does not let the keys of a map change"
+            inner.reasons.setdefault(i, str(UnfitError(where, reason)))
+        return inner

@@ -1,0 +1,165 @@
+"""The schemas that records give tables: those of new tables, and the new columns of existing ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.table import Table
+
+from calving.casting.evolution import Path, distinct, fitting, size_of
+from calving.casting.type_counts import OutvotedValues, Seen, decide
+from calving.errors import BadRecordError
+from calving.iceberg.rules import TableRules, check_declared
+from calving.iceberg.schemas import partition_spec, schema_of, spec_names, spelt
+from calving.model.tables import SchemaChange
+from calving.records.declared import declaration, with_declared
+from calving.records.inferred import InferredType, all_optional, find, merge
+from calving.writing.terms import becomes_moment, parse_term
+
+log = logging.getLogger(__name__)
+
+
+def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schema, PartitionSpec]:
+    """The schema and the partition spec of a table that is created from the records that ask for it.
+
+    :raises ConfigError: the table cannot be created as the settings say.
+    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
+    """
+    mine, fold = rules.of(name), rules.fold
+    kind = _decided(name, change, rules)
+    kind = distinct(kind, (), set(), rules.key) or {"struct": {}}
+    terms = [parse_term(term, name)[0] for term in mine.partition_by]
+    if fold:
+        kind = spelt(kind, [*mine.id_columns, *terms, *mine.declared])
+    kind = with_declared(kind, dict(_moments(name, kind, rules)), fold=fold)
+    check_declared(name, mine.columns, fold=fold)
+    kind = with_declared(kind, mine.declared, everywhere=mine.columns, fold=fold)
+    kind = _within_limit(name, kind, change, rules)
+    schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
+    return schema, partition_spec(mine.partition_by, schema, name)
+
+
+def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType | None:
+    """The type that the records alone decide, without declared types.
+
+    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
+    """
+    if change.seen is None:
+        return change.type
+    decision = decide(change.seen, rules.share, change.path)
+    fixed = [rules.key(column) for column in rules.of(name).declared]
+    if change.kind == "create":
+        fixed += [rules.key(column) for column, _ in _moments(name, merge(change.type, decision.all), rules)]
+    for few in decision.outvoted:
+        column = rules.key(".".join(few.path))
+        if not any(column == each or column.startswith(f"{each}.") for each in fixed):
+            _mind(name, few, rules)
+    return merge(change.type, decision.kind)
+
+
+def _mind(name: str, few: OutvotedValues, rules: TableRules) -> None:
+    """:raises BadRecordError: bad records are not tolerated, so an operator has to declare the column."""
+    column = ".".join(few.path)
+    text = (
+        f"table {name}, column '{column}': {few.kept} of its first values are {declaration(few.kind)}, and {few.count}"
+        f" would make it {declaration(merge(few.kind, few.needs))}, such as {', '.join(few.examples)}"
+    )
+    if rules.tolerates:
+        log.warning("%s: the column becomes %s; records whose values do not fit are bad", text, declaration(few.kind))
+        return
+    raise BadRecordError(
+        f'{text}: declare it, iceberg.table.{name}.columns = "{column} {declaration(few.all)}" takes them all and'
+        f' "{column} {declaration(few.kind)}" refuses the others; or set iceberg.tables.type-share = 0, by which every'
+        " value counts, or errors.tolerance = all, by which the others become dead letters"
+    )
+
+
+def _moments(name: str, kind: InferredType, rules: TableRules) -> Iterator[tuple[str, InferredType]]:
+    """The columns that become timestamps because they have a partition term of time, although the records' values are
+    not declared as timestamps.
+    """
+    for term in rules.of(name).partition_by:
+        column, transform, _ = parse_term(term, name)
+        place = find(kind, column, rules.key)
+        if place is not None and becomes_moment(transform, place[1]):
+            yield column, "timestamptz"
+
+
+def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:
+    """The changes, without changes that would give a column the name of another, or of a partition field. The result
+    does not depend on the order of ``changes``.
+
+    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
+    """
+    name = ".".join(table.name())
+    declared, fold = rules.of(name).declared, rules.fold
+    taken = {rules.key(known) for known in (*index_by_name(table.schema()), *spec_names(table.metadata))}
+    allowed: list[SchemaChange] = []
+    added = 0
+    for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
+        if change.kind == "add":
+            there = len(taken)
+            type_ = with_declared(_decided(name, change, rules), declared, fold=fold, within=change.path)
+            new = distinct({"struct": {change.path[-1]: type_}}, change.path[:-1], taken, rules.key)
+            if new is None:
+                continue
+            added += len(taken) - there
+            kind = new["struct"][change.path[-1]]
+            change = replace(change, type=all_optional(kind) if rules.force_optional else kind)
+        allowed.append(change)
+    room = rules.limits.columns - len(table.schema().column_names)
+    return allowed if added <= room else _within_room(name, allowed, room, rules)
+
+
+def _within_limit(name: str, kind: InferredType, change: SchemaChange, rules: TableRules) -> InferredType:
+    """The columns of a new table, at most as many as a table may have: first those of the settings, then those for
+    which most records have values. Records that need the others are bad.
+    """
+    mine, most, count = rules.of(name), rules.limits.columns, size_of(kind) - 1
+    if count <= most:
+        return kind
+    terms = [parse_term(term, name)[0] for term in mine.partition_by]
+    order = [mine.missing.order_field] if mine.missing.order_field is not None else []
+    needed = [f"{rules.key(column)}." for column in (*mine.id_columns, *order, *terms, *mine.declared)]
+    given = {} if change.seen is None else change.seen.get("fields", {})
+
+    def rank(path: Path) -> tuple[bool, int, Path]:
+        dotted = f"{rules.key('.'.join(path))}."
+        is_needed = any(column.startswith(dotted) or dotted.startswith(column) for column in needed)
+        return not is_needed, -_times(given.get(path[0])) if len(path) == 1 else 0, path
+
+    log.warning(_TOO_MANY, name, count, most)
+    return fitting(kind, most + 1, rank) or {"struct": {}}
+
+
+def _within_room(name: str, changes: Sequence[SchemaChange], room: int, rules: TableRules) -> list[SchemaChange]:
+    """The changes, without columns for which the table has no room. Columns for which most records have values go
+    first; the one that marks deleted rows always has room. Records that need the others are bad.
+    """
+    mutations = rules.of(name).mutations
+    log.warning(_TOO_MANY, name, sum(size_of(n.type) for n in changes if n.kind == "add"), room)
+    allowed: list[SchemaChange] = []
+    for change in sorted(changes, key=lambda n: (-_times(n.seen), n.path)):
+        if change.kind == "add" and (mutations is None or change.path != (mutations.soft_delete_field,)):
+            kind = fitting(change.type, room)
+            if kind is None:
+                continue
+            room -= size_of(kind)
+            change = replace(change, type=kind)
+        allowed.append(change)
+    return allowed
+
+
+_TOO_MANY = (
+    "table %s: records ask for %d new columns, and it has room for %d (iceberg.limits.columns): raise it, or declare"
+    " one map or text column for fields with many names; records that need the others are bad"
+)
+
+
+def _times(seen: Seen | None) -> int:
+    """The number of values without a schema that a column is for."""
+    return 0 if seen is None else sum(seen["kinds"].values())
