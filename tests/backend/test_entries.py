@@ -29,6 +29,7 @@ from calving.model.events import (
 from calving.model.forms import NEWEST, StoredForm
 from calving.model.members import Member
 from calving.model.offsets import Coverage, Span, TopicPartition, decode_coverage, within
+from calving.model.tables import Branches
 from calving.protocol.coordinator import Coordinator, Intervals
 from calving.protocol.forms import check_form
 from calving.runtime.log_view import ControlLogView
@@ -157,6 +158,45 @@ def test_an_event_that_a_later_version_has_written_names_its_form(event: DataWri
     assert envelope is not None
     with pytest.raises(NewerVersionError, match=r"install version 0\.3\.0 or later"):
         check_form(envelope, NEWEST)
+
+
+OTHER = DataWritten(COMMIT, TableReference("c", ("db", "a.b"), "t"))
+
+
+@pytest.mark.parametrize(
+    ("branches", "told"),
+    [
+        (Branches(), '"branch":"main"'),
+        (Branches("audit"), '"branch":"audit"'),
+        (
+            Branches("main", {("db", "a.b", "t"): "audit", ("db", "x"): "b"}),
+            '"branch":"main","branches":[["db","a.b","t","audit"]]',
+        ),
+    ],
+)
+def test_files_tell_for_which_branch_they_are_written(branches: Branches, told: str) -> None:
+    publication = Publication((WRITTEN, OTHER, DataComplete(COMMIT)), {}, {}, branches=branches)
+    beside = Encoded.of_worker("g", publication, 100_000).beside
+    assert beside == f'{{"group":"g",{told},"version":"{__version__}","parts":2}}'.encode()
+    for event in (WRITTEN, OTHER):
+        entry = heard(event, b"", beside)
+        assert entry is not None and entry.branch == branches.of(event.table.identifier) == publication.branch_of(event)
+
+
+def test_files_of_an_earlier_version_and_an_answer_without_files_tell_no_branch() -> None:
+    entry = heard(WRITTEN, b"", b'{"group":"g"}')
+    assert entry is not None and entry.branch is None
+    beside = Encoded.of_worker("g", Publication((DataComplete(COMMIT),), {}, {}, branches=Branches("b")), 9_999).beside
+    assert beside == b'{"group":"g","parts":0}'
+
+
+@pytest.mark.parametrize(
+    "odd", ['"branch":1', '"branch":"a","branches":[[]]', '"branch":"a","branches":[["db","t",1]]']
+)
+def test_files_of_which_nobody_knows_the_branch_are_not_passed_over(odd: str) -> None:
+    (value,), beside = payloads("g", [WRITTEN], 100_000), f'{{"group":"g",{odd}}}'.encode()
+    with pytest.raises(DataLossError, match="cannot be decoded"):
+        Entries("g", "log", strict=True).envelope(0, 7, b"m", value, SETTLED, beside)
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -49,5 +49,37 @@ def test_appends_become_upserts_worker_by_worker_and_no_file_is_committed_as_som
         )
 
 
+BRANCH = {"iceberg.tables.default-commit-branch": "audit"}
+
+
+def test_another_branch_that_is_rolled_out_and_taken_back_leaves_no_hole_in_the_first(
+    tmp_path: Path, servers: str, unique: str
+) -> None:
+    sink = Run(tmp_path, servers, unique, partitions=6)
+    sink.put_aside(BRANCH)
+    try:
+        former = [sink.start(aside=False) for _ in range(3)]
+        sink.produce(200)
+        wait_for(lambda: sink.committed() == 200)
+        changed = [sink.start(aside=True) for _ in range(2)]
+        wait_for(lambda: all(_tells(each.log) for each in changed))
+        leaders = [each for each in former if "coordinating group" in each.log.read_text()]
+        for leader in leaders[:2]:
+            leader.kill()
+            sink.replaced.add(leader)
+        sink.produce(200)
+        wait_for(lambda: any("Its files wait until all workers" in each.log.read_text() for each in sink.workers))
+        sink.produce(200)
+        for each in changed:
+            sink.start(aside=False)
+            each.kill()
+            sink.replaced.add(each)
+        sink.produce(100)
+        sink.wait_until_committed(120)
+    finally:
+        sink.close()
+    sink.assert_exactly_once()
+
+
 def _tells(log: Path) -> bool:
     return " DEGRADED: settings-differ" in log.read_text()

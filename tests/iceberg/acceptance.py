@@ -33,7 +33,7 @@ from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.model.events import DataComplete, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
-from calving.model.tables import RowDeletes, RowMutations
+from calving.model.tables import Branches, RowDeletes, RowMutations
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed
 from calving.protocol.effects import CommitTables
@@ -102,7 +102,7 @@ class History:
     def _lead(self) -> None:
         row_deletes: RowDeletes = "equality" if self.table.equality else "positions"
         mutations = RowMutations(upsert=True, row_deletes=row_deletes, order_field=self.table.order)
-        style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda _: mutations, 1024**3)
+        style = CommitStyle("control", "connect-x", "log-1", "x-0", Branches(), lambda _: mutations, 1024**3)
         self._committer = IcebergCommitter(self.table.catalog, "iceberg", style, Attempts(1, 60))
         self._buffer, self._heard = Buffer(), [0] * self.control
         self.counts["leaders"] += 1

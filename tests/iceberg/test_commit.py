@@ -29,6 +29,7 @@ from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import Span, TopicPartition, merged
+from calving.model.tables import Branches
 from calving.protocol.commit import CommitLoop, Settled, admit
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
@@ -432,7 +433,7 @@ def test_nothing_expires_where_garbage_collection_is_off(catalog: Catalog) -> No
 
 
 def committer(catalog: Catalog) -> IcebergCommitter:
-    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda _: None, 0, FILES)
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", Branches(), lambda _: None, 0, FILES)
     return IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60))
 
 

@@ -14,6 +14,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.iceberg.maintenance import Maintenance
 from calving.model.forms import NEWEST, UNMARKED, StoredForm
+from calving.model.tables import Branches
 from calving.protocol.effects import CommitTables
 from calving.protocol.forms import FORM
 from calving.protocol.ledger import SourceProgress
@@ -95,7 +96,7 @@ def test_a_leader_of_an_earlier_version_stops_instead_of_keeping_the_files_for_a
     lake: Lake, branch: str
 ) -> None:
     key = lake.key
-    style = CommitStyle(key.control_topic, key.group, key.log_id, "x-0", {}, branch, lambda _: None, 0)
+    style = CommitStyle(key.control_topic, key.group, key.log_id, "x-0", Branches(branch), lambda _: None, 0)
     committer = IcebergCommitter(lake.catalog, "c", style, Attempts(1, 60))
     request = CommitTables(UUID(int=1), {("db", "t"): (lake.publish(200, 300),)}, {0: 9}, SourceProgress({}, {}), None)
     with pytest.raises(NewerVersionError, match=rf"^table db\.t: .* {SENTENCE}"):
@@ -104,7 +105,7 @@ def test_a_leader_of_an_earlier_version_stops_instead_of_keeping_the_files_for_a
 
 def test_a_leader_writes_tables_in_the_form_that_the_request_names(tmp_path: Path) -> None:
     lake = Lake(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "2", "main")
-    style = CommitStyle(KEY.control_topic, KEY.group, KEY.log_id, "x-0", {}, "main", lambda _: None, 0)
+    style = CommitStyle(KEY.control_topic, KEY.group, KEY.log_id, "x-0", Branches(), lambda _: None, 0)
     committer = IcebergCommitter(lake.catalog, "c", style, Attempts(1, 60))
     entries = (lake.publish(0, 100),)
     request = CommitTables(uuid4(), {("db", "t"): entries}, {0: 9}, SourceProgress({}, {}), None, form=LATER)

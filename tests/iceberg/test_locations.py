@@ -26,7 +26,7 @@ from calving.model.events import DataComplete, DataWritten, Envelope, Parked, Pu
 from calving.model.files import DataFile, FileContent, sink_name
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.model.sink import Claim
-from calving.model.tables import RowMutations
+from calving.model.tables import Branches, RowMutations
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import SourceProgress
@@ -57,7 +57,7 @@ def committer(
     files: FileRules = FileRules(),  # noqa: B008
     branch: str = "main",
 ) -> IcebergCommitter:
-    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, branch, lambda _: mutations, 1024**3, files)
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", Branches(branch), lambda _: mutations, 1024**3, files)
     return IcebergCommitter(catalog, "iceberg", style, Attempts(1, 60))
 
 

@@ -23,7 +23,7 @@ from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.files import FileContent
 from calving.model.offsets import Span, TopicPartition, merged
-from calving.model.tables import RowMutations
+from calving.model.tables import Branches, RowMutations
 from calving.mutations.cache import KeyCache
 from calving.protocol.commit import Admitted, CommitLoop, Step, admit
 from calving.protocol.coordinator import Committed, Failed
@@ -43,7 +43,7 @@ def table(catalog: Catalog) -> MutationTable:
 
 
 def committer(catalog: Catalog, branch: str = "main", mutations: RowMutations | None = UPSERT) -> IcebergCommitter:
-    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, branch, lambda table: mutations, 1024**3)
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", Branches(branch), lambda table: mutations, 1024**3)
     return IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60))
 
 

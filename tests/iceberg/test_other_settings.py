@@ -10,7 +10,8 @@ from pyiceberg.catalog import Catalog
 
 from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import IcebergCommitter
-from calving.model.events import Envelope
+from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
+from calving.model.events import Envelope, Parked
 from calving.model.offsets import Span
 from calving.model.tables import RowMutations
 from calving.protocol.commit import Step
@@ -37,10 +38,15 @@ def row(key: int, name: str, g: int = 0) -> Row:
     return {"id": key, "name": name, "g": g}
 
 
-def commit(leader: IcebergCommitter, table: MutationTable, *entries: Envelope) -> Committed | Failed:
+def commit(
+    leader: IcebergCommitter, table: MutationTable, *entries: Envelope, heard_all: bool = False, disputed: bool = False
+) -> Committed | Failed:
     end = entries[-1].offset + 1
     progress = SourceProgress({TP: (Span(0, end * 10),)}, {})
     request = CommitTables(uuid4(), {table_id(table.name): entries}, {0: end}, progress, None)
+    if disputed:
+        request = replace(request, disputed=frozenset(request.tables))
+    request = replace(request, heard_all=heard_all)
     (outcome,) = dict(leader.commit(request)).values()
     return outcome
 
@@ -122,13 +128,64 @@ def test_key_files_of_which_nobody_knows_the_columns_are_committed(catalog: Cata
     assert rows_of(table.table) == [(1, "b", 0)]
 
 
-def test_files_go_to_the_branch_of_the_leader_and_to_no_other(catalog: Catalog, table: MutationTable) -> None:
+def written_for(branch: str | None, entries: list[Envelope]) -> list[Envelope]:
+    return [replace(entry, branch=branch) for entry in entries]
+
+
+@pytest.mark.parametrize("mutations", [UPSERT, None], ids=["changed", "appended"])
+def test_files_for_another_branch_wait_until_all_workers_commit_to_one(
+    catalog: Catalog, table: MutationTable, mutations: RowMutations | None
+) -> None:
+    steps = [table.step([row(1, name)]) for name in "ab"]
+    entries = [entry(table, i, step if mutations else Step(step.data_files, ())) for i, step in enumerate(steps)]
+    entries = [*written_for("audit", entries[:1]), *written_for("main", entries[1:])]
+    for branch, other in (("main", "audit"), ("audit", "main")):
+        refused = commit(committer(catalog, branch, mutations), table, *entries)
+        assert isinstance(refused, Failed)
+        assert refused.waits and refused.parked is None
+        assert f"this worker commits it to branch '{branch}'" in refused.reason
+        assert f"files were written for branch '{other}'" in refused.reason
+    assert table.table.current_snapshot() is None
+    assert isinstance(commit(committer(catalog, "main", mutations), table, *entries, heard_all=True), Committed)
+    assert [name for _, name, _ in rows_of(table.table)] == (["b"] if mutations else ["a", "b"])
+
+
+def test_files_for_the_leaders_branch_wait_too_while_another_worker_has_another_branch(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    """Otherwise that branch would lack them once all workers have gone back to it."""
+    entries = written_for("main", waiting(table))
+    refused = commit(committer(catalog), table, *entries, heard_all=True, disputed=True)
+    assert isinstance(refused, Failed)
+    assert refused.waits
+    assert isinstance(commit(committer(catalog), table, *entries), Committed)
+
+
+def test_files_of_a_worker_that_tells_no_branch_go_to_that_of_the_leader(
+    catalog: Catalog, table: MutationTable
+) -> None:
     first, *later = waiting(table)
     assert isinstance(commit(committer(catalog), table, first), Committed)
     assert isinstance(commit(committer(catalog, "audit"), table, *later), Committed)
     audit = table.table.metadata.refs["audit"].snapshot_id
     assert rows_of(table.table) == [(1, "a", 0), (2, "a", 0)]
     assert sorted(table.table.scan(snapshot_id=audit).to_arrow()["name"].to_pylist()) == ["b"]
+
+
+def test_parked_files_for_another_branch_wait_as_well(catalog: Catalog, table: MutationTable) -> None:
+    identifier, entries = table_id(table.name), written_for("audit", waiting(table))
+    progress = SourceProgress({TP: (Span(0, 20),)}, {})
+    parking = Parking(CatalogStorage(catalog))
+    last = parking.park(
+        identifier, ParkedCommit(tuple(entries), {0: 2}, progress), None, f"{table.table.location()}/data"
+    )
+    request = CommitTables(uuid4(), {identifier: ()}, {0: 2}, progress, None, parked={identifier: Parked(last, 2, {})})
+    (refused,) = dict(committer(catalog).commit(request)).values()
+    assert isinstance(refused, Failed)
+    assert refused.waits
+    (done,) = dict(committer(catalog).commit(replace(request, heard_all=True))).values()
+    assert isinstance(done, Committed)
+    assert rows_of(table.table) == TWICE_AND_DELETED
 
 
 def test_the_columns_of_key_files_are_counted_whatever_the_table_says_of_statistics() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
+import pytest
+
+from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, TableId
 from calving.model.forms import NEWEST
 from calving.model.members import MOST_TOLD, Member
 from calving.protocol.members import REMEMBERED, Disagreement, Members
@@ -114,3 +116,31 @@ def test_an_observer_knows_the_versions_of_the_workers() -> None:
         "0.2.0",
         "0.2.1",
     )
+
+
+BRANCH, OF_TABLE = "iceberg.tables.default-commit-branch", "iceberg.table.db.t.commit-branch"
+TABLE, ANOTHER = ("db", "t"), ("db", "u")
+
+
+@pytest.mark.parametrize(
+    ("other", "disputed"),
+    [
+        (OWN.short, ()),
+        (OTHER, ()),
+        (OTHER.short, (TABLE, ANOTHER)),
+        (replace(OTHER, keys={**OTHER.keys, BRANCH: "4"}), (TABLE, ANOTHER)),
+        (replace(OTHER, keys={**OTHER.keys, OF_TABLE: "4"}), (TABLE,)),
+        (replace(OTHER, keys={**OWN.keys, OF_TABLE: "4"})._coarser(), (TABLE,)),
+        (replace(OTHER, keys={"iceberg": "4", "topics": "1"}, level=3), (TABLE, ANOTHER)),
+    ],
+    ids=["same", "other tables", "not told yet", "default", "table", "table, in short", "all, in short"],
+)
+def test_a_table_is_disputed_if_a_worker_tells_another_branch_or_may_have_one(
+    other: Member, disputed: tuple[TableId, ...]
+) -> None:
+    members = heard(answer(OWN.short, "a"), answer(other, "b"))
+    assert members.disputed(OWN, [TABLE, ANOTHER]) == {*disputed}
+
+
+def test_workers_that_tell_nothing_dispute_no_branch() -> None:
+    assert not heard(answer(None, "java")).disputed(OWN, [TABLE])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 from uuid import uuid4
 
@@ -30,6 +31,7 @@ from calving.protocol.coordinator import Committed, Coordinator, Failed, Interva
 from calving.protocol.effects import CommitTables
 from calving.runtime.coordinator import CoordinatorLoop
 
+BRANCH = "iceberg.tables.default-commit-branch"
 PARTITIONS = frozenset((TopicPartition("s", 0),))
 
 
@@ -73,37 +75,66 @@ def test_a_coordinator_that_does_not_hear_itself_steps_down(monkeypatch: pytest.
 
 
 class Noted(NoTables):
-    """Commits every table, and keeps the forms in which it was asked to."""
+    """Commits every table, and keeps the requests."""
 
     def __init__(self) -> None:
-        self.forms: list[StoredForm] = []
+        self.requests: list[CommitTables] = []
 
     def commit(self, request: CommitTables) -> list[tuple[TableId, Committed | Failed]]:
-        self.forms.append(request.form)
+        self.requests.append(request)
         return [(table, Committed(TableReference("c", ("db",), "t"), 1)) for table in request.tables]
 
 
-def test_tables_are_written_in_a_form_once_the_log_says_that_all_workers_know_it() -> None:
+LATER = StoredForm(NEWEST.number + 1, "0.9.0")
+OWN = Member("", "aa", LATER, keys={BRANCH: "1"})
+
+
+def requests(*members: Member, own: Member | None = OWN, answers: bool = True) -> list[CommitTables]:
+    """What is asked of the tables in cycles to which one worker after the other answers."""
     store, tables, clock = MemoryStore(), Noted(), Clock()
-    later = StoredForm(NEWEST.number + 1, "0.9.0")
     cursor = MemoryBackend(SinkIdentity("sink", "group", "control"), store=store).open("m").follow(replay=True)
     machine = Coordinator(Intervals(5, 20, 5), cursor.log.start, clock(), tables.seen)
-    running = CoordinatorLoop(cursor, tables, lambda: PARTITIONS, machine, clock, uuid4, lambda asked: (), newest=later)
-    worker, source = MemorySession(store, "w"), TopicPartition("s", 0)
-    for cycle in range(2):
+    running = CoordinatorLoop(
+        cursor=cursor,
+        committer=tables,
+        partitions=lambda: PARTITIONS | ({TopicPartition("s", 1)} if not answers else set()),
+        machine=machine,
+        clock=clock,
+        fresh_id=uuid4,
+        unknown=lambda asked: (),
+        newest=LATER,
+        own=own,
+    )
+    source = TopicPartition("s", 0)
+    for cycle, member in enumerate(members):
         while not machine.missing:
             running.step(0)
         table = TableReference("c", ("db",), "t")
         written = DataWritten(machine._commit_id, table, (DataFile(f"{cycle}.parquet", "PARQUET", 1, 1),))
         done = DataComplete(written.commit_id, (PartitionProgress(source, cycle + 1),))
         advance = {source: Advance(cycle or None, cycle + 1)}
-        answer = Publication(
-            (written, done), advance, {source: (Span(cycle, cycle + 1),)}, member=Member("", "", later)
-        )
-        worker.publish(answer, Claim("w", 1))
+        answer = Publication((written, done), advance, {source: (Span(cycle, cycle + 1),)}, member=member)
+        MemorySession(store, f"w{member.settings}").publish(answer, Claim("w", 1))
         while machine.missing:
             running.step(0)
-    assert tables.forms == [OLDEST, later]
+    return tables.requests
+
+
+def test_tables_are_written_in_a_form_once_the_log_says_that_all_workers_know_it() -> None:
+    assert [request.form for request in requests(OWN, OWN)] == [OLDEST, LATER]
+
+
+def test_a_table_is_disputed_until_no_worker_with_another_branch_has_answered_for_three_cycles() -> None:
+    other = replace(OWN, settings="bb", keys={BRANCH: "2"})
+    asked = requests(OWN, other, *[OWN] * 4)
+    assert [bool(request.disputed) for request in asked] == [False, *[True] * 3, False, False]
+    assert all(request.heard_all for request in asked)
+
+
+@pytest.mark.parametrize(("own", "answers"), [(None, True), (OWN, False)])
+def test_a_leader_has_heard_all_if_it_has_settings_itself_and_no_answer_lacks(own: Member, answers: bool) -> None:
+    (request,) = requests(OWN, own=own, answers=answers)
+    assert not request.heard_all
 
 
 def test_a_coordinator_does_not_listen_beyond_the_time_of_its_next_cycle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,11 +60,17 @@ class Judge:
         self._answers: dict[UUID, list[DataComplete]] = {}
         self.answered: dict[UUID, set[str]] = {}
         """Who has, by cycle."""
+        self.surely: dict[UUID, frozenset[str]] = {}
+        """Who had, before the last reading."""
         self._known: Counter[UUID] = Counter()
         """How many of the answers came before the last reading."""
         self._expected: frozenset[TopicPartition] = frozenset()
         self._ticked = self._announced = 0.0
         self._decided: dict[UUID, int | None] = {}
+
+    def is_complete(self, cycle: UUID) -> bool:
+        """Whether all partitions have answered in a cycle."""
+        return self._through(self._answers.get(cycle, []))[0]
 
     def seen(self, partitions: Callable[[], frozenset[TopicPartition]]) -> Callable[[], frozenset[TopicPartition]]:
         """``partitions``, listened to: asked for at the beginning of every step."""
@@ -77,6 +83,7 @@ class Judge:
 
     def heard(self, envelopes: Iterable[Envelope]) -> None:
         self._known = Counter({cycle: len(found) for cycle, found in self._answers.items()})
+        self.surely = {cycle: frozenset(senders) for cycle, senders in self.answered.items()}
         for envelope in envelopes:
             if isinstance(envelope.event, DataComplete):
                 self._answers.setdefault(envelope.event.commit_id, []).append(envelope.event)
@@ -243,6 +250,18 @@ class Checks:
         world.stats["commits"] += 1
         ledger = world.ledger_of(table.state()) if world.people.former else admitted.ledger
         self._check_ledger(name, ledger, admitted.progress)
+
+    def branch(self, admitted: Admitted, branch: str, heard: Collection[str], *, is_complete: bool) -> None:
+        """A leader commits to this branch, and has ``heard`` answers of these senders in its cycle. ``is_complete``:
+        whether they are all.
+        """
+        versions = self._world.versions
+        others, told = versions.branches_of(admitted) - {branch}, versions.branches_told_by(heard)
+        if told - {branch}:
+            raise Violation(f"S2: files go to {branch}, and workers commit to {told}")
+        if others and not is_complete:
+            raise Violation(f"S2: files for {others} go to {branch}, and not all workers have told theirs")
+        self._world.stats["files for another branch"] += bool(others)
 
     def _check_rows(self, name: TableId, admitted: Admitted) -> None:
         """After every commit a mutation table shows the result of its records, one after the other."""

@@ -46,8 +46,23 @@ class Ending:
             if all(world.store.positions.get(tp) == len(t) for tp, t in world.broker.content.items()):
                 break
             world.rounds(1)
+        self._agree()
         self._one_hangs()
         self._two_cycles()
+
+    def _agree(self) -> None:
+        """Operators give all members the same settings, and members forget those that had others."""
+        world = self._world
+        if not world.odds_of_theme.replacements:
+            return
+        for _ in range(300):
+            if world.versions.is_settled:
+                break
+            world.rounds(1)
+        else:
+            raise Violation("S1: nobody notices that members have different settings")
+        for _ in range(2):
+            self._two_cycles()
 
     def _one_hangs(self) -> None:
         """As long as one table hangs, the other gets what was written for it."""

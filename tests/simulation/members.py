@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from calving.backend.entries import check_starts
 from calving.backend.interface import Cursor
@@ -41,7 +42,7 @@ from calving.runtime.worker import WorkerLoop
 from tests.simulation.broker import SimGroup
 from tests.simulation.checks import Judge, Violation
 from tests.simulation.strangers import OpenSession
-from tests.simulation.versions import SILENT, NoForm, Version
+from tests.simulation.versions import SILENT, NoForm, Settings, Version
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -144,7 +145,8 @@ class SimCursor(Cursor):
         self._late = (0, 0.0)
         """A partition, and until when nothing of it arrives."""
         if judge is not None and world.store.partitions > 1 and world.chance(world.odds.slowness):
-            self._late = world.rng.randrange(1, world.store.partitions), world.now + world.rng.randint(20, 120)
+            self._late = world.rng.randrange(world.store.partitions), world.now + world.rng.randint(20, 120)
+        self._is_slow_at_times = judge is not None and world.store.partitions > 1 and world.odds.replacements > 0
 
     @property
     def has_ended(self) -> bool:
@@ -157,6 +159,12 @@ class SimCursor(Cursor):
         for envelope in self._inner.read(0):
             self._fetched.setdefault(envelope.partition, []).append(envelope)
         found: list[Envelope] = []
+        if (
+            self._is_slow_at_times
+            and self._world.now >= self._late[1]
+            and self._world.chance(self._world.odds.slowness / 5)
+        ):
+            self._late = rng.randrange(self._world.store.partitions), self._world.now + rng.randint(5, 30)
         for partition, entries in self._fetched.items():
             count = len(entries) if rng.random() < self._world.eagerness else rng.randint(0, len(entries))
             veil = self._world.veils.get(partition)
@@ -195,12 +203,19 @@ class SimCursor(Cursor):
             if isinstance(event, CommitComplete):
                 self.judge.complete(event)
                 self.judge.saved(position)
-                self._world.versions.named(attached.form, self.judge.answered.get(event.commit_id, ()))
+                self._named(attached.form, event.commit_id)
             elif isinstance(event, CommitToTable):
                 self.judge.committed(event)
             elif isinstance(event, StartCommit):
                 self.judge.announced(event)
         self._world.fail("acknowledged", OutcomeUnknownError("after the acknowledgement"))
+
+    def _named(self, form: StoredForm, cycle: UUID) -> None:
+        assert self.judge is not None
+        versions = self._world.versions
+        if unaware := versions.unaware(form, self.judge.surely.get(cycle, ())):
+            raise Violation(f"F1: form {form.number} is named, and {unaware} have answered that do not know it")
+        versions.named(form, self.judge.answered.get(cycle, ()))
 
     def rewind(self, positions: SourceOffsets) -> None:
         self._inner.rewind(positions)
@@ -219,9 +234,8 @@ class Member:
         self.is_coordinating = False
         """Right now, on a thread of its own."""
         self._elect_after = 0.0
-        self.version, self.otherwise = world.versions.first(), False
-        """Whether its settings append to the tables whose rows records change."""
-        self.successor: tuple[Version, bool] | None = None
+        self.version, self.settings = world.versions.first(), Settings()
+        self.successor: tuple[Version, Settings] | None = None
         """The same of the one that takes its place, as soon as it has left."""
         self.sender = ""
         """As the control log names it, while it runs."""
@@ -288,7 +302,9 @@ class Member:
             assert judge is not None
             committer = world.committer(world, world.key(cursor.log.identity), judge.committing)
             judge.committer = committer
-            committer.version, committer.otherwise = self.version, self.otherwise
+            committer.is_complete = judge.is_complete
+            committer.heard = lambda cycle: judge.surely.get(cycle, frozenset())
+            committer.version, committer.settings = self.version, self.settings
             machine = world.coordinator(INTERVALS, cursor.log.start, world.now, committer.seen)
             # What is parked is handed on by the last one that writes: there must be one.
             machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize
@@ -301,6 +317,7 @@ class Member:
                 world.fresh_id,
                 world.unknown,
                 newest=world.minds(self.version),
+                own=None if self.others is None else self.others.own,
             )
             if not self.version.tells:
                 coordinator._form = NoForm()  # type: ignore[assignment]
@@ -320,9 +337,19 @@ class Member:
         self._group = SimGroup(world.broker, member, self._on_revoked, world.call)
         self._elect_after = 0.0
         machine = world.worker(BatchLimits(12, 10_000), world.minds(self.version))
-        self.others = world.versions.described(self._name, self.version, otherwise=self.otherwise)
-        parts = self._group, self._session, cursor, self._runner, machine, world.policy, lambda: world.now
-        self.loop = world.worker_loop(*parts, members=self.others, resumed=world.strangers.resumed)
+        self.others = world.versions.described(self._name, self.version, self.settings)
+        self.loop = world.worker_loop(
+            group=self._group,
+            session=self._session,
+            cursor=cursor,
+            runner=self._runner,
+            machine=machine,
+            policy=world.policy,
+            clock=lambda: world.now,
+            members=self.others,
+            resumed=world.strangers.resumed,
+            branches=world.versions.joined(member, self.version, self.settings),
+        )
         return self.loop
 
     def _on_revoked(self, leaving: Collection[TopicPartition]) -> None:
@@ -359,4 +386,4 @@ class Member:
         self.loop = self._coordinator = self.others = None
         self.sender = ""
         if self.successor is not None:
-            (self.version, self.otherwise), self.successor = self.successor, None
+            (self.version, self.settings), self.successor = self.successor, None

@@ -5,10 +5,11 @@ show what was a while ago; others write, expire, roll back.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from calving.errors import (
     AlreadyHeldError,
@@ -26,7 +27,7 @@ from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.rollback import Ancestor, Line, SnapshotPlace
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, appended, resolved
-from tests.simulation.versions import SILENT
+from tests.simulation.versions import SILENT, Settings
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -168,8 +169,11 @@ class SimTarget:
 
     version = SILENT
     """Of the leader."""
-    otherwise = False
-    """Whether its settings append to the tables whose rows records change."""
+    settings = Settings()
+    heard: Collection[str] = ()
+    """Who has surely answered in its cycle."""
+    is_complete = True
+    """Whether all partitions may have answered in its cycle."""
 
     def __init__(
         self, world: World, name: TableId, key: LedgerKey, uuids: frozenset[int], mark: TableMark | None
@@ -186,7 +190,7 @@ class SimTarget:
     @property
     def changes_rows(self) -> bool:
         """Whether records change rows of the table, as the leader's settings say."""
-        return self.name in self.world.mutation_tables and not self.otherwise
+        return self.name in self.world.mutation_tables and not self.settings.appends
 
     def load(self) -> Loaded:
         world, table = self.world, self.table
@@ -209,11 +213,13 @@ class SimTarget:
     def attempt(self, state: Loaded, admitted: Admitted) -> int:
         world = self.world
         world.refuse_other_settings(self.name, "sim", admitted.delete_files, changes_rows=self.changes_rows)
+        if self.version.tells:
+            world.checks.branch(admitted, self.settings.branch, self.heard, is_complete=self.is_complete)
         admitted = world.versions.read(admitted, self.version)
         self._attempt, self._required = world.next_id(), state.head
         self._tried.add(self._attempt)
         live = self.resolve(state, admitted) if admitted.steps else None
-        if self.otherwise and self.name in world.mutation_tables:
+        if self.settings.appends and self.name in world.mutation_tables:
             live = appended(state.live, admitted.data_files, world.changes)
         world.call("attempt")
         world.hazard()
@@ -299,8 +305,12 @@ class SimCommitter:
         self._world, self._key, self._on_request = world, key, on_request
         self._parking = world.parking(SimStorage(world), lambda: str(world.next_id()))
         self.seen = {name: self._look(table) for name, table in world.tables.items() if not table.broken}
-        self.version, self.otherwise = SILENT, False
+        self.version, self.settings = SILENT, Settings()
         """Of its leader."""
+        self.heard: Callable[[UUID], Collection[str]] = lambda cycle: ()
+        """Who has surely answered in a cycle."""
+        self.is_complete: Callable[[UUID], bool] = lambda cycle: True
+        """Whether all partitions may have answered in a cycle."""
         self.failing: set[TableId] = set()
         """Tables whose last commit failed."""
         self._late: dict[TableId, CommitTables] = {}
@@ -359,7 +369,10 @@ class SimCommitter:
                     int(e.event.table.table_uuid or 0) for e in commit.entries if isinstance(e.event, DataWritten)
                 )
                 target = world.target(world, table, self._key, uuids, mark)
-                target.version, target.otherwise = self.version, self.otherwise
+                target.version, target.settings = self.version, self.settings
+                target.heard, target.is_complete = self.heard(request.commit_id), self.is_complete(request.commit_id)
+                if self.version.tells:
+                    world.refuse_other_branch(request, table, "sim", commit.entries, self.settings.branch)
                 progress = world.progress_of(commit, request.progress)
                 done = world.commit_loop(target).settle(commit.entries, commit.read, progress)
                 mark, snapshot_id = target.mark, done.snapshot_id or snapshot_id
@@ -370,7 +383,7 @@ class SimCommitter:
             return Failed(str(error), lost=True)
         except OtherSettingsError as error:
             world.stats["other settings refused"] += 1
-            return Failed(str(error))
+            return Failed(str(error), waits=True)
         except AlreadyHeldError as error:
             world.stats["held already"] += 1
             return self._park(table, last, request, str(error))
@@ -387,7 +400,7 @@ class SimCommitter:
         if table not in request.park:
             return Failed(reason)
         held_back: tuple[Envelope, ...] = ()
-        if table in self._world.mutation_tables and not self.otherwise:
+        if table in self._world.mutation_tables and not self.settings.appends:
             commit, held_back = self._world.to_park(commit)
         elif commit.changes_rows:
             return Failed(reason)

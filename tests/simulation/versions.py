@@ -16,6 +16,7 @@ from calving.model.events import Attachment, DataWritten, Envelope, Publication
 from calving.model.files import DataFile
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.members import Member as Description
+from calving.model.tables import Branches
 from calving.protocol.commit import Admitted
 from calving.protocol.members import Members
 
@@ -33,6 +34,16 @@ class Version(NamedTuple):
     tells: bool = True
 
 
+class Settings(NamedTuple):
+    """``appends``: whether rows of the mutation table are appended. ``branch``: to which the member commits. Both
+    branches share one line here: for which branch the files of a commit were written is looked at as it happens.
+    """
+
+    appends: bool = False
+    branch: str = "main"
+
+
+AUDIT = "audit"
 SILENT = Version(OLDEST, tells=False)
 """Version 0.1.0, and the Java sink."""
 OLDER = Version(StoredForm(1, "0.2.0"))
@@ -61,6 +72,14 @@ class Versions:
         self._is_in_use = False
         """Whether a leader has named the newer form."""
         self._lists: dict[str, tuple[DataFile, ...]] = {}
+        self._newest = OLDEST
+        """The newest form that a leader has named."""
+        self._form_of: dict[str, StoredForm] = {}
+        """By sender, the newest that it knows."""
+        self._branch_of: dict[str, str] = {}
+        """By sender, for those that tell it."""
+        self._written_for: dict[str, str | None] = {}
+        """By file the branch, if its member has told it."""
         self.mend_in: int | None = None
         """After so many steps an operator gives all members the same settings."""
 
@@ -78,23 +97,34 @@ class Versions:
         member = world.members[world.rng.choice(sorted(world.members))]
         others = {OLDER, NEWER} if self._is_in_use else {SILENT, OLDER, NEWER}
         version = world.rng.choice(sorted(others - {member.version} | {NEWER}))
-        self._succeed(member, version, otherwise=version.tells and world.chance(0.3))
+        settings = Settings()
+        if version.tells and world.chance(0.5):
+            settings = (
+                Settings(branch=AUDIT) if world.chance(0.4) or not world.mutation_tables else Settings(appends=True)
+            )
+        self._succeed(member, version, settings)
         world.stats["replaced"] += 1
         if world.chance(0.3):
             member.die()
 
-    def _succeed(self, member: Member, version: Version, *, otherwise: bool = False) -> None:
-        member.successor = version, otherwise and bool(self._world.mutation_tables)
+    @staticmethod
+    def _succeed(member: Member, version: Version, settings: Settings) -> None:
+        member.successor = version, settings
 
     def install(self, member: Member) -> None:
         """A member has refused to go on, and its error names the version to install."""
-        self._succeed(member, NEWER)
+        self._succeed(member, NEWER, Settings())
 
     def mend(self) -> None:
         """An operator looks at what members say of each other's settings."""
-        members = self._world.members.values()
+        members = self._telling()
+        if len({settings for _, settings in members.values()}) < 2:
+            self.mend_in = None
+            return
         if self.mend_in is None:
-            told = (each for m in members if m.others is not None for each in m.others.disagreements)
+            told = (
+                each for m in self._world.members.values() if m.others is not None for each in m.others.disagreements
+            )
             if any(each.keys for each in told):
                 self.mend_in = self._world.rng.randint(0, 40)
                 self._world.stats["other settings noticed"] += 1
@@ -102,9 +132,22 @@ class Versions:
         self.mend_in -= 1
         if self.mend_in < 0:
             self.mend_in = None
-            for member in members:
-                if member.otherwise:
-                    self._succeed(member, member.version)
+            settings = Settings(branch=self._world.rng.choice(("main", AUDIT)))
+            for member, (version, former) in members.items():
+                if former != settings:
+                    self._succeed(member, version, settings)
+
+    def _telling(self) -> dict[Member, tuple[Version, Settings]]:
+        """The members that describe themselves, as they are or soon will be."""
+        members = {each: each.successor or (each.version, each.settings) for each in self._world.members.values()}
+        return {member: both for member, both in members.items() if both[0].tells}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all members have the same settings, and none is about to be replaced."""
+        telling = self._telling()
+        is_replaced = any(member.successor for member in telling)
+        return not is_replaced and len({settings for _, settings in telling.values()}) < 2
 
     def end(self) -> None:
         """The upgrade ends. Silent members go: nobody notices which settings they have."""
@@ -114,12 +157,39 @@ class Versions:
 
     # What members say and write
 
-    def described(self, name: str, version: Version, *, otherwise: bool) -> Members | None:
+    def described(self, name: str, version: Version, settings: Settings) -> Members | None:
         """The other members, as a member of this version hears of them."""
         if not version.tells:
             return None
-        settings = self._world.digest("append" if otherwise else "upsert")
-        return Members(Description(version.form.version, settings, version.form, name, "", {"table": settings}))
+        table, branch = (
+            self._world.digest(text) for text in ("append" if settings.appends else "upsert", settings.branch)
+        )
+        keys = {"table": table, "iceberg.tables.default-commit-branch": branch}
+        return Members(Description(version.form.version, f"{table} {branch}", version.form, name, "", keys))
+
+    def joined(self, sender: str, version: Version, settings: Settings) -> Branches | None:
+        """The branches to which a new member commits, as it tells them."""
+        self._form_of[sender] = version.form
+        if not version.tells:
+            return None
+        self._branch_of[sender] = settings.branch
+        return Branches(settings.branch)
+
+    def branches_of(self, admitted: Admitted) -> set[str]:
+        """The branches for which the files of a commit were written, as far as their members tell."""
+        told = (self._written_for.get(file.file_path) for file in admitted.data_files)
+        return {branch for branch in told if branch is not None}
+
+    def branches_told_by(self, senders: Collection[str]) -> set[str]:
+        """The branches to which these members commit, as far as they tell."""
+        return {self._branch_of[sender] for sender in self._branch_of.keys() & senders}
+
+    def unaware(self, form: StoredForm, heard: Collection[str]) -> list[str]:
+        """Those of the senders who do not know a form that a leader is the first to name."""
+        if form <= self._newest:
+            return []
+        self._newest = form
+        return sorted(sender for sender in heard if self._form_of[sender] < form)
 
     def named(self, form: StoredForm, heard: Collection[str]) -> None:
         """A leader names the form in use, and has ``heard`` answers of these senders in its cycle. A silent member that
@@ -131,11 +201,14 @@ class Versions:
         self._world.stats["newer form in use"] += 1
         for member in self._world.members.values():
             if not member.version.tells and member.sender not in heard:
-                self._succeed(member, NEWER)
+                self._succeed(member, NEWER, Settings())
                 member.die()
 
     def publish(self, store: MemoryStore, publication: Publication, sender: str, form: StoredForm) -> None:
         """Append a publication in this form."""
+        for event in publication.events:
+            if isinstance(event, DataWritten):
+                self._written_for.update({file.file_path: publication.branch_of(event) for file in event.data_files})
         if form < NEWER.form:
             store.publish(publication, sender)
             return
@@ -150,6 +223,7 @@ class Versions:
             return event
         path, written_for = f"l{self._world.next_id()}", self._world.people.written_for
         self._lists[path] = event.data_files
+        self._written_for[path] = self._written_for[event.data_files[0].file_path]
         self._world.files[path] = ()
         written_for[path] = written_for[event.data_files[0].file_path]
         rows = sum(file.record_count for file in event.data_files)

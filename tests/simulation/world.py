@@ -19,7 +19,7 @@ from uuid import UUID
 from calving.backend.memory import MemoryStore
 from calving.cli.release import discard
 from calving.errors import CalvingError, UnavailableError
-from calving.iceberg.locations import refuse_other_settings
+from calving.iceberg.locations import refuse_other_branch, refuse_other_settings
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
@@ -88,6 +88,7 @@ class World:
     """Whether the last table is a mutation table; by the seed, if it is not given."""
     changes_of = staticmethod(changes)
     refuse_other_settings = staticmethod(refuse_other_settings)
+    refuse_other_branch = staticmethod(refuse_other_branch)
     digest = staticmethod(str.upper)
     """Of the settings of a member."""
 

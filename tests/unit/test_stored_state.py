@@ -29,6 +29,7 @@ from calving.model.events import (
 from calving.model.forms import NEWEST
 from calving.model.members import Member
 from calving.model.offsets import Span, TopicPartition
+from calving.model.tables import Branches
 from calving_kafka import records
 from calving_kafka.notes import Note
 
@@ -40,6 +41,7 @@ WRITERS = ("model", "protocol", "iceberg", "maintenance")
 TP = TopicPartition("t", 0)
 SPANS = {TP: (Span(0, 1),)}
 MEMBER = Member("0.2.0", "aa", NEWEST, "host", "file", {"topics": "1"}, 1)
+BRANCHES = Branches("audit", {("db", "t"): "main"})
 ATTACHED = Attachment(
     settled=SPANS,
     marks={("db", "t"): TableMark("u", 1)},
@@ -67,7 +69,9 @@ def in_code() -> set[str]:
 def beside() -> set[str]:
     """All names beside events, and those within the description of a worker."""
     written = DataWritten(UUID(int=1), TableReference("c", ("db",), "t"))
-    publication = Publication((written, DataComplete(UUID(int=1))), {}, SPANS, paused_ms=1, member=MEMBER)
+    publication = Publication(
+        (written, DataComplete(UUID(int=1))), {}, SPANS, paused_ms=1, member=MEMBER, branches=BRANCHES
+    )
     entries = [
         Encoded.of_worker("g", publication, 10_000).signed(Signer(b"secret", "control", "g")),
         Encoded.of_coordinator("g", [CommitComplete(UUID(int=1))], ATTACHED, 10_000),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from uuid import UUID
 
-from calving.model.events import DataComplete, Envelope, TableId
+from calving.iceberg.locations import refuse_other_branch
+from calving.model.events import DataComplete, Envelope, StartCommit, TableId
 from calving.model.files import DataFile
 from calving.model.forms import OLDEST, StoredForm
+from calving.protocol.effects import CommitTables
 from calving.protocol.forms import FormInUse
 from calving.runtime.coordinator import CoordinatorLoop
 from tests.simulation.mutants.registry import mutant
@@ -34,6 +38,26 @@ class NamesTheHighest(World):
             super().step(timeout)
 
 
+@mutant("F1 a leader passes over answers that it hears before the start of their cycle", THEME)
+class PassesOverEarlyAnswers(World):
+    class coordinator_loop(CoordinatorLoop):
+        class _AfterStart(FormInUse):
+            _begun: UUID | None = None
+
+            def hear(self, envelope: Envelope) -> None:
+                match envelope.event:
+                    case StartCommit(commit_id):
+                        self._begun = commit_id
+                    case DataComplete(commit_id) if commit_id != self._begun:
+                        return
+                super().hear(envelope)
+
+        def step(self, timeout: float) -> None:
+            if type(self._form) is FormInUse:
+                self._form = self._AfterStart(self._form._own)
+            super().step(timeout)
+
+
 @mutant("F2 a member goes on although others use a form that it does not know", THEME)
 class ReadsAnyForm(World):
     def minds(self, version: Version) -> StoredForm:
@@ -52,3 +76,21 @@ class SameDigests(World):
     @staticmethod
     def digest(settings: str) -> str:
         return "the same"
+
+
+@mutant("S2 a leader commits while workers commit to different branches", THEME)
+class CommitsWhileBranchesDiffer(World):
+    @staticmethod
+    def refuse_other_branch(
+        request: CommitTables, table: TableId, group: str, entries: Collection[Envelope], branch: str
+    ) -> None:
+        refuse_other_branch(replace(request, disputed=frozenset()), table, group, entries, branch)
+
+
+@mutant("S2 a leader commits files for another branch before it has heard all workers", THEME)
+class CommitsToAnyBranch(World):
+    @staticmethod
+    def refuse_other_branch(
+        request: CommitTables, table: TableId, group: str, entries: Collection[Envelope], branch: str
+    ) -> None:
+        refuse_other_branch(replace(request, heard_all=True), table, group, entries, branch)

@@ -134,6 +134,18 @@ def _attached(attached: Attachment) -> dict[str, object]:
     return {name: value for name, value in values.items() if value}
 
 
+def _branches(publication: Publication) -> dict[str, object]:
+    """The branches for which the files of a publication are written. They stand beside each of its events, so only
+    tables with another branch than most are named.
+    """
+    branches = publication.branches
+    written = [event.table.identifier for event in publication.events if isinstance(event, DataWritten)]
+    if branches is None or not written:
+        return {}
+    others = [[*t, branch] for t in dict.fromkeys(written) if (branch := branches.of(t)) != branches.default]
+    return {"branch": branches.default} | ({"branches": others} if others else {})
+
+
 class Encoded(NamedTuple):
     """Events as the bytes of entries, and the two headers of each of them."""
 
@@ -156,6 +168,7 @@ class Encoded(NamedTuple):
         more: dict[str, object] = {} if publication.paused_ms is None else {"paused": publication.paused_ms}
         if publication.member is not None:
             more["member"] = publication.member.as_json()
+        more |= _branches(publication)
         beside = beside_text(group, publication.events, events, NOTHING_ATTACHED, **more)
         return cls(events, covered_text(publication), beside)
 

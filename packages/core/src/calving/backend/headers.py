@@ -140,6 +140,7 @@ class Headers(NamedTuple):
                         attached=self._written_in(),
                         restarted=restarted,
                         writer=self._version(),
+                        branch=self._branch(event.table.identifier),
                         sender=sender,
                     )
                 case DataComplete():
@@ -170,6 +171,12 @@ class Headers(NamedTuple):
     def _version(self) -> str | None:
         version = self.beside.get("version")
         return version if isinstance(version, str) else None
+
+    def _branch(self, table: TableId) -> str | None:
+        if "branch" not in self.beside:
+            return None
+        others = {_table(levels): _text(branch) for *levels, branch in self.beside.get("branches", ())}
+        return others.get(table, _text(self.beside["branch"]))
 
     def _parts(self) -> int | None:
         parts = self.beside.get("parts")

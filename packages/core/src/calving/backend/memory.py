@@ -47,6 +47,7 @@ class Entry(NamedTuple):
     end: WorkerEnd | None = None
     paused_ms: int | None = None
     member: Member | None = None
+    branch: str | None = None
     sender: str = ""
 
 
@@ -82,6 +83,7 @@ class MemoryStore:
                 __version__,
                 paused_ms=publication.paused_ms,
                 member=publication.member,
+                branch=publication.branch_of(event),
                 sender=member,
             )
             for event in publication.events

@@ -23,7 +23,7 @@ from calving.errors import (
 from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.iceberg.catalog import find_table
 from calving.iceberg.history import look
-from calving.iceberg.locations import OWN_LOCATIONS, FileRules
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_branch
 from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.resolution import Resolvers
@@ -31,7 +31,7 @@ from calving.iceberg.summary import Report, engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.model.offsets import Coverage, text_of
-from calving.model.tables import OnRollback, RowMutations
+from calving.model.tables import Branches, OnRollback, RowMutations
 from calving.model.text import counted
 from calving.mutations.lookup import Tasks
 from calving.protocol.commit import CommitLoop, Settled
@@ -54,8 +54,7 @@ class CommitStyle:
     group: str
     log_id: str
     task_id: str
-    branches: Mapping[TableId, str]
-    default_branch: str
+    branches: Branches
     mutations: Callable[[TableId], RowMutations | None]
     """The mutation settings of a table; None if records are appended."""
     key_cache_bytes: int
@@ -65,8 +64,7 @@ class CommitStyle:
     """What becomes of a table that was rolled back, until somebody has answered."""
 
     def key(self, table: TableId) -> LedgerKey:
-        branch = self.branches.get(table, self.default_branch)
-        return LedgerKey(self.control_topic, self.group, self.log_id, branch)
+        return LedgerKey(self.control_topic, self.group, self.log_id, self.branches.of(table))
 
 
 class IcebergCommitter:
@@ -299,6 +297,7 @@ class IcebergCommitter:
     ) -> tuple[Settled, TableMark | None]:
         style = self._style
         key, mutations = style.key(table), style.mutations(table)
+        refuse_other_branch(request, table, style.group, commit.entries, key.branch)
         summary = {
             COMMIT_ID: str(request.commit_id),
             TASK_ID: style.task_id,

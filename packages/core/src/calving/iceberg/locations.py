@@ -25,6 +25,7 @@ from calving.model.events import DataWritten, Envelope, TableId
 from calving.model.files import DATA, DELETES, KEYS, DataFile, FileContent, is_below_any, one_name, sink_name
 from calving.model.text import counted, printable
 from calving.protocol.commit import Admitted, Step
+from calving.protocol.effects import CommitTables
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,25 @@ def refuse_other_settings(table: TableId, group: str, deletes: Collection[DataFi
             f"table {name}: {_deleting(deletes)} by position, but this worker's settings delete rows by key: another"
             f" sink wrote the files. Let that sink commit them, or discard them: `calving release FILE --table {name}`"
         )
+
+
+def refuse_other_branch(
+    request: CommitTables, table: TableId, group: str, entries: Collection[Envelope], branch: str
+) -> None:
+    """``branch``: where this worker's ``group`` commits the table, by its settings.
+
+    :raises OtherSettingsError: workers commit the table to different branches, or did when they wrote the files and may
+        still do. Once all of them commit to one branch, the files go there.
+    """
+    others = sorted({entry.branch for entry in entries if entry.branch not in (None, branch)})
+    if not entries or (table not in request.disputed and (request.heard_all or not others)):
+        return
+    written = f"; files were written for branch '{printable(others[0], _LONGEST)}'" if others else ""
+    raise OtherSettingsError(
+        f"table {'.'.join(table)}: this worker commits it to branch '{branch}', and another one may not{written}"
+        f". Its files wait until all workers of group {group} commit to one branch. If two sinks have this group, give"
+        " each a name of its own"
+    )
 
 
 def refuse_other_order(table: TableId, group: str, deletes: Collection[DataFile], order: Collection[int]) -> None:

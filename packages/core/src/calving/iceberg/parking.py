@@ -301,6 +301,7 @@ def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
         "since": progress.since,
         "entries": [[e.partition, e.offset, encode_covered(e.spans, e.restarted), _value(e)] for e in commit.entries],
         "versions": [e.writer for e in commit.entries],
+        "branches": [e.branch for e in commit.entries],
     }
     text = json.dumps(said, separators=(",", ":")).encode()
     if len(text) > _MOST_BYTES:
@@ -328,22 +329,18 @@ def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
     before = said["before"]
     if before is not None and not isinstance(before, str):
         raise TypeError("the file before it is no text")
-    versions = said.get("versions") or [None] * len(said["entries"])  # before 0.2.0 there were none
-    entries = tuple(_entry(entry, writer) for entry, writer in zip(said["entries"], versions, strict=True))
-    progress = SourceProgress(
-        decode_coverage(said["covered"]),
-        decode_coverage(said["settled"]),
-        decode_places(said["restarted"]),
-        _control(said["since"]),
-    )
+    columns = (said.get(name) or [None] * len(said["entries"]) for name in ("versions", "branches"))
+    entries = tuple(_entry(*each) for each in zip(said["entries"], *columns, strict=True))
+    covered, settled = decode_coverage(said["covered"]), decode_coverage(said["settled"])
+    progress = SourceProgress(covered, settled, decode_places(said["restarted"]), _control(said["since"]))
     return ParkedCommit(entries, _control(said["read"]), progress, (location,)), before
 
 
-def _entry(said: tuple[int, int, str, str], writer: str | None) -> Envelope:
+def _entry(said: tuple[int, int, str, str], writer: str | None, branch: str | None) -> Envelope:
     partition, offset, spans, value = said
     covered, restarted = decode_covered(spans)
     event = decode(base64.b64decode(value)).event
-    return Envelope(partition, offset, event, covered, restarted=restarted, writer=writer)
+    return Envelope(partition, offset, event, covered, restarted=restarted, writer=writer, branch=branch)
 
 
 def _control(said: dict[str, int]) -> dict[int, int]:

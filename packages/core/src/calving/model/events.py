@@ -12,6 +12,7 @@ from calving.model.files import DataFile
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.members import Member
 from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, Coverage, TopicPartition
+from calving.model.tables import Branches
 from calving.model.text import commit_text, counted, listed
 
 NO_COMMIT = UUID(int=0)
@@ -250,7 +251,8 @@ class Envelope:
     of the worker that sent it; it covers nothing then, and answers no cycle. ``paused_ms``, with DataComplete: since
     when its worker is paused, in milliseconds since the epoch; None if it is not, or unknown. ``member``, with
     DataComplete: the worker that sent it, as it describes itself; None for a version before 0.2.0, and for other
-    senders. ``sender``: the member that has sent it, as the control log names it. ``at_us``: when it was made, by its
+    senders. ``branch``, with DataWritten: the branch to which its worker commits the table; None if it does not tell.
+    ``sender``: the member that has sent it, as the control log names it. ``at_us``: when it was made, by its
     sender's clock, in microseconds since the epoch; None if unknown.
     """
 
@@ -265,6 +267,7 @@ class Envelope:
     end: WorkerEnd | None = None
     paused_ms: int | None = None
     member: Member | None = None
+    branch: str | None = None
     sender: str = field(default="", compare=False, repr=False)
     at_us: int | None = field(default=None, compare=False, repr=False)
 
@@ -304,11 +307,19 @@ class Publication:
     """Since when the worker is paused, in milliseconds since the epoch; None if it is not."""
     member: Member | None = None
     """The worker, as it describes itself."""
+    branches: Branches | None = None
+    """The branches to which the worker commits."""
 
     def __str__(self) -> str:
         moves = [f"{tp} from {'nothing' if a.start is None else a.start} to {a.end}" for tp, a in self.advances.items()]
         letters = f"; {counted(len(self.dead_letters), 'dead letter')}" if self.dead_letters else ""
         return f"{'; '.join(map(str, self.events))}; positions: {listed(moves) or 'unchanged'}{letters}"
+
+    def branch_of(self, event: DataWritten | DataComplete) -> str | None:
+        """The branch to which the worker commits the table of an event; None if it does not tell, or there is none."""
+        if self.branches is None or not isinstance(event, DataWritten):
+            return None
+        return self.branches.of(event.table.identifier)
 
     @property
     def identities(self) -> dict[TopicPartition, str]:

@@ -104,6 +104,20 @@ class MutationCounts:
         return f"{counted(self.keys, 'key')}, {done}, {counted(self.unmatched, 'delete')} without a row, {looked}"
 
 
+MAIN = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The branches to which a sink commits: ``default``, and others by table, as namespace and name."""
+
+    default: str = MAIN
+    by_table: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+
+    def of(self, table: tuple[str, ...]) -> str:
+        return self.by_table.get(table, self.default)
+
+
 Distribution = Literal["none", "hash", "range", "keys"]
 
 RESERVED_COLUMNS = frozenset(

@@ -63,6 +63,14 @@ class CommitTables:
     """Tables whose commits are parked if they fail."""
     form: StoredForm = OLDEST
     """The form in which the tables are written."""
+    disputed: frozenset[TableId] = frozenset()
+    """Tables that workers commit to different branches, as far as this worker has heard. None of their files may be
+    committed.
+    """
+    heard_all: bool = False
+    """Whether all workers have told their branches. Then files of the other tables go to the branches of this worker,
+    whatever branches they were written for.
+    """
 
     def __str__(self) -> str:
         tables = listed(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
+from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, TableId
 from calving.model.members import MOST_TOLD, Member
 
 REMEMBERED = 3
@@ -31,7 +31,7 @@ class Members:
 
     def __init__(self, own: Member | None = None) -> None:
         """``own``: the worker that hears, with all that it tells of itself; None for an observer."""
-        self._own = own
+        self.own = own
         self._told: tuple[Member, ...] = ()
         self._members: dict[str, tuple[Member, int]] = {}
         self._cycles = 0
@@ -86,17 +86,33 @@ class Members:
         """The workers whose settings differ from this worker's, or from the usual ones for an observer; of each host
         and file one.
         """
-        own = self._own or self.usual
+        own = self.own or self.usual
         if own is None:
             return ()
         every = self._told or [member for member, _ in self._members.values()]
         others = {(member.host, member.file): member for member in every if member.settings != own.settings}
         return tuple(Disagreement(member, own.differing(member)) for member in sorted(others.values(), key=_order))
 
+    def disputed(self, own: Member, tables: Iterable[TableId]) -> frozenset[TableId]:
+        """Those of the tables that one of these workers commits to another branch than ``own``, or may: a worker with
+        other settings may, until it tells which they are.
+        """
+        others = {member for member, _ in self._members.values() if member.settings != own.settings}
+        return frozenset(table for table in tables if any(_disputes(own, other, table) for other in others))
+
     @property
     def described(self) -> Member | None:
         """What this worker tells of itself now: while workers disagree, its keys, too."""
-        return self._own if self._own is None or self.disagreements else self._own.short
+        return self.own if self.own is None or self.disagreements else self.own.short
+
+
+def _disputes(own: Member, other: Member, table: TableId) -> bool:
+    keys = own.differing(other)
+    of_branch = f"iceberg.table.{'.'.join(table)}.commit-branch", "iceberg.tables.default-commit-branch"
+    if not keys or any(key in keys for key in of_branch):
+        return True
+    are_groups = max(own.level, other.level) > 0
+    return are_groups and any(key.startswith(f"{group}.") for key in of_branch for group in keys)
 
 
 def _order(member: Member) -> tuple[str, str, str]:

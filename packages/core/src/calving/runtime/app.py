@@ -336,4 +336,12 @@ class App:
     def _coordinator(self) -> CoordinatorThread:
         url = "" if self._server is None else self._server.advertised
         leader = Leader(self._member, socket.gethostname(), url)
-        return CoordinatorThread(self._sink, self._topics, self._backend, self._made().committer, self._board, leader)
+        return CoordinatorThread(
+            sink=self._sink,
+            topics=self._topics,
+            backend=self._backend,
+            committer=self._made().committer,
+            board=self._board,
+            leader=leader,
+            own=self._reporter.members.own,
+        )

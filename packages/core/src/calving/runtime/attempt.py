@@ -19,6 +19,7 @@ from calving.runtime.positions import Resumed
 from calving.runtime.reporting import Reporter
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
+from calving.settings.records import branches
 from calving.source.interface import Group, Listener, Source
 from calving.threads import LateError, in_thread, within
 
@@ -147,6 +148,7 @@ class Attempt:
             publications=self._reporter.publications,
             members=self._reporter.members,
             resumed=self._resumed,
+            branches=branches(keys, self._sink.tables),
         )
 
     def _is_prepared(self, preparing: Future[BatchRunner], group: Group, seconds: float) -> bool:

@@ -23,6 +23,7 @@ from calving.model.events import (
     TableMark,
 )
 from calving.model.forms import NEWEST, StoredForm
+from calving.model.members import Member
 from calving.model.offsets import Coverage, Topic, TopicPartition, intersection
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed
@@ -67,9 +68,11 @@ class CoordinatorLoop:
         unknown: Callable[[Collection[Topic]], Collection[Topic]],
         leader: Leader | None = None,
         newest: StoredForm = NEWEST,
+        own: Member | None = None,
     ) -> None:
         """``machine``: a new one, which decides what the loop does. ``unknown`` returns the topics that the broker does
         not have. ``leader``: this process, as its events name it. ``newest``: the newest form that it knows.
+        ``own``: the worker of this process, as it describes itself with all its settings.
         """
         self.machine = machine
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
@@ -82,7 +85,7 @@ class CoordinatorLoop:
         """When the running commit of the tables began."""
         self._unheard_since: float | None = None
         self._silent_reads = 0
-        self._members = Members()
+        self._members, self._own = Members(), own
         self.unread: Coverage = {}
         """Offsets that the log did not show as read at the end of two cycles. What one cycle lacks may be in an entry
         of another partition of the log.
@@ -152,10 +155,18 @@ class CoordinatorLoop:
                     self._note(events)
                 case CommitTables():
                     self._began = self._clock()
-                    for table, outcome in self._committer.commit(replace(effect, form=self._form.form)):
+                    for table, outcome in self._committer.commit(self._request(effect)):
                         self._tables += isinstance(outcome, Committed)
                         self._failed += isinstance(outcome, Failed)
                         self._act(self.machine.settled(table, outcome))
+
+    def _request(self, effect: CommitTables) -> CommitTables:
+        """The effect, with what the workers tell of themselves."""
+        effect = replace(effect, form=self._form.form)
+        if self._own is None:
+            return effect
+        disputed = self._members.disputed(self._own, effect.tables)
+        return replace(effect, disputed=disputed, heard_all=not self.machine.unanswered)
 
     def _attached(self, attached: Attachment) -> Attachment:
         return replace(attached, leader=self._leader, form=self._form.form)

@@ -16,6 +16,7 @@ from uuid import uuid4
 from calving.backend.interface import Backend, Cursor
 from calving.errors import FATAL, CalvingError, ConfigError, FencedError, ResignedError
 from calving.model.events import Leader
+from calving.model.members import Member
 from calving.model.text import counted
 from calving.protocol.coordinator import Coordinator, Intervals
 from calving.retries import Backoff, Retries
@@ -57,8 +58,10 @@ class CoordinatorThread:
         committer: Callable[[Cursor], IcebergCommitter],
         board: Board,
         leader: Leader | None = None,
+        own: Member | None = None,
     ) -> None:
-        """``leader``: this process, as its events name it to the others."""
+        """``leader``: this process, as its events name it to the others. ``own``: its worker, with all its settings."""
+        self._own = own
         self._sink, self._topics, self._backend, self._leader = sink, topics, backend, leader
         self._make_committer, self._board = committer, board
         self._stop = threading.Event()
@@ -133,6 +136,7 @@ class CoordinatorThread:
                 fresh_id=uuid4,
                 unknown=topics.unknown,
                 leader=self._leader,
+                own=self._own,
             )
             self._loop = loop
             self._looks = Looks(committer, keys.look_ms / 1000)

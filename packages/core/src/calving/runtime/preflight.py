@@ -29,6 +29,7 @@ from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, doubled
 from calving.runtime.positions import check_topics, refuse_lost_positions
 from calving.settings.load import Sink
+from calving.settings.records import branches
 from calving.source.interface import Source
 
 log = logging.getLogger(__name__)
@@ -61,14 +62,12 @@ class TableRecord(NamedTuple):
 def commit_style(sink: Sink, log_id: str) -> CommitStyle:
     """Names and branches of this sink's commits."""
     keys = sink.keys
-    default = keys.default_branch or "main"
     return CommitStyle(
         control_topic=keys.control_topic,
         group=sink.group,
         log_id=log_id,
         task_id=f"{keys.name}-0",
-        branches={table_id(name): t.commit_branch or default for name, t in sink.tables.items()},
-        default_branch=default,
+        branches=branches(keys, sink.tables),
         mutations=lambda table: sink.mutations(".".join(table)),
         key_cache_bytes=keys.key_cache_bytes,
         files=file_rules(sink),

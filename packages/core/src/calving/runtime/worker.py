@@ -15,6 +15,7 @@ from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
 from calving.model.events import Publication
 from calving.model.offsets import TRUNCATED, Coverage, Gap, SourceOffsets, Spans, TopicPartition, less, union, within
+from calving.model.tables import Branches
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.members import Members
@@ -97,9 +98,10 @@ class WorkerLoop:
         publications: Publications | None = None,
         members: Members | None = None,
         resumed: Resumed = lambda log: {},
+        branches: Branches | None = None,
     ) -> None:
         """``machine``: a new one, which decides what the loop does. ``table_states``, ``publications`` and ``members``
-        outlive the loop. ``resumed``: what the tables tell of partitions of which the control log tells nothing.
+        outlive the loop. ``resumed``: what the tables tell where the control log does not. ``branches``: of its tables.
         """
         self.machine = machine
         self.table_states, self._members = table_states or TableStates(), members or Members()
@@ -115,7 +117,7 @@ class WorkerLoop:
         self.passed_over: dict[TopicPartition, int] = {}
         """Offsets that were passed over because somebody else has moved the position."""
         self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
-        self._policy, self._clock, self._resumed = policy, clock, resumed
+        self._policy, self._clock, self._resumed, self._branches = policy, clock, resumed, branches
         self._ends: SourceOffsets = {}
         self._topic_ids: dict[str, str] = {}
         """The topic ids of the topics that are read. A topic may be recreated at any time."""
@@ -319,8 +321,13 @@ class WorkerLoop:
                     self._recognise({tp.topic for tp in publication.advances})
                     publication = within_topics(publication, self._topic_ids, self._stored_within, self._unread)
                     truncated = frozenset(self._truncated)
-                    described = self._members.described
-                    publication = replace(publication, truncated=truncated, paused_ms=self.paused_ms, member=described)
+                    publication = replace(
+                        publication,
+                        truncated=truncated,
+                        paused_ms=self.paused_ms,
+                        member=self._members.described,
+                        branches=self._branches,
+                    )
                     self._publish(publication)
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
                     for tp in self._unread.keys() & publication.advances.keys():

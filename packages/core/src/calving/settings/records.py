@@ -9,7 +9,7 @@ from typing import Any
 
 from calving.errors import ConfigError
 from calving.model.record_path import ConverterSpec, PredicateSpec, TopicConverters, TransformSpec
-from calving.model.tables import RowMutations, is_table_name
+from calving.model.tables import MAIN, Branches, RowMutations, is_table_name
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 from calving.wording import meant, missing
 
@@ -250,6 +250,12 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
     elif "order_type" in changed:
         raise ConfigError(f"{where}order-type has no effect without an order-field")
     return RowMutations(**fields)
+
+
+def branches(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> Branches:
+    """The branches to which the sink commits."""
+    own = {tuple(name.split(".")): table.commit_branch for name, table in tables.items()}
+    return Branches(keys.default_branch or MAIN, {table: branch for table, branch in own.items() if branch})
 
 
 def check_idle_defaults(keys: SinkKeys, mutations: Iterable[RowMutations | None]) -> None:
