@@ -65,9 +65,9 @@ def hostile() -> Mapping[str, Hostile]:
             json.dumps(_nested(deep, lambda s: {"type": "array", "items": s}, {"type": "integer"})),
             LEVELS,
         ),
-        "json-schema names": Hostile("json-schema", "JSON", json.dumps(_again()), "500000 names together"),
-        "json-schema parts": Hostile("json-schema", "JSON", json.dumps(_parts(40_000)), COLUMNS),
-        "json-schema required names": Hostile("json-schema", "JSON", json.dumps(_required(wide, 100_000)), COLUMNS),
+        "json-schema names": Hostile("json-schema", "JSON", json.dumps(_again()), "50000 names together"),
+        "json-schema parts": Hostile("json-schema", "JSON", json.dumps(_parts(15_000)), COLUMNS),
+        "json-schema required names": Hostile("json-schema", "JSON", json.dumps(_required(wide, 50_000)), COLUMNS),
         "protobuf wide": Hostile("protobuf", "PROTOBUF", serialized(_wide(wide)), COLUMNS),
         "protobuf deep": Hostile("protobuf", "PROTOBUF", serialized(_protobuf(deep, "chain")), LEVELS),
         "connect wide": Hostile(
@@ -88,7 +88,7 @@ def hostile() -> Mapping[str, Hostile]:
         "protobuf beyond the stack": Hostile("protobuf", "PROTOBUF", serialized(_protobuf(20_000, "chain")), ""),
         "avro chain beyond the stack": Hostile("avro", "AVRO", json.dumps(_chain(2_000)), ""),
     }
-    return found
+    return found | _long() | _shared()
 
 
 def _nested(levels: int, around: Callable[[Json], Json], inner: Json) -> Json:
@@ -97,8 +97,94 @@ def _nested(levels: int, around: Callable[[Json], Json], inner: Json) -> Json:
     return inner
 
 
-def _beyond(before: str, inner: str, levels: int = 100_000) -> str:
+def _beyond(before: str, inner: str, levels: int = 30_000) -> str:
     return before * levels + inner + "}" * levels
+
+
+def _long() -> dict[str, Hostile]:
+    """Schemas of up to a megabyte, in which one thing is long or occurs often."""
+    most, names = "iceberg.limits.schema-bytes", "50000 names together"
+    namespace = _record("W", {f"f{i}": {"type": "fixed", "name": f"F{i}", "size": 1} for i in range(4_000)})
+    array = {"type": "array", "items": {"type": "integer"}, "default": [0] * 300_000}
+    return {
+        "avro text": Hostile("avro", "AVRO", json.dumps({**_record("R", {"f": "int"}), "doc": "x" * 2**20}), most),
+        "json-schema text": Hostile("json-schema", "JSON", json.dumps({"description": "x" * 2**20}), most),
+        "protobuf text": Hostile("protobuf", "PROTOBUF", serialized(_with(_default, 800_000)), most),
+        "connect text": Hostile("connect", "", json.dumps({"type": "int32", "doc": "x" * 2**20}), most),
+        "avro namespace": Hostile(
+            "avro", "AVRO", json.dumps({**namespace, "namespace": "a." * 50_000 + "b"}), "more than 1000 characters"
+        ),
+        "avro name of a type": Hostile("avro", "AVRO", json.dumps(_record("R", {"f": "T" * 900_000})), "TTT..."),
+        "avro precision": Hostile("avro", "AVRO", json.dumps(_decimal("scale", 10**18)), "at most 38"),
+        "avro precision beyond a double": Hostile(
+            "avro", "AVRO", json.dumps(_decimal("precision", 0)).replace("0", "1e999999999"), "inf"
+        ),
+        "json-schema default": Hostile("json-schema", "JSON", json.dumps(_object({"a": array})), names),
+        "json-schema pointer": Hostile(
+            "json-schema", "JSON", json.dumps(_object({"a": {"$ref": "#/" + "a/" * 400_000}})), "/a/a..."
+        ),
+        "protobuf imports": Hostile("protobuf", "PROTOBUF", serialized(_with(_imports, 20_000)), "no reference"),
+        "protobuf same import": Hostile("protobuf", "PROTOBUF", serialized(_with(_import, 30_000)), "no reference"),
+        "protobuf messages unused": Hostile("protobuf", "PROTOBUF", serialized(_with(_messages, 60_000)), "10000"),
+        "connect name": Hostile("connect", "", json.dumps(_connect_field("f" * 900_000)), "fff..."),
+    }
+
+
+def _decimal(word: str, digits: int) -> Json:
+    return _record("D", {"d": {"type": "bytes", "logicalType": "decimal", "precision": 9, word: digits}})
+
+
+def _connect_field(name: str) -> Json:
+    return {"type": "struct", "fields": [{"field": name, "type": "none"}]}
+
+
+def _with(add: Callable[[Any, int], object], count: int) -> Any:
+    """A file with a message, and more."""
+    file = descriptor_pb2.FileDescriptorProto(name="l.proto", package="l", syntax="proto2")
+    file.message_type.add(name="M").field.add(name="x", number=1, type=F.TYPE_INT32, label=F.LABEL_OPTIONAL)
+    add(file, count)
+    return file
+
+
+def _default(file: Any, count: int) -> None:
+    file.message_type[0].field.add(
+        name="s", number=2, type=F.TYPE_STRING, label=F.LABEL_OPTIONAL, default_value="x" * count
+    )
+
+
+def _imports(file: Any, count: int) -> None:
+    """Names in Protobuf's own package, which are looked for among its modules."""
+    file.dependency.extend(f"google/protobuf/a{i}.proto" for i in range(count))
+
+
+def _import(file: Any, count: int) -> None:
+    file.dependency.extend(["google/protobuf/a.proto"] * count)
+
+
+def _messages(file: Any, count: int) -> None:
+    for i in range(count):
+        file.message_type.add(name=f"Z{i}")
+
+
+def _shared() -> dict[str, Hostile]:
+    """Schemas whose parts refer to one thing again and again."""
+    tree = {f"R{i}": {"allOf": [{"$ref": f"#/R{i - 1}"}] * 2} for i in range(1, 15)}
+    same = {f"R{i}": {**_object({}), "anyOf": [{"$ref": f"#/R{i - 1}"}] * 40} for i in range(1, 4)}
+    leaf = _object({f"x{i}": {"type": "integer"} for i in range(2_000)})
+    return {
+        "json-schema tree of parts": Hostile(
+            "json-schema",
+            "JSON",
+            json.dumps({**_object({"a": {"$ref": "#/R14"}}), **tree, "R0": _object({"x": {"type": "integer"}})}),
+            EITHER,
+        ),
+        "json-schema tree of branches": Hostile(
+            "json-schema",
+            "JSON",
+            json.dumps({**_object({"a": {"$ref": "#/R3"}}), **same, "R0": leaf}),
+            "names together",
+        ),
+    }
 
 
 def _record(name: str, fields: Mapping[str, Json]) -> Json:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import tracemalloc
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from calving.converters import schema_bounds
 from calving.converters.interface import Converter, converter
+from calving.model.record_path import Limits
 from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode
 from tests.converters.hostile import Hostile, hostile
 
-SECONDS, BYTES = 2.0, 50_000_000
-"""Bounds on a record. The seconds are twenty times as many as it takes on an idle core."""
+SECONDS, BYTES = 0.1, 50_000_000
+"""Bounds on the first record of a schema: seconds of CPU, of the fastest of several tries, because a busy machine makes
+all of them slow but seldom each.
+"""
+TRIES = 10
 
 
 def made(registry: SchemaRegistry, schema: Hostile) -> tuple[Converter, bytes]:
@@ -35,11 +42,17 @@ def made(registry: SchemaRegistry, schema: Hostile) -> tuple[Converter, bytes]:
 @pytest.mark.parametrize("name", hostile())
 def test_a_record_of_a_hostile_schema_is_bad_at_once(registry: SchemaRegistry, name: str) -> None:
     schema = hostile()[name]
-    reader, value = made(registry, schema)
-    began = time.process_time()
-    found = decode(reader, [value, value])
-    assert time.process_time() - began < SECONDS
-    assert schema.refused in found.bad[0] and found.bad[0] == found.bad[1]
+    fastest = math.inf
+    for _ in range(TRIES):
+        reader, value = made(registry, schema)
+        began = time.process_time()
+        found = decode(reader, [value, value])
+        fastest = min(fastest, time.process_time() - began)
+        assert schema.refused in found.bad[0] and found.bad[0] == found.bad[1]
+        assert len(found.bad[0]) < 2_100
+        if fastest < SECONDS:
+            return
+    assert fastest < SECONDS
 
 
 @pytest.mark.parametrize(
@@ -50,6 +63,10 @@ def test_a_record_of_a_hostile_schema_is_bad_at_once(registry: SchemaRegistry, n
         "json-schema references 22",
         "protobuf messages 22",
         "connect wide",
+        "avro namespace",
+        "json-schema default",
+        "json-schema tree of branches",
+        "protobuf messages unused",
     ],
 )
 def test_a_record_of_a_hostile_schema_takes_little_memory(registry: SchemaRegistry, name: str) -> None:
@@ -80,14 +97,42 @@ def test_a_record_whose_schema_refers_to_a_long_chain_of_others_is_bad(registry:
     assert "more than 50 within each other" in decode(reader, [framed(number, b"\0\0")]).bad[0]
 
 
-@pytest.mark.parametrize("name", ["avro records 22", "json-schema references 22", "protobuf messages 22"])
+@pytest.mark.parametrize("name", ["avro wide", "json-schema default", "protobuf wide", "connect wide"])
 def test_a_refused_schema_is_refused_again_without_another_try(registry: SchemaRegistry, name: str) -> None:
     reader, value = made(registry, hostile()[name])
     first = decode(reader, [value])
-    began = time.process_time()
-    for _ in range(20):
-        assert decode(reader, [value]) == first
-    assert time.process_time() - began < SECONDS / 4
+    with patch.object(schema_bounds.Extent, "__init__", side_effect=AssertionError("the schema is read again")):
+        assert decode(reader, [value] * 1_000).bad == dict.fromkeys(range(1000), first.bad[0])
+
+
+def test_an_enum_of_many_symbols_is_read_once_for_all_fields_of_its_type(registry: SchemaRegistry) -> None:
+    symbols = [f"s{i}" for i in range(40_000)]
+    fields = [{"name": "f0", "type": {"type": "enum", "name": "E", "symbols": symbols}}]
+    fields += [{"name": f"f{i}", "type": "E"} for i in range(1, 4_000)]
+    file = FileDescriptorProto(name="e.proto", syntax="proto3")
+    names = file.enum_type.add(name="E")
+    for number, name in enumerate(symbols):
+        names.value.add(name=name, number=number)
+    message = file.message_type.add(name="M")
+    for number in range(1, 4_000):
+        message.field.add(name=f"f{number}", number=number, type=14, label=1, type_name=".E")
+    for name, kind, text, body in (
+        ("avro", "AVRO", json.dumps({"type": "record", "name": "R", "fields": fields}), bytes(4_000)),
+        ("protobuf", "PROTOBUF", serialized(file), b"\0"),
+    ):
+        reader = converter(name, {"schema.registry.url": registry.url}, is_key=False)
+        began = time.process_time()
+        assert not decode(reader, [framed(registry.register(name, text, kind), body)]).bad
+        assert time.process_time() - began < 2.0
+
+
+def test_a_value_that_many_branches_have_to_look_at_is_bad(registry: SchemaRegistry) -> None:
+    branches = [{"type": "array", "items": {"type": "integer"}}] * 500
+    number = registry.register("s", json.dumps({"properties": {"a": {"oneOf": branches}}}), "JSON")
+    options, value = {"schema.registry.url": registry.url}, framed(number, b'{"a":[%s0]}' % (b"0," * 2_000))
+    reader = converter("json-schema", options, is_key=False, limits=Limits(cells=100_000))
+    assert "iceberg.limits.cells" in decode(reader, [value]).bad[0]
+    assert not decode(reader, [framed(number, b'{"a":[0]}')]).bad
 
 
 def test_a_long_list_of_values_is_read_once_for_all_properties_that_refer_to_it(registry: SchemaRegistry) -> None:
@@ -99,7 +144,7 @@ def test_a_long_list_of_values_is_read_once_for_all_properties_that_refer_to_it(
     reader = converter("json-schema", {"schema.registry.url": registry.url}, is_key=False)
     began = time.process_time()
     assert not decode(reader, [framed(number, b"{}")]).bad
-    assert time.process_time() - began < SECONDS
+    assert time.process_time() - began < 2.0
 
 
 def test_ids_within_ids_take_little_memory(registry: SchemaRegistry) -> None:

@@ -18,11 +18,11 @@ from calving.converters.building import collect
 from calving.converters.interface import Converter, Decoded, flag, full, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import record_decoder
+from calving.converters.references import References
 from calving.converters.schema_bounds import Extent
 from calving.converters.schemas import (
     BODY,
     BySchema,
-    References,
     SchemaReader,
     SchemaRegistry,
     by_schema,
@@ -103,9 +103,9 @@ class AvroConverter(Converter):
 
     def _reader(self, number: int) -> SchemaReader:
         assert self._registry is not None  # noqa: S101 - without a registry there is a fixed schema
-        schema = self._registry.schema(number)
-        named: Named = {}
-        self._name(schema.references or (), named, References(self._registry), set())
+        followed, named = References(self._registry, self._limits), Named()
+        schema = followed.schema(number)
+        self._name(schema.references or (), named, followed, set())
         return _reader(schema.schema_str, named, self._naming, self._limits)
 
     def _name(self, references: Sequence[Any], named: Named, followed: References, done: set[tuple[str, int]]) -> None:

@@ -128,6 +128,11 @@ class AvroColumns:
         options = schema if isinstance(schema, dict) else {}
         if kind in self.named and "name" not in options:
             return self.reading(self.named[kind], above)
+        if "name" in options:
+            return self.extent.once(id(schema), lambda: self._of_kind(kind, options, above))
+        return self._of_kind(kind, options, above)
+
+    def _of_kind(self, kind: str, options: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
         self.extent.column()
         logical = logical_type(options)
         _check_lengths(kind, options)
@@ -160,6 +165,7 @@ class AvroColumns:
         name = record["name"]
         if name in above:
             raise ValueError(f"the schema contains itself ({name}): a table cannot")
+        self.extent.check(len(record["fields"]))
         fields = [(f["name"], self.reading(f["type"], (*above, name))) for f in record["fields"]]
         return building.struct(fields, nullable=False)
 
@@ -238,6 +244,7 @@ class AvroColumns:
         self.extent.column()
         if not real:
             return Reading(pa.null())
+        self.extent.check(len(real))
         with self.extent.level():
             readings = [replace(self.reading(branch, above), nullable=True) for branch in real]
         return building.struct(list(zip(_names(real, self.naming), readings, strict=True)), nullable)

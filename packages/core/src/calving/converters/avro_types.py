@@ -15,11 +15,14 @@ def plain(schema: Schema) -> Schema:
 
     Numbers are faster, and decimals are not rounded to their precision. Only uuids in text keep their logical type. A
     type that Connect names only by ``connect.name`` gets its logical type.
+
+    :raises ValueError: a name is too long, or Connect's parameters are incomplete.
     """
     if isinstance(schema, list):
         return [plain(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
+    _check_names(schema)
     clean = {name: plain(item) if name in ("type", "items", "values") else item for name, item in schema.items()}
     if "fields" in clean:
         clean["fields"] = [{**field, "type": plain(field["type"])} for field in clean["fields"]]
@@ -28,6 +31,16 @@ def plain(schema: Schema) -> Schema:
     if "logicalType" in clean and (clean["type"], clean["logicalType"]) != ("string", "uuid"):
         clean[_LOGICAL] = clean.pop("logicalType")
     return clean
+
+
+_LONGEST_NAME = 1_000
+"""Characters. Each type of a namespace keeps it as part of its full name."""
+
+
+def _check_names(schema: Mapping[str, Any]) -> None:
+    for word in ("name", "namespace"):
+        if len(str(schema.get(word, ""))) > _LONGEST_NAME:
+            raise ValueError(f"a {word} of more than {_LONGEST_NAME} characters")
 
 
 _LOGICAL = "calving.logical"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,9 @@ from calving.converters.building import bad, collect, misfit
 from calving.converters.interface import Converter, Decoded, flag, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import payload_decoder
+from calving.converters.references import check_text
 from calving.converters.schema_bounds import MOST, Extent, SchemaCache
+from calving.converters.schemas import bare
 from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
@@ -34,14 +37,24 @@ _BLANKS = " \t\n\r"
 
 class _Schema:
     """Reads payloads of one schema. Without a schema, ``declared`` is None, and ``parse`` is that of schemaless
-    JSON.
+    JSON. ``refused``: why no value of the schema can be read.
     """
 
     def __init__(
-        self, declared: Declared | None, cells: Cells, parse: Callable[[str], Any] = json_value, size: int = 0
+        self,
+        declared: Declared | None,
+        cells: Cells,
+        parse: Callable[[str], Any] = json_value,
+        size: int = 0,
+        refused: Exception | None = None,
     ) -> None:
-        self.declared, self.cells, self.parse, self.size = declared, cells, parse, size
+        self.declared, self.cells, self.parse, self.size, self._refused = declared, cells, parse, size, refused
         self.decoder = None if declared is None else payload_decoder(declared.form, cells.most)
+
+    def check(self) -> None:
+        """:raises Exception: the schema is refused. That took long once, and is not tried again."""
+        if self._refused is not None:
+            raise copy(self._refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,7 @@ class EnvelopeConverter(Converter):
         if content := options.get("schema.content"):
             try:
                 self._fixed = self._schema(content)
+                self._fixed.check()
             except Exception as error:
                 which = "key.converter" if is_key else "value.converter"
                 raise ConfigError(f"{which}.schema.content is not a Connect schema: {error}") from error
@@ -104,6 +118,7 @@ class EnvelopeConverter(Converter):
         for i, value in enumerate(values):
             try:
                 schema, payload = self._open(value)
+                schema.check()
             except Exception as error:  # of any library
                 pass_on(error)
                 decoded.bad.append(bad(i, self._stage, error, "not a Connect envelope: "))
@@ -175,14 +190,21 @@ class EnvelopeConverter(Converter):
     def _schema(self, text: str) -> _Schema:
         known = self._schemas.get(text)
         if known is None:
-            schema, extent = json_value(text), Extent(self._limits)
-            made = self._schemaless
-            if schema is not None:
-                declared = _declared(schema, self._defaults, extent)
-                made = _Schema(declared, extent.cells, size=extent.size(len(text)))
-            self._schemas.put(text, made)
-            known = made
+            try:
+                known = self._made(text)
+            except Exception as error:  # of any library
+                pass_on(error)
+                known = _Schema(None, Cells(self._limits.cells), size=len(text), refused=bare(error))
+            self._schemas.put(text, known)
         return known
+
+    def _made(self, text: str) -> _Schema:
+        check_text(len(text), self._limits)
+        schema, extent = json_value(text), Extent(self._limits)
+        if schema is None:
+            return self._schemaless
+        declared = _declared(schema, self._defaults, extent)
+        return _Schema(declared, extent.cells, size=extent.size(len(text)))
 
 
 def _members(text: str) -> dict[str, tuple[int, int]]:
@@ -245,7 +267,7 @@ def _type(schema: Mapping[str, Any], defaults: bool, extent: Extent) -> Form:
     match kind:
         case "struct" | "array" | "map":
             with extent.level():
-                return _nested(schema, lambda part: _declared(part, defaults, extent), extent.cells)
+                return _nested(schema, lambda part: _declared(part, defaults, extent), extent)
         case "bytes" if name == typed_json.DECIMAL:
             return typed_json.connect_decimal(schema.get("parameters") or {})
     form = typed_json.LOGICALS.get((kind, name)) or _PRIMITIVES.get(kind)
@@ -254,16 +276,17 @@ def _type(schema: Mapping[str, Any], defaults: bool, extent: Extent) -> Form:
     return typed_json.named(form, name)
 
 
-def _nested(schema: Mapping[str, Any], declared: Callable[[Any], Declared], cells: Cells) -> Form:
+def _nested(schema: Mapping[str, Any], declared: Callable[[Any], Declared], extent: Extent) -> Form:
     if schema["type"] == "struct":
+        extent.check(len(schema["fields"]))
         form = typed_json.struct([(field["field"], _of_field(field, declared)) for field in schema["fields"]])
         return typed_json.named(form, str(schema.get("name")))
     if schema["type"] == "array":
-        return typed_json.array(declared(schema["items"]), cells)
+        return typed_json.array(declared(schema["items"]), extent.cells)
     key, value = declared(schema["keys"]), declared(schema["values"])
     if schema["keys"]["type"] == "string":
-        return typed_json.mapping(value, cells)
-    return typed_json.pairs(key, value, _pair, cells)
+        return typed_json.mapping(value, extent.cells)
+    return typed_json.pairs(key, value, _pair, extent.cells)
 
 
 def _of_field(field: Mapping[str, Any], declared: Callable[[Any], Declared]) -> Declared:

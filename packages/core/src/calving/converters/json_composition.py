@@ -1,16 +1,12 @@
 """One JSON Schema made of several: by references within and between documents, and by ``allOf``, ``oneOf``, ``anyOf``,
-``then`` and ``else``; and to which branch of a ``oneOf`` or an ``anyOf`` a value belongs.
+``then`` and ``else``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
-
-import pyarrow as pa
 
 from calving.converters.json_references import (
     CONDITIONS,
@@ -22,140 +18,6 @@ from calving.converters.json_references import (
     words_of,
 )
 from calving.converters.schema_bounds import Extent
-from calving.converters.typed_json import Declared, json_text, narrowed, shown
-from calving.records.inferred import JSON
-from calving.records.semantics import plain_type
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A field of a union's struct. ``constants``: the values that properties of an object have in this branch."""
-
-    name: str
-    declared: Declared
-    constants: Mapping[str, Sequence[Any]]
-
-    def agrees(self, value: Any) -> bool:
-        """Whether the value has the branch's constants, such as the name of its type."""
-        if not isinstance(value, dict):
-            return True
-        return all(value[name] in allowed for name, allowed in self.constants.items() if name in value)
-
-
-@dataclass(frozen=True, slots=True)
-class Union:
-    """Reads a value as the branch that it fits best: a dict with the field of the branch.
-
-    That is the first of those that keep most of the value's fields, at any depth; a branch whose constants disagree
-    counts only if there is no other. If the value fits none, the branch with which it has the most fields in common
-    says why.
-
-    :raises ValueError: from ``__call__``, if the value fits no branch.
-    """
-
-    branches: Sequence[Branch]
-
-    def __call__(self, value: Any) -> dict[str, Any]:
-        branch = self._chosen(value)
-        return {branch.name: branch.declared.read(value)}
-
-    def fit(self, value: Any) -> int | None:
-        """As ``fit``, for the branch that fits best."""
-        fits = (fit(branch.declared, value) for branch in self.branches)
-        return max((each for each in fits if each is not None), default=None)
-
-    def _chosen(self, value: Any) -> Branch:
-        for branches in ([b for b in self.branches if b.agrees(value)], self.branches):
-            fits = [(branch, fit(branch.declared, value)) for branch in branches]
-            good = [(each, branch) for branch, each in fits if each is not None]
-            if good:
-                return max(good, key=lambda pair: pair[0])[1]
-        common = [(_common_fields(branch.declared.type, value), branch) for branch in self.branches]
-        most, nearest = max(common, key=lambda pair: pair[0])
-        if not most:
-            raise ValueError(f"{shown(value)} is of no branch of its oneOf or anyOf")
-        return nearest
-
-
-def fit(declared: Declared, value: Any) -> int | None:
-    """How many fields of objects a column of this type keeps of a value, at any depth; None if the value is not of the
-    type.
-    """
-    form, kind = declared.form, plain_type(declared.type)
-    if value is None:
-        return 0 if declared.nullable or declared.replaced else None
-    if isinstance(form.read, Union):
-        return form.read.fit(value)
-    if kind == JSON:
-        return None if form.read is object_text and not isinstance(value, dict) else _fields(value)
-    if isinstance(value, dict | list):
-        return _fit_of_parts(kind, form.parts, value)
-    if not any(fits(kind) for fits in _FITTING.get(type(narrowed(value)), ())):
-        return None
-    with suppress(ValueError, ArithmeticError):
-        form.read(value)
-        return 0
-    return None
-
-
-def _fit_of_parts(kind: pa.DataType, parts: Sequence[Declared], value: dict[str, Any] | list[Any]) -> int | None:
-    if pa.types.is_map(kind):
-        return _fields(value)
-    if isinstance(value, list):
-        return _total(fit(parts[0], item) for item in value) if pa.types.is_list(kind) else None
-    if not isinstance(kind, pa.StructType):
-        return None
-    names = [field.name for field in kind]
-    inner = _total(fit(part, value.get(name)) for name, part in zip(names, parts, strict=True))
-    return None if inner is None else inner + sum(name in value for name in names)
-
-
-def _total(fits: Iterable[int | None]) -> int | None:
-    total = 0
-    for each in fits:
-        if each is None:
-            return None
-        total += each
-    return total
-
-
-def _fields(value: Any) -> int:
-    """The fields of all objects in a value."""
-    if isinstance(value, dict):
-        return len(value) + sum(map(_fields, value.values()))
-    return sum(map(_fields, value)) if isinstance(value, list) else 0
-
-
-def size_of(value: Any) -> int:
-    """The values within a value, at any depth."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return len(parts) + sum(map(size_of, parts))
-
-
-def object_text(value: Any) -> str:
-    """An object as JSON text.
-
-    :raises ValueError: it is not an object.
-    """
-    if not isinstance(value, dict):
-        raise ValueError(f"{shown(value)} is not an object")
-    return json_text(value)
-
-
-_FITTING: Mapping[type, Sequence[Callable[[pa.DataType], bool]]] = {
-    bool: (pa.types.is_boolean,),
-    int: (pa.types.is_integer, pa.types.is_temporal, pa.types.is_floating, pa.types.is_decimal),
-    Decimal: (pa.types.is_floating, pa.types.is_decimal),
-    str: (pa.types.is_string, pa.types.is_binary, pa.types.is_decimal, pa.types.is_floating),
-}
-"""The types of columns for the simple values of ``json_value``."""
-
-
-def _common_fields(kind: pa.DataType, value: Any) -> int:
-    kind = plain_type(kind)
-    if not isinstance(kind, pa.StructType) or not isinstance(value, dict):
-        return 0
-    return sum(1 + _common_fields(field.type, value[field.name]) for field in kind if field.name in value)
 
 
 class Composition:
@@ -165,6 +27,8 @@ class Composition:
 
     def __init__(self, documents: Documents, extent: Extent) -> None:
         self._documents, self._extent = documents, extent
+        self._kept: list[Any] = []
+        """Schemas that are known by their ``id``."""
 
     def composed(self, place: SchemaNode) -> SchemaNode:
         """The schema that a reference or several parts come to: one without ``$ref`` and ``allOf``, and with one union
@@ -208,12 +72,21 @@ class Composition:
             self._extent.column()
             part = place.part(schema)
             while isinstance(part.schema, dict) and (is_composed(part.schema) or "$ref" in part.schema):
-                with self._extent.level():
-                    part = self.composed(part)
+                part = self._composed_part(part)
             if isinstance(part.schema, dict):
                 found = part.schema
                 self._extent.names(len(found) + len(found.get("properties", ())) + len(found.get("required", ())))
                 yield part
+
+    def _composed_part(self, part: SchemaNode) -> SchemaNode:
+        """As ``composed``, one level deeper. Many parts may refer to one: it is composed once."""
+
+        def make() -> SchemaNode:
+            with self._extent.level():
+                return self.composed(part)
+
+        self._kept.append(part.schema)
+        return self._extent.once(("part", id(part.schema), id(part.root)), make)
 
     def is_null(self, place: SchemaNode) -> bool:
         """Whether a schema is the type of null alone."""

@@ -14,20 +14,12 @@ import pyarrow as pa
 
 from calving.converters import typed_json
 from calving.converters.interface import Converter, Decoded, flag, stage
-from calving.converters.json_composition import (
-    Branch,
-    Composition,
-    Union,
-    alternatives,
-    fit,
-    is_composed,
-    object_text,
-    size_of,
-    type_branches,
-)
-from calving.converters.json_references import Documents, SchemaNode
+from calving.converters.json_composition import Composition, alternatives, is_composed, type_branches
+from calving.converters.json_references import Documents, SchemaNode, is_reference
+from calving.converters.json_unions import Branch, Union, count_values, fit, object_text
+from calving.converters.references import References
 from calving.converters.schema_bounds import Extent
-from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema, framed
+from calving.converters.schemas import BySchema, SchemaReader, SchemaRegistry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
 from calving.model.record_path import Limits
 from calving.records.cells import Together
@@ -58,9 +50,9 @@ class JsonSchemaConverter(Converter):
         return by_schema(values, self._stage, framed, self._readers.of, "JSON Schema {}".format, together)
 
     def _reader(self, number: int) -> SchemaReader:
-        schema = self._registry.schema(number)
-        others: dict[str, Any] = {}
-        self._refer(schema.references or (), others, References(self._registry))
+        followed, others = References(self._registry, self._limits), dict[str, Any]()
+        schema = followed.schema(number)
+        self._refer(schema.references or (), others, followed)
         root = json.loads(schema.schema_str, parse_float=Decimal)
         extent = Extent(self._limits)
         declared = _Shapes(Documents(root, others), self._union, extent).declared(SchemaNode(root, root))
@@ -87,6 +79,8 @@ class _Shapes:
         self._composition = Composition(documents, extent)
         self._union_name, self._extent = union, extent
         self._enums: dict[int, tuple[Sequence[Any], str, bool]] = {}
+        self._kept: list[Any] = []
+        """Schemas that are known by their ``id``."""
         self._in_branch = False
         """Whether the schema is of a property that only a branch names."""
 
@@ -101,13 +95,20 @@ class _Shapes:
             return declare(Form(JSON, typed_json.json_text), True, self._extent.cells)
         if not isinstance(schema, dict):
             raise ValueError(f"{typed_json.shown(schema)} is not a schema that a value can have")
+        if is_reference(schema):
+            end = self._composition.composed(place)
+            key = id(end.schema), id(end.root), nullable, self._in_branch
+            return self._extent.once(key, lambda: self.declared(end, nullable))
         if is_composed(schema) or "$ref" in schema:
-            return self.declared(self._composition.composed(place), nullable)
+            self._kept.append(schema)
+            key = id(schema), id(place.root), nullable, self._in_branch
+            return self._extent.once(key, lambda: self.declared(self._composition.composed(place), nullable))
         return self._of_types(place, schema, nullable)
 
     def _of_types(self, place: SchemaNode, schema: dict[str, Any], nullable: bool) -> Declared:
         """The declared type of a schema by its types: of one, of several, or of none but null."""
-        self._extent.names(len(alternatives(schema)) + len(schema.get("required", ())) + size_of(schema.get("default")))
+        self._extent.names(len(alternatives(schema)) + len(schema.get("required", ())))
+        count_values(schema.get("default"), self._extent.names)
         branches = [place.part(branch) for branch in type_branches(schema)]
         real = [branch for branch in branches if branch.schema is not False and not self._composition.is_null(branch)]
         nulls = [*branches, *map(place.part, alternatives(schema))]
@@ -176,6 +177,7 @@ class _Shapes:
         if schema.get("connect.type") == "map":
             value = self.declared(place.part(schema.get("additionalProperties", True)))
             return typed_json.mapping(value, self._extent.cells)
+        self._extent.check(len(schema["properties"]))
         properties = {name: place.part(item) for name, item in schema["properties"].items() if item is not False}
         optional = self._composition.optional_properties(place)
         for name in properties.keys() & optional.keys():
@@ -200,12 +202,12 @@ class _Shapes:
                 return declare(self._union(nodes)[0], True, self._extent.cells)
         finally:
             self._in_branch = before
-        first = declared[0]
+        first, cells = declared[0], self._extent.cells
         if len(declared) == 1:
             return first
 
         def read(value: Any) -> Any:
-            fitting = (each for each in declared if fit(each, value) is not None)
+            fitting = (each for each in declared if fit(each, value, cells) is not None)
             return next(fitting, first).read(value)
 
         return declare(replace(first.form, read=read), True, self._extent.cells)
@@ -228,7 +230,7 @@ class _Shapes:
                 for i, node in enumerate(nodes)
             ]
         kind = pa.struct([pa.field(branch.name, branch.declared.type) for branch in branches])
-        return Form(kind, Union(branches)), any(branch.declared.nullable for branch in branches)
+        return Form(kind, Union(branches, self._extent.cells)), any(branch.declared.nullable for branch in branches)
 
 
 def _kind_of(values: Iterable[Any]) -> str:

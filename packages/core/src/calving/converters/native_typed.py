@@ -122,7 +122,7 @@ def record_decoder(schema: Any, named: Mapping[str, Any], cells: int) -> Decoder
     return avro_decoder(fields, cells) if fields else None
 
 
-_MOST_SYMBOLS = 100_000
+_MOST_SYMBOLS = 20_000
 """Of all fields of a schema together. The decoders keep the symbols of an enum for each field of its type."""
 
 

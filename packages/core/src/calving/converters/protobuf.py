@@ -16,8 +16,9 @@ from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import FREE, WRAPPED, message_decoder, names_of
 from calving.converters.protobuf_bytes import Key, count, head_of, parts_of
 from calving.converters.protobuf_files import check_fields, field_parameters, json_of, known_file, without_extensions
+from calving.converters.references import References
 from calving.converters.schema_bounds import Extent, check_symbols
-from calving.converters.schemas import BySchema, References, SchemaReader, SchemaRegistry, by_schema
+from calving.converters.schemas import BySchema, SchemaReader, SchemaRegistry, by_schema
 from calving.converters.typed_json import decimal
 from calving.errors import ConfigError, UnavailableError
 from calving.model.record_path import Limits
@@ -27,7 +28,7 @@ from calving.records.inferred import JSON
 from calving.records.semantics import SCALED_NAME, scaled_decimal, semantic
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import Message
@@ -89,9 +90,8 @@ class ProtobufConverter(Converter):
         from google.protobuf import descriptor_pool
 
         pool = descriptor_pool.DescriptorPool()
-        schema = self._registry.schema(number, "serialized")
-        name = f"calving/{number}.proto"
-        text = self._add(pool, schema, name, set(), References(self._registry, "serialized"))
+        followed, name = References(self._registry, self._limits, "serialized"), f"calving/{number}.proto"
+        text = self._add(pool, followed.schema(number), name, set(), followed)
         return _Pool(pool, name, text, Extent(self._limits).size(text))
 
     def _add(self, pool: DescriptorPool, schema: Any, name: str, done: set[str], followed: References) -> int:
@@ -126,13 +126,19 @@ class _Pool:
 
 
 def _add_known(pool: DescriptorPool, file: FileDescriptorProto, done: set[str]) -> None:
-    """Add the files that a file imports without a reference, and the files that these import."""
+    """Add the files that a file imports without a reference, and the files that these import.
+
+    :raises ValueError: there is no such file.
+    """
     for dependency in file.dependency:
-        known = None if dependency in done else known_file(dependency)
-        if known is not None:
-            done.add(dependency)
-            _add_known(pool, known, done)
-            pool.Add(known)
+        if dependency in done:
+            continue
+        known = known_file(dependency)
+        if known is None:
+            raise ValueError(f"it imports '{dependency}', to which the schema has no reference")
+        done.add(dependency)
+        _add_known(pool, known, done)
+        pool.Add(known)
 
 
 def _named(key: Key) -> str:
@@ -191,6 +197,7 @@ class _Columns:
         """The fields of a message. ``above``: the names of the messages around it."""
         if message.full_name in above:
             raise ValueError(f"message {message.full_name} contains itself: a table cannot")
+        self.extent.check(len(message.fields))
         with self.extent.level():
             return [_Field(field, (*above, message.full_name), self) for field in message.fields]
 
@@ -200,8 +207,8 @@ class _Columns:
         if descriptor.enum_type is not None:
             if self.enums_as_int:
                 return pa.int32(), _same
-            names = names_of(descriptor.enum_type)
-            check_symbols(names.values())
+            enum = descriptor.enum_type
+            names = self.extent.once(("enum", enum.full_name), lambda: _names(enum))
             return pa.string(), lambda number: names.get(number, str(number))
         message = descriptor.message_type
         if message is None:
@@ -210,11 +217,21 @@ class _Columns:
         if well_known is not None:
             check_fields(message)
             return well_known
+        return self.extent.once(("message", message.full_name), lambda: self._struct(message, above))
+
+    def _struct(self, message: Descriptor, above: tuple[str, ...]) -> tuple[pa.DataType, Callable[[Any], Any]]:
         fields = self.fields(message, above)
         kind = pa.struct([(f.name, f.type) for f in fields])
         # Connect's converter names a message by the last part of its schema's name.
         name = SCALED_NAME if SCALED_NAME.endswith(f".{message.name}") else None
         return semantic(kind, name), lambda m: _values(m, fields)
+
+
+def _names(enum: EnumDescriptor) -> Mapping[int, str]:
+    """:raises ValueError: a name is too long."""
+    names = names_of(enum)
+    check_symbols(names.values())
+    return names
 
 
 class _Field:

@@ -42,12 +42,22 @@ def known_file(name: str) -> FileDescriptorProto | None:
 def without_extensions(file: FileDescriptorProto) -> None:
     """Remove the extensions that a file or its messages declare: they have no columns, and the parser would make
     messages of them that nothing counts. It keeps their bytes as those of fields that it does not know.
+
+    :raises ValueError: the file has too many messages.
     """
     within: list[Any] = [file]
+    messages = 0
     while within:
         place = within.pop()
         place.ClearField("extension")
+        messages += len(place.message_type if place is file else place.nested_type)
+        if messages > _MOST_MESSAGES:
+            raise ValueError(f"its file has more than {_MOST_MESSAGES} messages")
         within += place.message_type if place is file else place.nested_type
+
+
+_MOST_MESSAGES = 10_000
+"""Twice the columns that a table may have by default: each message takes memory and time, whether a record has it."""
 
 
 def check_fields(message: Descriptor) -> None:

@@ -6,15 +6,15 @@ A short schema can describe more columns than fit into memory: each of its defin
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from calving.model.record_path import Limits
 from calving.records.cells import Cells
 
 _LONGEST_SYMBOL = 255
-_MOST_NAMES = 500_000
+_MOST_NAMES = 50_000
 _COLUMN = 1_000
 """Bytes of memory of a column of a reader, with its types in Python, Arrow and Rust."""
 _TEXT = 30
@@ -28,6 +28,18 @@ def check_symbols(symbols: Iterable[str]) -> None:
         raise ValueError(f"a symbol of an enum has {longest} characters, more than {_LONGEST_SYMBOL}")
 
 
+T = TypeVar("T")
+
+
+class _Part(NamedTuple):
+    """What was made of a definition, and what it counts each time that it is used."""
+
+    made: Any
+    columns: int
+    names: int
+    levels: int
+
+
 class Extent:
     """Counts the columns and levels of one schema while its column's type is made."""
 
@@ -35,7 +47,8 @@ class Extent:
         self._limits = limits
         self.cells = Cells(limits.cells)
         """Counts the cells of each record of the schema."""
-        self._columns = self._levels = self._names = 0
+        self._columns = self._levels = self._names = self._deepest = 0
+        self._parts: dict[Hashable, _Part] = {}
 
     def column(self) -> None:
         """Count a column: a field, an element, a key or a value. What is used several times counts each time.
@@ -59,6 +72,26 @@ class Extent:
         if self._names > _MOST_NAMES:
             raise ValueError(f"its parts have more than {_MOST_NAMES} names together")
 
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` makes of the definition of this key. It is made once and counts each time: definitions that
+        each use the one before twice have 2^n columns, but are refused after n of them.
+
+        :raises ValueError: as ``make``, or with the definition the schema has too many columns, names or levels.
+        """
+        if (part := self._parts.get(key)) is None:
+            columns, names, outer = self._columns, self._names, self._deepest
+            self._deepest = self._levels
+            made = make()
+            part = _Part(made, self._columns - columns, self._names - names, self._deepest - self._levels)
+            self._parts[key], self._deepest = part, max(outer, self._deepest)
+            return made
+        self.check(part.columns)
+        self._columns += part.columns
+        self.names(part.names)
+        self._check_levels(self._levels + part.levels)
+        made_before: T = part.made
+        return made_before
+
     def size(self, text: int) -> int:
         """Bytes of memory that a reader of the columns so far takes, about, if the schema's text has so many."""
         return _COLUMN * self._columns + _TEXT * text
@@ -69,13 +102,17 @@ class Extent:
 
         :raises ValueError: the schema has too many levels.
         """
+        self._check_levels(self._levels + 1)
         self._levels += 1
-        if self._levels > self._limits.nesting:
-            raise ValueError(f"it is nested deeper than iceberg.limits.nesting = {self._limits.nesting}")
         try:
             yield
         finally:
             self._levels -= 1
+
+    def _check_levels(self, levels: int) -> None:
+        if levels > self._limits.nesting:
+            raise ValueError(f"it is nested deeper than iceberg.limits.nesting = {self._limits.nesting}")
+        self._deepest = max(self._deepest, levels)
 
 
 MOST = 256_000_000

@@ -6,8 +6,7 @@ import base64
 import json
 import re
 import struct
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -120,13 +119,13 @@ class BySchema(Generic[K, V]):
             pass_on(error)
             if len(self._refused) >= _MOST_REFUSED:
                 self._refused.clear()
-            self._refused[key] = _bare(error)
+            self._refused[key] = bare(error)
             raise
         self._made.put(key, made)
         return made
 
 
-def _bare(error: Exception) -> Exception:
+def bare(error: Exception) -> Exception:
     """The same error without its traceback, whose frames have the parsed schema and the values of a block."""
     try:
         return copy(error)
@@ -263,35 +262,6 @@ class SchemaRegistry:
                     f"{reason}; the converter's option ssl.ca.location must be a file that vouches for the registry"
                 ) from error
             raise (UnavailableError if _is_transport(error) else UnexpectedError)(reason) from error
-
-
-class References:
-    """Follows the references of one schema. They are bounded, because each of them is a request to the registry."""
-
-    def __init__(self, registry: SchemaRegistry, form: str | None = None) -> None:
-        self._registry, self._form = registry, form
-        self._number = self._levels = 0
-
-    @contextmanager
-    def into(self, reference: Any) -> Iterator[Any]:
-        """The schema to which a reference leads. References of this schema are followed within the context.
-
-        :raises ValueError: the references are too many, or too deep.
-        :raises UnknownSchemaError, UnavailableError, ConfigError: as ``SchemaRegistry.schema``.
-        """
-        self._number += 1
-        self._levels += 1
-        if self._number > _MOST_REFERENCES or self._levels > _MOST_LEVELS:
-            raise ValueError(
-                f"the schema has more than {_MOST_REFERENCES} references, or more than {_MOST_LEVELS} within each other"
-            )
-        try:
-            yield self._registry.referenced(reference.subject, reference.version, self._form)
-        finally:
-            self._levels -= 1
-
-
-_MOST_REFERENCES, _MOST_LEVELS = 500, 50
 
 
 def _is_transport(error: Exception) -> bool:

@@ -124,6 +124,8 @@ class Limits:
     """The most columns that one record adds to a table, nested columns included."""
     columns: int = 5_000
     """The most columns that a table may reach by evolution, nested columns included."""
+    schema_bytes: int = 1024 * 1024
+    """The largest text of a schema, with the texts to which it refers; a record of a larger one is bad."""
     cells: int = 5_000_000
     """The most cells of a record; ``records.cells`` defines them."""
     sql_ms: int = 10_000

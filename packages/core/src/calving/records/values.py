@@ -111,6 +111,10 @@ Objects = list[Any]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
+_LONGEST_REASON = 2_000
+"""Characters."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordError:
     """A bad record: its place in the block, the stage that found it to be bad, and why.
@@ -125,6 +129,8 @@ class RecordError:
     fatal: bool = False
 
     def __post_init__(self) -> None:
+        if len(self.reason) > _LONGEST_REASON:  # it may name what a record's author has made long
+            object.__setattr__(self, "reason", f"{self.reason[:_LONGEST_REASON]}...")
         if not self.reason.isascii():  # half of a pair of surrogates has no form in UTF-8
             object.__setattr__(self, "reason", self.reason.encode(errors="backslashreplace").decode())
 

@@ -152,6 +152,7 @@ def _limits(sink: Sink) -> Limits:
         learned_names=keys.learned_names,
         new_columns=keys.new_columns,
         columns=keys.columns,
+        schema_bytes=keys.schema_bytes,
         cells=keys.cells,
         sql_ms=keys.sql_ms,
         sql_bytes=keys.sql_bytes,

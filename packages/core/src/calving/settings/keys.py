@@ -813,6 +813,15 @@ class SinkKeys(BaseModel):
         " further column of a table that has so many.",
     )
 
+    schema_bytes: int = Field(
+        _LIMITS.schema_bytes,
+        ge=1024,
+        le=2**31 - 1,  # as a record's
+        alias="iceberg.limits.schema-bytes",
+        description="Size limit of a schema's text in a record or from a registry, together with the texts of the"
+        " schemas to which it refers, in bytes. A record with a larger one is a bad record. The default is what a"
+        " registry that keeps its schemas in Kafka takes.",
+    )
     cells: int = Field(
         _LIMITS.cells,
         ge=10_000,
