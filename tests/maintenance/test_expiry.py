@@ -252,16 +252,44 @@ def list_of(table: MutationTable) -> Path:
     return path
 
 
-def test_a_file_outside_the_table_stays(catalog: Catalog, tmp_path: Path) -> None:
-    table = replaced(catalog)
-    expire(table)
-    outside = tmp_path / "mine.parquet"
-    outside.write_text("mine")
+def forge(table: MutationTable, *files: str) -> None:
+    """The table's list of expired files names these instead."""
     path = list_of(table)
     said = json.loads(zlib.decompress(path.read_bytes()))
-    path.write_bytes(zlib.compress(json.dumps({**said, "files": {f"file://{outside}": 4}}).encode()))
+    path.write_bytes(zlib.compress(json.dumps({**said, "files": dict.fromkeys(files, 4)}).encode()))
+
+
+def test_a_file_outside_the_table_stays(catalog: Catalog, tmp_path: Path) -> None:
+    table = replaced(catalog)
+    outside = tmp_path / "mine.parquet"
+    outside.write_text("mine")
+    expire(table)
+    forge(table, f"file://{outside}")
     done = delete(table)
     assert done is not None and done.outside == (f"file://{outside}",) and outside.exists()
+
+
+@pytest.mark.parametrize("way", ["x/data/mine.parquet", "data/../../other/data/mine.parquet", "data/mine.parquet?"])
+def test_a_file_of_another_table_stays_wherever_a_list_says_that_it_is(catalog: Catalog, way: str) -> None:
+    """A catalog with folders has the table db.t.x in the folder of db.t."""
+    table = replaced(catalog)
+    location = table.table.location()
+    path = Path(location.removeprefix("file://"), way.rstrip("?")).resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+    expire(table)
+    forge(table, f"{location}/{way}")
+    done = delete(table)
+    assert done is not None and done.outside == (f"{location}/{way}",) and path.exists()
+
+
+def test_the_metadata_of_the_table_stays_if_a_list_names_it(catalog: Catalog) -> None:
+    table = replaced(catalog)
+    expire(table)
+    files = [table.table.metadata_location, *(entry.metadata_file for entry in table.table.metadata.metadata_log)]
+    forge(table, *files)
+    delete(table)
+    assert all(Path(file.removeprefix("file://")).exists() for file in files)
 
 
 def test_a_list_that_cannot_be_read_is_named(catalog: Catalog) -> None:

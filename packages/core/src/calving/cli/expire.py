@@ -127,7 +127,7 @@ def _of_files(name: str, done: FileDeletion, *, dry_run: bool) -> Iterator[Maint
         yield _step(name, "nothing", text, files=len(done.held))
     if done.outside:
         what = counted(len(done.outside), "file")
-        text = f"{what} of expired snapshots kept, outside the table's location: {listed(done.outside)}"
+        text = f"{what} of expired snapshots kept, outside the table's folders: {listed(done.outside)}"
         yield _step(name, "left alone", text, files=len(done.outside))
     if done.failed:
         path, why = done.failed[0]

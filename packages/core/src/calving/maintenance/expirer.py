@@ -36,6 +36,7 @@ from calving.iceberg.locations import OWN_LOCATIONS, FileRules, delete_orphans
 from calving.iceberg.maintenance import MAX_TRIES, check_forms, rolled_back
 from calving.maintenance.expired_files import EXPIRED_FILES, ExpiredFiles, lists, new_location
 from calving.maintenance.named import UnnamedFiles, files_of
+from calving.maintenance.orphans import folders
 from calving.model.events import TableId
 from calving.model.files import is_below_any, one_name
 from calving.protocol.ledger_key import LedgerKey
@@ -80,9 +81,10 @@ class ExpiredSnapshots:
 class FileDeletion:
     """What became of files that expired snapshots named, and whose ``grace`` is over. Sizes in bytes by path.
 
-    ``held``: those that the control log names; they are looked at again. ``outside``: those that are not below the
-    table's locations. ``failed``: those that the storage did not delete, and why; they are tried again. ``waiting``:
-    how many files wait for their grace, and ``next_ms`` when that ends for the first.
+    ``held``: those that the control log names; they are looked at again. ``outside``: those that are not in the table's
+    folders, as the search for orphan files knows them; a table within this one has its own. ``failed``: those that the
+    storage did not delete, and why; they are tried again. ``waiting``: how many files wait for their grace, and
+    ``next_ms`` when that ends for the first.
     """
 
     deleted: dict[str, int]
@@ -233,7 +235,8 @@ class Expirer:
     ) -> FileDeletion:
         unnamed = UnnamedFiles(table.io, {path: size for each in over for path, size in each.files.items()})
         unnamed.strike(table.metadata)
-        places = (*self._rules.locations(table.metadata), _metadata_folder(table))
+        unnamed.strike_files([table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)])
+        places = folders(table.metadata, self._rules)
         kept = {path for path in unnamed.left if one_name(path) in held}
         outside = {path for path in unnamed.left if not is_below_any(path, places)} - kept
         left = kept | outside
@@ -263,10 +266,6 @@ def _unchanged(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
     """No branch or tag has moved: one of them may have come to need a snapshot."""
     heads = (AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in metadata.refs.items())
     return (*heads, AssertTableUUID(uuid=metadata.table_uuid))
-
-
-def _metadata_folder(table: Table) -> str:
-    return table.location_provider().new_metadata_location("x").rpartition("/")[0]
 
 
 def _deleted(io: FileIO, paths: Iterable[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
@@ -47,6 +47,11 @@ class UnnamedFiles:
                 for manifest in read_manifest_list(self._io, path):
                     self._strike_files_of(manifest, kept)
                 self._read.add(path)
+
+    def strike_files(self, paths: Iterable[str]) -> None:
+        """Take out these files."""
+        for path in paths:
+            self._strike(path)
 
     def _strike_files_of(self, manifest: ManifestFile, kept: Collection[int]) -> None:
         path = manifest.manifest_path
