@@ -153,6 +153,12 @@ def test_what_validate_refuses_without_a_service_is_refused(
     assert said in "\n".join(only(convert(folder, folder.parent / "sinks")).refusals)
 
 
+def test_a_number_that_only_the_connects_workers_know_is_left_to_do_and_no_refusal(folder: Path) -> None:
+    save_one(folder, **{"iceberg.control.commit.interval-ms": "${env:CALVING_NO_SUCH}"})
+    draft = only(convert(folder, folder.parent / "sinks"))
+    assert draft.refusals == () and "CALVING_NO_SUCH" in "\n".join(draft.left)
+
+
 def test_a_file_that_only_the_connects_workers_have_is_no_refusal(folder: Path) -> None:
     save_one(folder, kafka__security__protocol="SSL", kafka__ssl__ca__location="/no/such.pem")
     assert only(convert(folder, folder.parent / "sinks")).refusals == ()

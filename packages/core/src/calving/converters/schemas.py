@@ -38,7 +38,7 @@ _NUMBERS = (
     "cache.capacity",
     "cache.latest.ttl.sec",
 )
-_REST_PATH = re.compile(r"/((subjects|schemas/(ids|types))(/.*)?|(config|mode)/?)$")
+_REST_PATH = re.compile(r"/((subjects|schemas/(ids|types))(/.*)?|(schemas|config|mode)/?)$")
 _BASIC, _BEARER = ("USER_INFO", "URL"), ("STATIC_TOKEN", "OAUTHBEARER")
 """Where the client's login comes from."""
 _MISSING = re.compile(r"Missing required (?:bearer|OAuth) configuration properties: (?P<names>[\w., ]+)")

@@ -272,6 +272,10 @@ def mistaken(text: str) -> str | None:
     return f"'${{{name}:...}}' is from a provider that calving lacks: write ${{env:NAME}} or ${{file:PATH:KEY}}"
 
 
+def has_reference(text: str) -> bool:
+    return _REFERENCE.search(text) is not None
+
+
 def resolved(raw: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
     """The settings with what they refer to, and the values that were looked up, by key.
 

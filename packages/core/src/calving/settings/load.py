@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from calving.backend.interface import Backend, find
 from calving.engine.registry import Patience, check_engine
@@ -18,7 +18,7 @@ from calving.maintenance.plan import Triggers
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.model.sink import DeadLetterTopic, SinkIdentity
 from calving.model.tables import RowMutations
-from calving.secrets import know, shown, shown_text
+from calving.secrets import know, shown_text
 from calving.settings import files
 from calving.settings.catalog_names import without_effect
 from calving.settings.catalogs import check_catalog, kind_of
@@ -38,7 +38,8 @@ from calving.settings.records import (
     unread_operations,
 )
 from calving.settings.spark import check_spark
-from calving.wording import meant, meant_key, missing, wrong_value
+from calving.settings.validation import validate
+from calving.wording import meant_key
 
 if TYPE_CHECKING:
     from calving.model.tables import Unit
@@ -50,8 +51,6 @@ log = logging.getLogger(__name__)
 _TABLE = "iceberg.table."
 _OF_TABLES = frozenset(str(field.alias) for field in TableKeys.model_fields.values())
 _DOTTED = tuple(name for name in sorted(_OF_TABLES) if "." in name)
-
-M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +183,8 @@ def load(path: Path, worker: Path | None = None) -> Sink:
 
 
 def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
-    """The sink of flat keys, all values as text. ``resolved``: whether to look up ``${env:...}`` and ``${file:...}``.
-    From then on the secrets among them are masked in texts.
+    """The sink of flat keys, all values as text. ``resolved``: whether to look up ``${env:...}`` and ``${file:...}``,
+    whose secrets are masked in texts from then on; otherwise they may be any value.
 
     :raises ConfigError: a key is wrong.
     """
@@ -204,13 +203,13 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     theirs = {field.alias for field in backend.settings.model_fields.values()}
     _check_names(plain, own | theirs)
     kafka, control_kafka = client_properties(handed_on)
-    keys = _validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, "")
+    keys = validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, "", resolved=resolved)
     check_engine(keys.engine)
     check_catalog(handed_on["iceberg.catalog."])
     check_spark(handed_on["spark."])
     sink = Sink(
         keys=keys,
-        tables={name: _validate(TableKeys, own, f"{_TABLE}{name}.") for name, own in tables.items()},
+        tables={n: validate(TableKeys, own, f"{_TABLE}{n}.", resolved=resolved) for n, own in tables.items()},
         kafka=kafka,
         control_kafka=control_kafka,
         catalog=handed_on["iceberg.catalog."] or {"type": "embedded"},
@@ -224,7 +223,9 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         ),
         transforms=transforms(keys.transforms, keys.predicates, handed_on["transforms."], handed_on["predicates."]),
         backend=backend,
-        backend_settings=_validate(backend.settings, {k: v for k, v in plain.items() if k in theirs}, ""),
+        backend_settings=validate(
+            backend.settings, {k: v for k, v in plain.items() if k in theirs}, "", resolved=resolved
+        ),
         given=given,
         connector_group=connector,
     )
@@ -327,21 +328,3 @@ _OFTEN = ("kafka.bootstrap.servers", "iceberg.catalog.type", "iceberg.catalog.ur
 """Keys of other parts that a user may write without their prefix."""
 _MOST_SHOWN = 50
 """The most unknown keys that an error names."""
-
-
-def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = prefix + ".".join(str(part) for part in first["loc"])
-        message = wrong_value(key, first)
-        if first["type"] == "missing":
-            raise ConfigError(f"{key} is missing{missing(key, values, prefix) or ': give it a value'}") from error
-        if first["type"] == "extra_forbidden":
-            names = [str(each.alias) for each in model.model_fields.values()]
-            hint = meant(key.removeprefix(prefix), names, 0.6, prefix) or f"; there are {', '.join(names)}"
-            raise ConfigError(f"unknown key '{key}'{hint}") from error
-        is_quoted = any(quoted in message for quoted in (repr(first["input"]), f"'{first['input']}'"))
-        given = f" (given: {shown(key, first['input'])})" if first["loc"] and not is_quoted else ""
-        raise ConfigError(f"{key}: {message}{given}" if first["loc"] else message) from error
