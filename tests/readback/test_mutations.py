@@ -20,6 +20,7 @@ from calving.model.tables import RowMutations
 from harness.duckdb_extensions import duckdb_rows
 from harness.spark_reader import spark_on
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
+from tests.maintenance.merging import merge
 from tests.mutations.changing import Changing
 
 pytestmark = pytest.mark.services
@@ -88,6 +89,28 @@ def test_spark_reads_equality_deletes_of_every_layout_and_the_positions_that_the
     )
     for table, rows in zip(tables * 2, found, strict=True):
         assert rows_of(rows) == table.rows(), table.name
+
+
+def test_spark_reads_and_changes_tables_whose_manifests_were_merged(catalog: Catalog, version: int, where: str) -> None:
+    tables = [create(catalog, layout, version) for layout in LAYOUTS]
+    heads = []
+    for seed, (layout, table) in enumerate(zip(LAYOUTS, tables, strict=True)):
+        play(table, layout, 300 + seed, 8)
+        heads.append(table.table.current_snapshot())
+        assert merge(table)
+    columns, names = f"select *{ROW_ID[version]}", [f"iceberg.{table.name}" for table in tables]
+    found = spark_on(
+        where,
+        *(f"{columns} from {name} version as of {head.snapshot_id}" for name, head in zip(names, heads, strict=True)),
+        *(f"{columns} from {name}" for name in names),
+        *(f"alter table {name} set tblproperties ({MERGE_ON_READ})" for name in names),
+        *(f"delete from {name} where id % 5 = 0" for name in names),
+        *(f"select * from {name}" for name in names),
+    )
+    before, after, _, _, changed = (found[start : start + len(tables)] for start in range(0, len(found), len(tables)))
+    for table, earlier, later, last in zip(tables, before, after, changed, strict=True):
+        assert rows_of(earlier) == rows_of(later)
+        assert rows_of(last) == [row for row in table.rows() if row[0] % 5]
 
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])
