@@ -81,4 +81,4 @@ def test_a_header_with_a_schema_id_means_nothing_to_a_converter_without_a_regist
 @pytest.mark.parametrize(("value", "wanted"), [(AVRO, True), (JSON, False)])
 def test_headers_are_read_where_they_may_have_a_schema_id(value: ConverterSpec, wanted: bool) -> None:
     path = RecordPath({}, ONE, converters={"": TopicConverters(value=value)})
-    assert Pipeline(TaskSpec(0, (), path, {}, frozenset()), Timings()).needs_headers is wanted
+    assert Pipeline(TaskSpec(0, (), path, {}, {}), Timings()).needs_headers is wanted

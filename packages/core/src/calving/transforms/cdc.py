@@ -171,7 +171,8 @@ class _Side:
 
     def own_cdc(self, fold: bool) -> str | None:
         """The field of the rows that would go to the column of what the transform adds, if there is one."""
-        names = [field.name for field in self.column.type] if self.is_struct else []
+        kind = self.column.type
+        names = [field.name for field in kind] if isinstance(kind, pa.StructType) else []
         return next((name for name in names if (name.lower() if fold else name) == CDC), None)
 
     def filter(self, mask: pa.Array) -> _Side:
