@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, timestamp_pb2, wrappers_pb2
 
+from calving.converters.avro import AvroConverter
 from calving.converters.protobuf import ProtobufConverter
 from calving.converters.protobuf_files import known_file
 from calving.errors import ConfigError
@@ -101,6 +102,22 @@ def test_every_type_is_decoded(registry: SchemaRegistry) -> None:
         "attrs": [("k", 5)],
         "inner": {"x": 1.5},
     }
+
+
+@pytest.mark.parametrize(("text", "kind"), [('"long"', "AVRO"), ('{"type": "object"}', "JSON")])
+def test_a_value_that_names_a_schema_of_another_kind_is_bad(registry: SchemaRegistry, text: str, kind: str) -> None:
+    found = decode(converter(registry), [framed(registry.register("t-value", text, kind), b"\x00")])
+    assert f"the schema registry has an {kind} schema there, not a Protobuf one" in found.bad[0]
+
+
+def test_a_value_of_another_converter_that_names_a_protobuf_schema_is_bad_and_no_other(
+    registry: SchemaRegistry,
+) -> None:
+    file = file_of(rich, *IMPORTS)
+    number = registry.register("t-value", serialized(file), "PROTOBUF")
+    avro = AvroConverter({"schema.registry.url": registry.url}, is_key=False)
+    assert decode(avro, [framed(number, b"\x00")]).bad
+    assert decode(converter(registry), [framed(number, b"\x00")]).values
 
 
 def test_what_has_presence_and_is_absent_is_null(registry: SchemaRegistry) -> None:

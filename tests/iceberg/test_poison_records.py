@@ -87,6 +87,18 @@ def test_an_object_is_bad_where_a_struct_with_the_column_of_a_term_should_be(sin
     assert "field 'meta': 'x' is not an object" in reason
 
 
+def test_a_type_that_all_tables_declare_brings_no_column_into_a_new_one(sink: Make) -> None:
+    good = {**GOOD, "lsn": 1, "meta": {"at": GOOD["ts"]}}
+    settings = {"mutations": RowMutations(upsert=True, order_field="lsn"), "id_columns": ("id",)}
+    made = sink(partition_by=("day(meta.at)",), types={"lsn": "long", "meta.at": "timestamptz"}, **settings)
+    for poison, sentence in [
+        ({"lsn": None}, "no value for the order-field 'lsn'"),
+        ({"meta": "x"}, "no object around"),
+    ]:
+        outcome = made.take((None, {**good, "to": "db.new", **poison}), (None, good))
+        assert [sentence in reason for _, reason in made.reasons(outcome)] == [True]
+
+
 def test_a_record_without_the_column_of_a_term_goes_into_a_table_that_others_of_its_batch_create(sink: Make) -> None:
     made = sink(partition_by=("day(ts)",))
     assert not made.take((None, {"to": "db.good", "id": 1, "w": 7}), (None, {**GOOD, "id": 2})).dead_letters

@@ -46,7 +46,7 @@ class ProtobufConverter(Converter):
         self._stage = stage(is_key)
         self._limits = limits or Limits()
         self._enums_as_int = flag(options, "int.for.enums", is_key=is_key)
-        self._registry = SchemaRegistry(options, is_key=is_key)
+        self._registry = SchemaRegistry(options, is_key=is_key, form="serialized")
         self._pools = BySchema(self._pool)
         self._messages = BySchema(self._message)
 
@@ -90,7 +90,7 @@ class ProtobufConverter(Converter):
         from google.protobuf import descriptor_pool
 
         pool = descriptor_pool.DescriptorPool()
-        followed, name = References(self._registry, self._limits, "serialized"), f"calving/{number}.proto"
+        followed, name = References(self._registry, self._limits), f"calving/{number}.proto"
         text = self._add(pool, followed.schema(number), name, set(), followed)
         return _Pool(pool, name, text, Extent(self._limits).size(text))
 
@@ -102,7 +102,7 @@ class ProtobufConverter(Converter):
             return 0
         done.add(name)
         if schema.schema_type != "PROTOBUF":
-            raise ValueError(f"the schema registry has {schema.schema_type} there, not a Protobuf schema")
+            raise ValueError(f"the schema registry has an {schema.schema_type} schema there, not a Protobuf one")
         raw = self._registry.serialized(schema.schema_str)
         file, size = FileDescriptorProto.FromString(raw), len(raw)
         file.name = name

@@ -17,8 +17,8 @@ class References:
     registry, and so are the texts, because a parser takes time and memory for each byte.
     """
 
-    def __init__(self, registry: SchemaRegistry, limits: Limits, form: str | None = None) -> None:
-        self._registry, self._limits, self._form = registry, limits, form
+    def __init__(self, registry: SchemaRegistry, limits: Limits) -> None:
+        self._registry, self._limits = registry, limits
         self._number = self._levels = self._bytes = 0
 
     def schema(self, number: int) -> Any:
@@ -27,7 +27,7 @@ class References:
         :raises ValueError: it is too large. :raises UnknownSchemaError, UnavailableError, ConfigError: as
             ``SchemaRegistry.schema``.
         """
-        return self._counted(self._registry.schema(number, self._form))
+        return self._counted(self._registry.schema(number))
 
     @contextmanager
     def into(self, reference: Any) -> Iterator[Any]:
@@ -43,7 +43,7 @@ class References:
                 f"the schema has more than {_MOST_REFERENCES} references, or more than {_MOST_LEVELS} within each other"
             )
         try:
-            yield self._counted(self._registry.referenced(reference.subject, reference.version, self._form))
+            yield self._counted(self._registry.referenced(reference.subject, reference.version))
         finally:
             self._levels -= 1
 

@@ -184,8 +184,10 @@ def by_schema(
 class SchemaRegistry:
     """A schema registry. The client caches answers for the life of the process."""
 
-    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
-        """:raises ConfigError: an option is wrong, or a needed package is not installed."""
+    def __init__(self, options: Mapping[str, str], *, is_key: bool, form: str | None = None) -> None:
+        """``form``: that of the schemas; their text by default. :raises ConfigError: an option is wrong, or a needed
+        package is not installed.
+        """
         prefix = "key.converter." if is_key else "value.converter."
         if f"{REGISTRY}url" not in options:
             raise ConfigError(f"{prefix}{REGISTRY}url is missing: where is the schema registry?")
@@ -198,16 +200,16 @@ class SchemaRegistry:
         self.url = _take_login(conf, prefix)
         _check(conf, prefix)
         conf.pop("basic.auth.credentials.source", None)
-        key = json.dumps(sorted(conf.items()))
+        key = json.dumps([form, *sorted(conf.items())])  # a client does not tell forms of a schema apart
         if key not in _CLIENTS:
             numbers = {name: int(conf[name]) for name in _NUMBERS if name in conf}
             try:
                 _CLIENTS[key] = SchemaRegistryClient({**conf, **numbers})
             except (ValueError, TypeError, OSError) as error:
                 raise ConfigError(_refused(error, conf, f"{prefix}{REGISTRY}")) from error
-        self._client = _CLIENTS[key]
+        self._client, self._form = _CLIENTS[key], form
 
-    def schema(self, number: int, form: str | None = None) -> Any:
+    def schema(self, number: int) -> Any:
         """A schema by its id.
 
         :raises UnknownSchemaError: there is no such schema.
@@ -215,16 +217,16 @@ class SchemaRegistry:
             known; try again, but not for ever.
         :raises ConfigError: the registry refuses the request.
         """
-        return self._ask(f"schema {number}", lambda: self._client.get_schema(number, fmt=form))
+        return self._ask(f"schema {number}", lambda: self._client.get_schema(number, fmt=self._form))
 
-    def referenced(self, subject: str, version: int, form: str | None = None) -> Any:
+    def referenced(self, subject: str, version: int) -> Any:
         """A schema to which another schema refers.
 
         :raises UnknownSchemaError, UnavailableError, ConfigError: as ``schema``.
         """
         return self._ask(
             f"subject '{subject}', version {version}",
-            lambda: self._client.get_version(subject, version, fmt=form).schema,
+            lambda: self._client.get_version(subject, version, fmt=self._form).schema,
         )
 
     def serialized(self, text: str) -> bytes:

@@ -195,11 +195,13 @@ class SchemaChange:
 
 @dataclass(frozen=True, slots=True)
 class MissingTable:
-    """A table that does not exist, with the settings by which records may create it. ``declared``: the columns whose
-    types the settings declare. ``partition_by``: the partition terms. ``order_field``: as ``RowMutations`` has it.
+    """A table that does not exist, with the settings by which records may create it. ``columns``: those with which it
+    is created, whatever records have. ``declared``: these, and others whose types the settings declare.
+    ``partition_by``: the partition terms. ``order_field``: as ``RowMutations`` has it.
     """
 
     id_columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     order_field: str | None = None

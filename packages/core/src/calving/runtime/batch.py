@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ROUNDS = 8
+_ROUNDS = 12
+"""More than records can need: a table may be loaded, be created, and get columns three times; so may the dead-letter
+table; and a record that breaks the batch may be looked for.
+"""
 _WORTH_A_TASK = 50_000
 """A task with fewer records than this costs more than it saves, so the batch is not split further."""
 _FEWEST = 1_000

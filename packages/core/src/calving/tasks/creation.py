@@ -108,11 +108,11 @@ def _without_identity(new: MissingTable, kind: InferredType | None, key: Callabl
         if key(column) not in declared and (not isinstance(inferred, str) or inferred in ("float", "double")):
             return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
     order = new.order_field
-    if order is not None and key(order) not in declared:
+    if order is not None and key(order) not in {*map(key, new.columns)}:
         _, inferred = find(kind, order, key) or ((), None)
         if inferred is None:
             return f"the record has no value for the order-field '{order}', which orders the changes"
-        if not isinstance(inferred, str):
+        if key(order) not in declared and not isinstance(inferred, str):
             return f"the order-field '{order}' cannot hold what the record has there: only a single value is compared"
     return None
 
@@ -121,15 +121,17 @@ def _unpartitioned(table: str, new: MissingTable, kind: InferredType | None, key
     """The reason why the table cannot have its partitions with a record of this type; None if it can, perhaps with
     columns of other records.
     """
-    declared = {*map(key, new.declared)}
+    columns, declared = {*map(key, new.columns)}, {*map(key, new.declared)}
     for term in new.partition_by:
         column, transform, _ = parse_term(term, table)
         place = find(kind, column, key)
-        if key(column) in declared:
+        if key(column) in columns:
             continue
         if place is None and (above := _instead_of_struct(kind, column, key)) is not None:
             return f"partition-by '{term}': the record has no object around '{column}', but a {declaration(above)}"
-        if place is not None and not (becomes_moment(transform, place[1]) or takes(transform, place[1])):
+        if place is None or key(column) in declared:
+            continue
+        if not (becomes_moment(transform, place[1]) or takes(transform, place[1])):
             return misfit(term, table, declaration(place[1]))
     return None
 
