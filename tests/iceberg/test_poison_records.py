@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -88,13 +89,18 @@ def test_an_object_is_bad_where_a_struct_with_the_column_of_a_term_should_be(sin
 
 
 def test_a_type_that_all_tables_declare_brings_no_column_into_a_new_one(sink: Make) -> None:
-    good = {**GOOD, "lsn": 1, "meta": {"at": GOOD["ts"]}}
-    settings = {"mutations": RowMutations(upsert=True, order_field="lsn"), "id_columns": ("id",)}
-    made = sink(partition_by=("day(meta.at)",), types={"lsn": "long", "meta.at": "timestamptz"}, **settings)
-    for poison, sentence in [
+    good: dict[str, Any] = {**GOOD, "lsn": 1, "meta": {"at": GOOD["ts"]}}
+    made = sink(
+        mutations=RowMutations(upsert=True, order_field="lsn"),
+        id_columns=("id",),
+        partition_by=("day(meta.at)",),
+        types={"lsn": "long", "meta.at": "timestamptz"},
+    )
+    odd: list[tuple[dict[str, Any], str]] = [
         ({"lsn": None}, "no value for the order-field 'lsn'"),
         ({"meta": "x"}, "no object around"),
-    ]:
+    ]
+    for poison, sentence in odd:
         outcome = made.take((None, {**good, "to": "db.new", **poison}), (None, good))
         assert [sentence in reason for _, reason in made.reasons(outcome)] == [True]
 
@@ -120,6 +126,23 @@ def test_a_table_that_no_file_can_be_written_for_stops_no_other(sink: Make) -> N
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "f"))
     made.catalog.create_table("db.other", schema, partition_spec=spec)
     assert "Java cannot read a table that is partitioned by the identity" in reason_of(made, {"to": "db.other"})
+
+
+@pytest.mark.parametrize("method", ["load_table", "create_table"])
+def test_a_table_to_which_the_catalog_denies_access_stops_no_other(
+    sink: Make, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sink()
+    asked = getattr(made.catalog, method)
+
+    def denied(name: tuple[str, ...], *others: Any, **options: Any) -> Any:
+        if name == ("db", "secret"):
+            raise ForbiddenError("not yours")
+        return asked(name, *others, **options)
+
+    monkeypatch.setattr(made.catalog, method, denied)
+    reason = reason_of(made, {**GOOD, "to": "db.secret"})
+    assert reason.startswith("table db.secret: it ") and "not yours" in reason
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "existing"])
