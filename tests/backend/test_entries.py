@@ -84,7 +84,7 @@ def test_an_answer_tells_since_when_its_worker_is_paused(said: str | None, known
     assert heard(DataComplete(COMMIT), b"", text) == Envelope(0, 7, DataComplete(COMMIT), parts=0, paused_ms=known)
 
 
-MEMBER = Member("0.2.0", "d6ea4d0045632165", NEWEST, "host-1", "lake.toml", {"topics": "0f31b476"})
+MEMBER = Member("0.2.0", "d6ea4d0045632165", NEWEST, "host-1", "lake.toml", {"topics": "0f31b476"}, id="m-1")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ MEMBER = Member("0.2.0", "d6ea4d0045632165", NEWEST, "host-1", "lake.toml", {"to
         (
             MEMBER,
             '{"version":"0.2.0","settings":"d6ea4d0045632165","form":[1,"0.2.0"],"host":"host-1","file":"lake.toml",'
-            '"keys":{"topics":"0f31b476"}}',
+            '"keys":{"topics":"0f31b476"},"id":"m-1"}',
         ),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_coordinator_tells_which_workers_have_other_settings_whatever_the_stor
     log.hear(entry)
     (sentence,) = log.differing
     assert sentence.startswith(
-        "a worker on host-2 (lake.toml) of version 0.2.0 has other settings than the others: topics"
+        "worker m-1 on host-2 (lake.toml) of version 0.2.0 has other settings than the others: topics"
     )
 
 
@@ -138,6 +138,7 @@ def test_odd_workers_of_a_coordinator_are_left_out(odd: str) -> None:
         '{"keys":{"topics":1}}',
         '{"keys":{"top\\u001bics":"1"}}',
         '{"file":null}',
+        '{"id":"\\u001b"}',
         '{"form":1}',
         '{"form":[1]}',
         '{"form":[-1,"0.2.0"]}',

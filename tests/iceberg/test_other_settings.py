@@ -118,6 +118,17 @@ def test_a_leader_with_another_order_field_leaves_the_files_to_one_with_theirs(
     assert rows_of(table.table) == [(1, "b", 8) if workers is None else (1, "a", 9)]
 
 
+def test_a_leader_whose_order_field_is_no_column_of_the_table_leaves_the_files_to_another(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    leader = committer(catalog, mutations=replace(UPSERT, order_field="seen.at"))
+    refused = commit(leader, table, *waiting(table))
+    assert isinstance(refused, Failed)
+    assert refused.waits and refused.parked is None
+    assert f"table {table.name} has no column 'seen.at', which is its order-field" in refused.reason
+    assert isinstance(commit(committer(catalog), table, *waiting(table)), Committed)
+
+
 def test_key_files_of_which_nobody_knows_the_columns_are_committed(catalog: Catalog, table: MutationTable) -> None:
     """Version 0.1.0 wrote such files for tables without column statistics."""
     entries = []

@@ -75,9 +75,14 @@ def test_workers_that_somebody_has_made_up_take_little_memory() -> None:
     assert len(members.disagreements) <= 2_000
 
 
-def test_workers_of_one_host_and_file_are_named_once() -> None:
-    other = Member("0.2.0", "cc", NEWEST, OTHER.host, OTHER.file, {"topics": "7"})
-    assert len(heard(answer(OTHER, "b"), answer(other, "c")).disagreements) == 1
+def test_processes_of_one_host_and_file_are_told_apart() -> None:
+    others = [replace(OTHER, id="b"), replace(OTHER, id="c"), replace(OTHER, id="d", settings="dd")]
+    members = heard(*(answer(each, each.id) for each in others))
+    assert [each.member.id for each in members.disagreements] == ["b", "c", "d"]
+
+
+def test_processes_that_do_not_tell_who_they_are_are_named_once() -> None:
+    assert len(heard(answer(OTHER, "b"), answer(OTHER, "c")).disagreements) == 1
 
 
 def observed(*envelopes: Envelope) -> Members:

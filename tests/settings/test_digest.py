@@ -95,6 +95,8 @@ TABLE = "iceberg.table.db.orders."
             {f"{TABLE}upsert-mode-enabled": "true", f"{TABLE}row-deletes": "equality"},
             {f"{TABLE}inserts": "append", f"{TABLE}delete-mode": "hard"},
         ),
+        ({"iceberg.tables.upsert-mode-enabled": "true"}, {"iceberg.tables.on-rollback": "stop"}),
+        ({}, {f"{TABLE}on-rollback": "continue"}),
         ({"topics": "orders,returns"}, {"topics": "returns, orders"}),
         ({"iceberg.tables": "db.a,db.b"}, {"iceberg.tables": "db.b,db.a"}),
         ({}, {"iceberg.tables.look-ms": "1000"}),

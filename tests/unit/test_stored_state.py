@@ -40,7 +40,7 @@ WRITERS = ("model", "protocol", "iceberg", "maintenance")
 """The packages of the core that know names in tables."""
 TP = TopicPartition("t", 0)
 SPANS = {TP: (Span(0, 1),)}
-MEMBER = Member("0.2.0", "aa", NEWEST, "host", "file", {"topics": "1"}, 1)
+MEMBER = Member("0.2.0", "aa", NEWEST, "host", "file", {"topics": "1"}, 1, "m")
 BRANCHES = Branches("audit", {("db", "t"): "main"})
 ATTACHED = Attachment(
     settled=SPANS,

@@ -252,9 +252,10 @@ def _member(said: object) -> Member | None:
     host, file, keys, level = said.get("host", ""), said.get("file", ""), said.get("keys", {}), said.get("level", 0)
     is_safe = isinstance(keys, dict) and len(keys) <= MOST_KEYS and type(level) is int and 0 <= level < _MOST_LEVELS
     member = Member(_text(version), _text(settings), _form(form))
-    if not is_safe or not all(map(_is_short, (host, file, *keys, *keys.values()))):
+    process = said.get("id", "")
+    if not is_safe or not all(map(_is_short, (host, file, process, *keys, *keys.values()))):
         return member
-    return replace(member, host=host, file=file, keys=keys, level=level)
+    return replace(member, host=host, file=file, keys=keys, level=level, id=process)
 
 
 def _members(said: object) -> tuple[Member, ...]:

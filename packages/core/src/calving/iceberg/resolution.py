@@ -15,11 +15,10 @@ from uuid import UUID
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from calving.errors import TableTroubleError
+from calving.errors import OtherSettingsError, TableTroubleError
 from calving.iceberg.delete_files import Deleted, Deletions, KnownPositions, write_deleted
 from calving.iceberg.live_files import LiveFiles, Manifests
 from calving.iceberg.locations import delete_orphans
@@ -97,12 +96,23 @@ class RowChangeResolver:
             raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
         return _Resolution(self, table, branch, tuple(steps), self._clock).run()
 
-    def order_ids(self, schema: Schema) -> list[int]:
-        """The id of the order column; none without an order-field."""
+    def order_ids(self, table: Table) -> list[int]:
+        """The id of the order column; none without an order-field.
+
+        :raises OtherSettingsError: the table has no such column.
+        """
         if self.order_field is None:
             return []
+        schema = table.metadata.schema()
         (name,) = as_in(schema, [self.order_field], fold=True)  # whether case counts was decided when rows were written
-        return [schema.find_field(name).field_id]
+        try:
+            return [schema.find_field(name).field_id]
+        except ValueError as error:
+            raise OtherSettingsError(
+                f"table {'.'.join(table.name())} has no column '{self.order_field}', which is its order-field by this"
+                " worker's settings: the files were written with other settings. Correct the key, or let a worker with"
+                " the former settings lead until it has committed them"
+            ) from error
 
     def deletes(self, steps: Sequence[Step]) -> bool:
         """Whether these steps may have a key without a new row."""
@@ -253,7 +263,7 @@ class _Resolution:
                 " order-field: it is unknown which rows they leave; turn them into positions first, with"
                 " `calving maintain FILE`"
             )
-        return columns_of(self._table.metadata.schema(), self._resolver.order_ids(self._table.metadata.schema()))
+        return columns_of(self._table.metadata.schema(), self._resolver.order_ids(self._table))
 
     def _made(
         self,

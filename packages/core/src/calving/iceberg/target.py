@@ -176,7 +176,7 @@ class IcebergTarget:
         table = state.table
         changes_rows = self._resolver is not None or self._equality
         refuse_other_settings(self._table, self._key.group, admitted.delete_files, changes_rows=changes_rows)
-        order = self._resolver.order_ids(table.schema()) if self._resolver is not None and admitted.delete_files else []
+        order = self._resolver.order_ids(table) if self._resolver is not None and admitted.delete_files else []
         refuse_other_order(self._table, self._key.group, admitted.delete_files, order)
         self._files.check(table, admitted, self._entries)
         before = replace(admitted.ledger, gone=admitted.gone)

@@ -21,8 +21,8 @@ class Member:
     knows.
 
     The other fields are empty while all workers have the same settings: ``host``, ``file`` is its configuration file
-    as it was given, and ``keys`` has a digest of each of these settings, by its key. With many keys, ``level`` times
-    over, keys that begin alike have one digest together.
+    as it was given, ``id`` is the process, as the control log names it, and ``keys`` has a digest of each of these
+    settings, by its key. With many keys, ``level`` times over, keys that begin alike have one digest together.
     """
 
     version: str
@@ -32,6 +32,7 @@ class Member:
     file: str = ""
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
     level: int = 0
+    id: str = ""
 
     def as_json(self) -> dict[str, object]:
         """The fields that have a value."""

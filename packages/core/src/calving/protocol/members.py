@@ -83,14 +83,14 @@ class Members:
 
     @property
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """The workers whose settings differ from this worker's, or from the usual ones for an observer; of each host
-        and file one.
+        """The workers whose settings differ from this worker's, or from the usual ones for an observer; as long as they
+        do not tell who they are, one for all of them.
         """
         own = self.own or self.usual
         if own is None:
             return ()
         every = self._told or [member for member, _ in self._members.values()]
-        others = {(member.host, member.file): member for member in every if member.settings != own.settings}
+        others = {_order(member): member for member in every if member.settings != own.settings}
         return tuple(Disagreement(member, own.differing(member)) for member in sorted(others.values(), key=_order))
 
     def disputed(self, own: Member, tables: Iterable[TableId]) -> frozenset[TableId]:
@@ -115,5 +115,5 @@ def _disputes(own: Member, other: Member, table: TableId) -> bool:
     return are_groups and any(key.startswith(f"{group}.") for key in of_branch for group in keys)
 
 
-def _order(member: Member) -> tuple[str, str, str]:
-    return member.host, member.file, member.settings
+def _order(member: Member) -> tuple[str, str, str, str]:
+    return member.host, member.file, member.settings, member.id

@@ -91,7 +91,9 @@ class App:
         """When the worker's loop last ended a step, with or without an error."""
         self._led_since: float | None = None
         self._board = Board(facts(sink, self._member))
-        self._reporter = Reporter(self._board, described(sink, __version__, socket.gethostname(), sink.file))
+        self._reporter = Reporter(
+            self._board, described(sink, __version__, socket.gethostname(), sink.file, self._member)
+        )
         self._restart = False
         self._paused_ms: int | None = None
         self._server: StatusServer | None = None

@@ -16,6 +16,7 @@ from calving.converters.interface import effective
 from calving.model.forms import NEWEST
 from calving.model.members import MOST_KEYS, Member, digest
 from calving.model.record_path import TransformSpec
+from calving.model.tables import MAIN
 from calving.model.text import printable
 from calving.secrets import public_text
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
@@ -48,16 +49,18 @@ _DEFAULTS = {
     "id_columns": "default_id_columns",
     "partition_by": "default_partition_by",
     "commit_branch": "default_branch",
-    **{field: field for field in MUTATIONS},
+    **{field: field for field in (*MUTATIONS, "on_rollback")},
 }
 """By field of a table's keys the field of the sink's, which holds for tables without one of their own."""
 
 
-def described(sink: Sink, version: str, host: str, file: str) -> Member:
-    """This worker with all that it tells of itself if workers disagree."""
+def described(sink: Sink, version: str, host: str, file: str, member: str = "") -> Member:
+    """This worker with all that it tells of itself if workers disagree. ``member``: the process, as the control log
+    names it.
+    """
     keys = digests(sink)
     settings = digest(sorted(keys.items()), 16)
-    whole = Member(version, settings, NEWEST, printable(host, _LONGEST), printable(file, _LONGEST), keys)
+    whole = Member(version, settings, NEWEST, printable(host, _LONGEST), printable(file, _LONGEST), keys, id=member)
     return whole.within(MOST_KEYS)
 
 
@@ -107,7 +110,9 @@ def _told(default: Mapping[str, object], own: Mapping[str, object]) -> set[str]:
 def _used(values: Mapping[str, object]) -> dict[str, object]:
     """The values with what the sink does where they say nothing."""
     inserts = "upsert" if values["row_deletes"] == "positions" else "append"
-    empty = {"commit_branch": "main", "cdc_field": None, "order_field": None, "inserts": inserts}
+    on_rollback = "stop" if values["upsert"] or values["cdc_field"] else "continue"
+    empty = {"commit_branch": MAIN, "cdc_field": None, "order_field": None, "inserts": inserts}
+    empty["on_rollback"] = on_rollback
     return {field: value or empty.get(field, value) for field, value in values.items()}
 
 

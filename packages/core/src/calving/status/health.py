@@ -160,7 +160,7 @@ def _unsigned(status: Status, now: float) -> Iterator[Reason]:
 def _disagreements(status: Status) -> Iterator[Reason]:
     known = [each for each in status.worker.disagreements if each.keys]  # they come with a worker's next answer
     for each in known[:_MOST_WORKERS]:
-        subject = f"{each.member.host} {each.member.file}".rstrip()
+        subject = " ".join(filter(None, (each.member.host, each.member.file, each.member.id)))
         yield Reason(Cause.SETTINGS_DIFFER, subject, disagreement_text(each, "this one"))
     if len(known) > _MOST_WORKERS:
         workers = counted(len(known) - _MOST_WORKERS, "more worker has", "more workers have")
@@ -171,8 +171,9 @@ def disagreement_text(disagreement: Disagreement, others: str) -> str:
     """Which worker has other settings than ``others``, in which keys, and what to do."""
     member = disagreement.member
     file = f" ({member.file})" if member.file else ""
+    article, name = ("", f" {member.id}") if member.id else ("a ", "")
     return (
-        f"a worker on {member.host}{file} of version {member.version} has other settings than {others}:"
+        f"{article}worker{name} on {member.host}{file} of version {member.version} has other settings than {others}:"
         f" {listed(disagreement.keys)}; give all workers of the sink the same settings, and another name to a sink of"
         " its own"
     )
