@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling simulate histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock security native-wheels release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -18,6 +18,8 @@ help:
 	@echo "               campaign-short takes ten minutes"
 	@echo "make rolling   workers of two versions replace each other, on every store (REPLACEMENTS=500)"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
+	@echo "make versions  300 seeds with members of several versions and settings; and of 80 seeds"
+	@echo "               at least five notice each broken rule about them"
 	@echo "make histories seeded histories of tables whose rows records change (ARGS='--seeds 200')"
 	@echo "make mirror    a million records of Debezium over 100,000 keys, compared with their source"
 	@echo "make fuzz      random tables and records against an oracle (SECONDS=3600);"
@@ -131,6 +133,9 @@ rolling: $(BIN)/calving
 SEEDS ?= 5000
 simulate: $(BIN)/calving
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(ARGS)
+
+versions: $(BIN)/calving
+	@CALVING_SEEDS=300 CALVING_ENOUGH=5 $(BIN)/python -m pytest -q tests/simulation/test_simulation.py -k "several or F1 or F2 or S1 or S2"
 
 histories: $(BIN)/calving
 	@nice $(BIN)/python -m tests.mutations.histories $(filter-out --spark,$(ARGS))

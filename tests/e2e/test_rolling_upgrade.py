@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import calving.version
 from calving.services.process import Process
 from calving.version import __version__
 from harness.former import BEFORE_0_2_0, unpacked
@@ -55,4 +58,39 @@ def test_workers_are_replaced_one_by_one_there_and_back_and_no_record_is_lost_or
         sink.wait_until_committed(90)
     finally:
         sink.close()
+    sink.assert_exactly_once()
+
+
+def _ends_while_records_come(sink: Run, worker: Process) -> bool:
+    sink.produce(50, 250)
+    return worker.returncode is not None
+
+
+ON_SPARK = {"iceberg.engine": "spark", "spark.master": "local[1]", "spark.ui.showConsoleProgress": "false"}
+
+
+def test_a_worker_whose_executors_have_another_version_ends_with_a_sentence_and_the_others_go_on(
+    tmp_path: Path, servers: str, unique: str
+) -> None:
+    other = tmp_path / "other" / "calving"
+    shutil.copytree(Path(calving.version.__file__).parent, other)
+    version = other / "version.py"
+    version.write_text(version.read_text().replace(__version__, "0.0.9"))
+    sink = Run(tmp_path, servers, unique, settings=ON_SPARK)
+    sink.put_aside({"spark.executorEnv.PYTHONPATH": str(other.parent)})
+    try:
+        sink.start(aside=False)
+        sink.produce(200)
+        wait_for(lambda: sink.committed() == 200, 120)
+        wrong = sink.start(aside=True)
+        wait_for(partial(_ends_while_records_come, sink, wrong))
+        sink.replaced.add(wrong)
+        assert f"calving 0.0.9 is installed for Spark's workers, calving {__version__} for the driver" in (
+            wrong.log.read_text()
+        )
+        sink.produce(200)
+        sink.wait_until_committed(120)
+    finally:
+        sink.close()
+    assert wrong.returncode == 2
     sink.assert_exactly_once()
