@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock security native-wheels release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -32,6 +32,7 @@ help:
 	@echo "make pictures  take the pictures of the status page again; needs chromium"
 	@echo "make site      build the documentation into site/; links that lead nowhere are errors"
 	@echo "make lock      pin the dependencies again"
+	@echo "make pin-images  write the digests of the image's base images into deploy/Dockerfile; needs docker"
 	@echo "make security  look for known holes in dependencies and for dangerous calls; needs cargo-audit"
 	@echo "make native-wheels  build the wheels of calving-native for Linux, x86_64 and aarch64, into dist/"
 	@echo "make release-check  build all distributions into dist/, install and try them"
@@ -208,6 +209,10 @@ lock: $(BIN)/uv
 		--python-version 3.11 docs/requirements.in -o docs/requirements.txt
 	@printf 'pyspark==$(SPARK)\npy4j\n' | env -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --upgrade --universal --no-deps \
 		--no-emit-index-url --no-annotate --no-header --generate-hashes --python-version 3.11 - -o deploy/pyspark.txt
+
+# The digests come from the images' registries.
+pin-images: $(BIN)/uv
+	@$(BIN)/python -m harness.pin_images
 
 # The advisories come over the network: those of PyPI, and those of RustSec, for which cargo-audit has to be installed.
 security: $(BIN)/calving

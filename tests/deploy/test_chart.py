@@ -56,6 +56,13 @@ def pod(sink: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     return spec
 
 
+def test_an_image_is_named_by_its_digest_if_there_is_one() -> None:
+    digest = f"sha256:{'a' * 64}"
+    image = pod("orders", rendered(image={"repository": "r.example.com/calving", "tag": "1", "digest": digest}))
+    assert image["containers"][0]["image"] == f"r.example.com/calving:1@{digest}"
+    assert "digest" in refused({"sinks": SINKS, "image": {"digest": "latest"}})
+
+
 def refused(values: Mapping[str, object]) -> str:
     with helm.Chart.load(str(CHART)) as chart, pytest.raises(helm.HelmError) as error:
         chart.validate_schema(chart.merge_values(dict(values)))
