@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 
 from calving.backend.memory import MemoryBackend, MemorySession, MemoryStore
-from calving.cli.maintain import maintain
 from calving.errors import CommandFailedError, UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.lineage import new_snapshot
@@ -24,6 +23,7 @@ from calving.model.sink import Claim
 from calving.protocol.ledger import SourceProgress
 from calving.runtime.named_files import files_of_log
 from calving.settings.load import Sink
+from tests.cli import maintaining
 from tests.cli.maintaining import lines
 from tests.cli.test_compact import sink_of
 from tests.iceberg.histories import MutationTable
@@ -144,7 +144,7 @@ def test_files_stay_while_another_sink_writes_the_table_unless_its_file_is_given
     table.table._do_commit(java.prepare()[0], ())
     said(sink, NOW)
     before = stored(table.table)
-    steps = maintain(sink, (), ["expire"], now_ms=NOW + HOUR, dry_run=False)
+    steps = maintaining.steps(sink, (), ["expire"], now_ms=NOW + HOUR, dry_run=False)
     assert next(steps).text == "no snapshots to expire"
     step = next(steps)
     assert step.outcome == "failed" and step.text.endswith(
@@ -160,7 +160,7 @@ def test_files_stay_while_another_sink_writes_the_table_unless_its_file_is_given
     monkeypatch.setitem(MemoryBackend._stores, "connect-y", store_y := MemoryStore(1))
     file = min(path for path in listed(table.table) if path.endswith(".parquet"))
     MemorySession(store_y, "w").publish(publication(table, file), Claim("w", 1))
-    [*maintain(sink, (), ["expire"], now_ms=NOW + HOUR, dry_run=False, other_sinks=[other])]
+    [*maintaining.steps(sink, (), ["expire"], now_ms=NOW + HOUR, dry_run=False, other_sinks=[other])]
     assert stored(table.table) - named(table.table) == {file}
 
 
@@ -180,7 +180,7 @@ def test_files_stay_while_the_control_log_cannot_be_read(
         raise UnavailableError("the store does not answer")
 
     monkeypatch.setattr(MemorySession, "watch", away)
-    steps = maintain(sink, (), ["expire"], now_ms=NOW + HOUR, dry_run=False)
+    steps = maintaining.steps(sink, (), ["expire"], now_ms=NOW + HOUR, dry_run=False)
     next(steps)
     failed = next(steps)
     assert failed.outcome == "failed"

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 
-from calving.cli.maintain import maintain
 from calving.cli.mend import BOUNDS
 from calving.cli.status import status
 from calving.cli.takeover import takeover
@@ -22,6 +21,7 @@ from calving.protocol.forms import FORM
 from calving.settings.load import load
 from calving.source.client import client_config
 from harness.topic import Topic
+from tests.cli import maintaining
 from tests.cli.commands import Cli
 
 LATER = StoredForm(NEWEST.number + 1, "0.9.0")
@@ -69,8 +69,8 @@ def undecodable(tmp_path_factory: pytest.TempPathFactory, servers: str) -> Cli:
         lambda cli: cli.recover_here(),
         lambda cli: cli.recover_here(rolled_back=["db.t"]),
         lambda cli: takeover(load(cli.config)),
-        lambda cli: list(maintain(load(cli.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=True)),
-        lambda cli: list(maintain(load(cli.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=False)),
+        lambda cli: list(maintaining.steps(load(cli.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=True)),
+        lambda cli: list(maintaining.steps(load(cli.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=False)),
     ],
     ids=["run", "recover", "recover --table", "takeover", "maintain --dry-run", "maintain"],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calving.cli.maintain import maintain
 from calving.iceberg.catalog import open_catalog
+from tests.cli import maintaining
 from tests.cli.maintaining import lines
 from tests.cli.test_compact import SIZE, sink_of, table_with
 from tests.iceberg.histories import pyiceberg_rows
@@ -38,7 +38,7 @@ def test_a_dry_run_says_how_many_manifests_would_be_merged_and_changes_nothing(
 def test_manifests_that_are_due_are_merged_and_no_row_changes(catalog: Catalog, tmp_path: Path) -> None:
     table = table_with(catalog, 4)
     sink = sink_of(tmp_path, table.name, **THREE)
-    (step,) = maintain(sink, (), TASKS, now_ms=0, dry_run=False)
+    (step,) = maintaining.steps(sink, (), TASKS, now_ms=0, dry_run=False)
     became = rf"table {table.name}: 4 manifests of 4 data files \({SIZE}\) became 1 manifest \({SIZE}\)"
     assert re.fullmatch(became, step.line())
     told = {"content": "data", "manifests": 4, "files": 4, "outputs": 1}
@@ -58,7 +58,7 @@ def test_a_manifest_that_cannot_be_read_is_named(catalog: Catalog, tmp_path: Pat
     table = table_with(catalog, 4)
     Path(manifests_of(table.table)[0].manifest_path.removeprefix("file://")).unlink()
     sink = sink_of(tmp_path, table.name, **THREE)
-    step = next(maintain(sink, (), TASKS, now_ms=0, dry_run=False))
+    step = next(maintaining.steps(sink, (), TASKS, now_ms=0, dry_run=False))
     assert step.outcome == "failed" and ".avro" in step.text
     assert len(manifests_of(table.table)) == 4
 

@@ -14,7 +14,6 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from calving.backend.memory import MemoryBackend, MemoryStore
-from calving.cli.maintain import maintain
 from calving.cli.maintenance_step import MaintenanceStep
 from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import open_catalog
@@ -22,6 +21,7 @@ from calving.maintenance import orphan_search
 from calving.model.offsets import Span, TopicPartition, encode_coverage
 from calving.settings.load import Sink, load
 from harness.topic import Topic
+from tests.cli import maintaining
 from tests.cli.commands import Cli
 from tests.cli.test_compact import sink_of, table_with
 from tests.iceberg.histories import MutationTable
@@ -59,7 +59,7 @@ def left_over(table: MutationTable, days: float = 4) -> Path:
 
 def steps(sink: Sink, *others: Sink, dry_run: bool = False) -> list[MaintenanceStep]:
     now_ms = int(time.time() * 1000)
-    return list(maintain(sink, (), ["orphans"], now_ms=now_ms, dry_run=dry_run, other_sinks=others))
+    return list(maintaining.steps(sink, (), ["orphans"], now_ms=now_ms, dry_run=dry_run, other_sinks=others))
 
 
 def test_orphan_files_are_deleted_and_only_once(catalog: Catalog, tmp_path: Path) -> None:

@@ -96,12 +96,12 @@ def test_spark_reads_and_changes_tables_whose_manifests_were_merged(catalog: Cat
     heads = []
     for seed, (layout, table) in enumerate(zip(LAYOUTS, tables, strict=True)):
         play(table, layout, 300 + seed, 8)
-        heads.append(table.table.current_snapshot())
+        heads.append(table.table.metadata.current_snapshot_id)
         assert merge(table)
     columns, names = f"select *{ROW_ID[version]}", [f"iceberg.{table.name}" for table in tables]
     found = spark_on(
         where,
-        *(f"{columns} from {name} version as of {head.snapshot_id}" for name, head in zip(names, heads, strict=True)),
+        *(f"{columns} from {name} version as of {head}" for name, head in zip(names, heads, strict=True)),
         *(f"{columns} from {name}" for name in names),
         *(f"alter table {name} set tblproperties ({MERGE_ON_READ})" for name in names),
         *(f"delete from {name} where id % 5 = 0" for name in names),

@@ -9,9 +9,11 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -31,8 +33,11 @@ from calving.settings.load import load
 from calving.version import __version__
 
 if TYPE_CHECKING:
+    from calving.cli.maintain import MaintenanceOrder
+    from calving.cli.maintenance_step import MaintenanceStep
     from calving.cli.status import SinkStatus
     from calving.runtime.app import App
+    from calving.settings.load import Sink
 
 app = typer.Typer(
     help="Kafka topics into Apache Iceberg tables, exactly once, on Spark.",
@@ -365,22 +370,41 @@ def maintain(
         list[Path] | None,
         typer.Option(help="The file of another sink that writes the tables: its buffered files stay. May be repeated."),
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on until stopped: do what is due, with a pause between two commits.")
+    ] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Also where another process maintains the table; it does no harm.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each step, for scripts.")] = False,
 ) -> None:
     """Maintain the sink's tables. The sink may run meanwhile. No row changes."""
-    from calving.cli.maintain import DEFAULT
-    from calving.cli.maintain import maintain as run_tasks
+    from calving.cli.maintain import DEFAULT, MaintenanceOrder
 
+    if watch and dry_run:
+        raise ConfigError("--watch and --dry-run exclude each other")
     others = [load(other, worker) for other in other_sink or ()]
-    now_ms = int(time.time() * 1000)
-    for step in run_tasks(
-        load(file, worker), table or [], task or DEFAULT, now_ms=now_ms, dry_run=dry_run, other_sinks=others
-    ):
+    order = MaintenanceOrder(table or [], task or DEFAULT, others, dry_run=dry_run, beside_others=anyway)
+    for step in _maintained(load(file, worker), order, go_on=watch):
         if as_json:
             print(step.json(), flush=True)  # noqa: T201 - for programs
         else:
             _print_lines([step.line()])
+
+
+def _maintained(sink: Sink, order: MaintenanceOrder, *, go_on: bool) -> Iterator[MaintenanceStep]:
+    """``go_on``: until a signal, and not once."""
+    from calving.cli.maintain import maintain as run_tasks
+    from calving.cli.maintain import watch
+
+    holder = f"{socket.gethostname()}:{os.getpid()}"
+    if not go_on:
+        return run_tasks(sink, order, int(time.time() * 1000), holder)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return watch(sink, order, holder, stop)
 
 
 @app.command()

@@ -8,8 +8,12 @@ manifests, ``expire`` removes old snapshots with their files, ``orphans`` delete
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from pyiceberg.catalog import Catalog
 
@@ -20,13 +24,15 @@ from calving.cli.maintenance_step import MaintenanceStep, committing
 from calving.cli.manifests import MANIFESTS, merged
 from calving.cli.mend import BOUNDS, mended
 from calving.cli.orphans import ORPHANS, OrphanTask
+from calving.cli.watch import Watch
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
-from calving.errors import CalvingError, CommandFailedError, ConfigError
+from calving.errors import CalvingError, CommandFailedError, ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.live_files import Manifests
 from calving.iceberg.maintenance import Maintenance, check_forms
 from calving.iceberg.summary import engine as made_by
+from calving.maintenance.lease import Lease, TableLease, held_by_other
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
@@ -40,85 +46,145 @@ log = logging.getLogger(__name__)
 DELETES = "deletes"
 DEFAULT = (DELETES, COMPACT, MANIFESTS, EXPIRE)
 """The tasks that are done if none is named, in their order: files with equality deletes are not compacted."""
+_LOOK_SECONDS = 60.0
+"""How often a watch looks for new tables."""
 _FOR_ALL = {BOUNDS, COMPACT, MANIFESTS, EXPIRE, ORPHANS}
 """The tasks that are also for tables to which the sink only appends."""
 
 
-def maintain(
-    sink: Sink,
-    names: Collection[str],
-    tasks: Collection[str] = DEFAULT,
-    *,
-    now_ms: int,
-    dry_run: bool,
-    other_sinks: Sequence[Sink] = (),
-) -> Iterator[MaintenanceStep]:
-    """Do these tasks for these tables. Without names, do them for all tables of the sink that need them.
+@dataclass(frozen=True, slots=True)
+class MaintenanceOrder:
+    """What ``calving maintain`` is asked to do. ``names``: the tables; none stands for all that need it.
+    ``other_sinks``: they write the tables, too. ``beside_others``: also where somebody else has the table's lease.
+    """
 
-    The command may be run at any time, several times at once, and again after an interruption. ``other_sinks``: they
-    write the tables, too.
+    names: Sequence[str] = ()
+    tasks: Collection[str] = DEFAULT
+    other_sinks: Sequence[Sink] = ()
+    dry_run: bool = False
+    beside_others: bool = False
+
+
+class Maintainer:
+    """Does the tasks of an order for tables of one sink, in this process. ``close`` it at the end."""
+
+    def __init__(self, sink: Sink, order: MaintenanceOrder, holder: str) -> None:
+        """``holder``: names this process in leases."""
+        self.catalog = components.catalog(sink)
+        self._sink, self._order, self._holder = sink, order, holder
+        self._cache = KeyCache(sink.keys.key_cache_bytes)
+        self._engine = OpeningEngine(lambda: components.engine(sink), sink.patience)
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def tables(self) -> list[str]:
+        """The tables to maintain.
+
+        :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
+        """
+        return _tables(self.catalog, self._sink, self._order.names, self._order.tasks)
+
+    def held_by(self, name: str, now_ms: int) -> MaintenanceStep | None:
+        """A step that says that somebody else has the lease of a table; None if nobody has."""
+        table = None if self._order.beside_others or self._order.dry_run else find_table(self.catalog, table_id(name))
+        branch = ledger_key(self._sink, "", name).branch
+        lease = None if table is None else held_by_other(table.metadata.properties, branch, self._holder, now_ms)
+        return None if lease is None else self.held(name, lease)
+
+    def held(self, name: str, lease: Lease) -> MaintenanceStep:
+        """A step that says who has the lease of a table."""
+        until = datetime.fromtimestamp(lease.until_ms / 1000, UTC)
+        text = f"maintenance is held by {lease.holder} until {until:%H:%M} UTC; --anyway runs beside it"
+        return MaintenanceStep(name, ", ".join(self._order.tasks), "left alone", text)
+
+    def lease(self, name: str, clock: Callable[[], int]) -> TableLease:
+        """The lease of a table. ``clock``: tells the milliseconds since 1970."""
+        branch = ledger_key(self._sink, "", name).branch
+        return TableLease(self.catalog, table_id(name), branch, self._holder, clock)
+
+    def run(self, names: Iterable[str], now_ms: int) -> Iterator[MaintenanceStep]:
+        """What the tasks do with some tables. The control logs are read once, if a file may be deleted."""
+        sinks = (self._sink, *self._order.other_sinks)
+        logs = ControlLogs(sinks)
+        with closing(OrphanTask(self.catalog, sinks, now_ms, dry_run=self._order.dry_run)) as search:
+            for name in names:
+                yield from self._steps(name, now_ms, logs, search)
+
+    def _steps(self, name: str, now_ms: int, logs: ControlLogs, search: OrphanTask) -> Iterator[MaintenanceStep]:
+        catalog, sink, tasks, dry_run = self.catalog, self._sink, self._order.tasks, self._order.dry_run
+        if (why := _refusal(catalog, name)) is not None:
+            yield MaintenanceStep(name, ", ".join(tasks), "left alone", f"was left alone: {why}")
+            return
+        if (held := self.held_by(name, now_ms)) is not None:
+            yield held
+            return
+        if BOUNDS in tasks:
+            yield from mended(catalog, sink, name, self._cache, dry_run=dry_run)
+        if DELETES in tasks and sink.mutations(name) is not None:
+            if dry_run:
+                yield _seen(catalog, sink, name)
+            else:
+                yield from _converted(catalog, sink, name, self._cache, self._engine)
+        if COMPACT in tasks:
+            yield from compacted(catalog, sink, name, now_ms, dry_run=dry_run)
+        if MANIFESTS in tasks:
+            yield from merged(catalog, sink, name, dry_run=dry_run)
+        if EXPIRE in tasks:
+            yield from expired(catalog, sink, name, now_ms, logs, dry_run=dry_run)
+        if ORPHANS in tasks:
+            yield from search.run(name)
+
+
+def maintain(sink: Sink, order: MaintenanceOrder, now_ms: int, holder: str) -> Iterator[MaintenanceStep]:
+    """Do the tasks once.
+
+    The command may be run at any time, several times at once, and again after an interruption.
 
     :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
     :raises CommandFailedError: others have committed too fast, or files could not be rewritten or deleted. The commits
         made so far stay.
     """
-    catalog = components.catalog(sink)
-    cache = KeyCache(sink.keys.key_cache_bytes)
-    logs = ControlLogs((sink, *other_sinks))
     failed = 0
-    search = OrphanTask(catalog, (sink, *other_sinks), now_ms, dry_run=dry_run)
-    with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine, closing(search):
-        for name in _tables(catalog, sink, names, tasks):
-            for step in _steps(
-                catalog=catalog,
-                sink=sink,
-                name=name,
-                tasks=tasks,
-                now_ms=now_ms,
-                cache=cache,
-                engine=engine,
-                logs=logs,
-                search=search,
-                dry_run=dry_run,
-            ):
-                failed += step.outcome == "failed"
-                yield step
+    with closing(Maintainer(sink, order, holder)) as maintainer:
+        for step in maintainer.run(maintainer.tables(), now_ms):
+            failed += step.outcome == "failed"
+            yield step
     if failed:
         raise CommandFailedError(f"{counted(failed, 'step')} failed, as said above; nothing is lost, run it again")
 
 
-def _steps(
-    catalog: Catalog,
-    sink: Sink,
-    name: str,
-    tasks: Collection[str],
-    now_ms: int,
-    cache: KeyCache,
-    engine: Engine,
-    logs: ControlLogs,
-    search: OrphanTask,
-    *,
-    dry_run: bool,
-) -> Iterator[MaintenanceStep]:
-    """What the tasks do with one table."""
-    if (why := _refusal(catalog, name)) is not None:
-        yield MaintenanceStep(name, ", ".join(tasks), "left alone", f"was left alone: {why}")
-        return
-    if BOUNDS in tasks:
-        yield from mended(catalog, sink, name, cache, dry_run=dry_run)
-    if DELETES in tasks and sink.mutations(name) is not None:
-        if dry_run:
-            yield _seen(catalog, sink, name)
-        else:
-            yield from _converted(catalog, sink, name, cache, engine)
-    if COMPACT in tasks:
-        yield from compacted(catalog, sink, name, now_ms, dry_run=dry_run)
-    if MANIFESTS in tasks:
-        yield from merged(catalog, sink, name, dry_run=dry_run)
-    if EXPIRE in tasks:
-        yield from expired(catalog, sink, name, now_ms, logs, dry_run=dry_run)
-    if ORPHANS in tasks:
-        yield from search.run(name)
+def watch(sink: Sink, order: MaintenanceOrder, holder: str, stop: threading.Event) -> Iterator[MaintenanceStep]:
+    """Do the tasks again and again, until ``stop`` is set; the step that runs then ends first. Errors of a table are
+    steps, and are tried again.
+
+    :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
+    """
+    leases: dict[str, TableLease] = {}
+
+    def run(name: str) -> Iterator[MaintenanceStep]:
+        for step in maintainer.run([name], _now_ms()):
+            yield step
+            if step.outcome == "done" and not order.beside_others:
+                lease = leases.setdefault(name, maintainer.lease(name, _now_ms))
+                if (other := lease.take()) is not None:
+                    yield maintainer.held(name, other)
+                    return
+
+    def pause(name: str) -> float:
+        return int(sink.maintenance(name, "pause_ms")) / 1000
+
+    with closing(Maintainer(sink, order, holder)) as maintainer:
+        try:
+            yield from Watch(maintainer.tables, run, pause, time.monotonic, stop.wait).steps(_LOOK_SECONDS)
+        finally:
+            for lease in leases.values():
+                with suppress(UnavailableError):  # it ends by itself
+                    lease.release()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _tables(catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]) -> list[str]:

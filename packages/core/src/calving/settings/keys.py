@@ -163,6 +163,7 @@ DeletedShare = Annotated[float, Field(gt=0, le=1)]
 _DAY_MS = 24 * 3_600_000
 GroupBytes = Annotated[int, Field(ge=1024**2, le=_MOST_BYTES)]
 OrphanAge = Annotated[int, Field(ge=_DAY_MS, le=3_650 * _DAY_MS)]
+PauseMs = Annotated[int, Field(ge=100, le=86_400_000)]
 GraceMs = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 
 MUTATIONS = (
@@ -254,6 +255,9 @@ class TableKeys(BaseModel):
     )
     manifests: Files | None = Field(
         None, alias="maintenance.manifests", description="As `iceberg.maintenance.manifests`."
+    )
+    pause_ms: PauseMs | None = Field(
+        None, alias="maintenance.pause-ms", description="As `iceberg.maintenance.pause-ms`."
     )
     grace_ms: GraceMs | None = Field(
         None, alias="maintenance.grace-ms", description="As `iceberg.maintenance.grace-ms`."
@@ -471,6 +475,12 @@ class SinkKeys(BaseModel):
         alias="iceberg.maintenance.manifests",
         description="`calving maintain` merges the manifests of a table that has so many with less than three quarters"
         " of its `commit.manifest.target-size-bytes`. Twenty such manifests of delete files are enough.",
+    )
+    pause_ms: PauseMs = Field(
+        60_000,
+        alias="iceberg.maintenance.pause-ms",
+        description="How long `calving maintain --watch` waits after each of its commits to a table, and how often it"
+        " looks what is due.",
     )
     grace_ms: GraceMs = Field(
         3_600_000,

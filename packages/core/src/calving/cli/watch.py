@@ -1,0 +1,90 @@
+"""Maintains tables continuously, each at its own pace (K9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from calving.cli.maintenance_step import MaintenanceStep
+from calving.errors import CalvingError
+from calving.storage_errors import described
+
+Run = Callable[[str], Iterator[MaintenanceStep]]
+"""Starts a run of all tasks for a table, which yields its steps; a step makes at most one commit."""
+
+
+@dataclass(slots=True)
+class _Pace:
+    """Where a table is: the run that goes on, and when its next step is due, in seconds."""
+
+    due: float
+    run: Iterator[MaintenanceStep] | None = None
+    said: dict[str, str] = field(default_factory=dict)
+    """The last text of each task, which is not said again."""
+
+
+class Watch:
+    """Takes the next step of each table when it is due: after a step that changed the table, and after a run, the pause
+    of the table comes. An error of one table stops no other.
+    """
+
+    def __init__(
+        self,
+        tables: Callable[[], Sequence[str]],
+        run: Run,
+        pause: Callable[[str], float],
+        clock: Callable[[], float],
+        wait: Callable[[float], bool],
+    ) -> None:
+        """``tables``: those of now. ``pause``: of a table, in seconds. ``clock``: seconds that never go back. ``wait``:
+        waits so many seconds, and tells whether to stop; after 0 seconds it only tells.
+        """
+        self._tables, self._run, self._pause = tables, run, pause
+        self._clock, self._wait = clock, wait
+        self._paces: dict[str, _Pace] = {}
+        self._names: Sequence[str] = ()
+
+    def steps(self, every: float) -> Iterator[MaintenanceStep]:
+        """What was done, until the end. ``every``: how often to look for new tables, in seconds.
+
+        :raises CalvingError: the tables cannot be listed at the start.
+        """
+        look, self._names = self._clock() + every, self._tables()
+        while not self._wait(0):
+            if self._clock() >= look:
+                look = self._clock() + every
+                self._look_again()
+            for name in self._names:
+                pace = self._paces.setdefault(name, _Pace(self._clock()))
+                while pace.due <= self._clock() and not self._wait(0):
+                    yield from self._news(name, pace)
+            due = min((self._paces[name].due for name in self._names), default=look)
+            if self._wait(max(0.0, min(due, look) - self._clock())):
+                return
+
+    def _look_again(self) -> None:
+        try:
+            self._names = self._tables()
+        except CalvingError:  # a table that cannot be reached says so in its own step
+            return
+        self._paces = {name: pace for name, pace in self._paces.items() if name in self._names}
+
+    def _news(self, name: str, pace: _Pace) -> Iterator[MaintenanceStep]:
+        """The next step of a table, if there is something to say."""
+        try:
+            pace.run = pace.run or self._run(name)
+            step = next(pace.run, None)
+        except Exception as error:  # a catalog or a storage may raise anything
+            why = str(error) if isinstance(error, CalvingError) else described(error)
+            step = MaintenanceStep(name, "maintain", "failed", f"maintenance failed, and is tried again: {why}")
+            pace.run = None
+        if step is None:
+            pace.run = None
+        if step is None or pace.run is None or step.outcome in ("done", "dropped", "failed"):
+            pace.due = self._clock() + self._pause(name)
+        if step is not None and self._is_news(step, pace):
+            yield step
+
+    def _is_news(self, step: MaintenanceStep, pace: _Pace) -> bool:
+        before, pace.said[step.task] = pace.said.get(step.task), step.text
+        return step.outcome == "done" or (step.outcome != "nothing" and step.text != before)
