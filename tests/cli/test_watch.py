@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 
 from calving.cli.maintain import MaintenanceOrder, watch
 from calving.cli.maintenance_step import MaintenanceStep
-from calving.cli.watch import Watch
+from calving.cli.watch import MaintenanceWatch
 from calving.errors import UnavailableError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.maintenance.lease import LEASE, TableLease
@@ -44,7 +44,7 @@ def said(
     runs: Callable[[str], Iterator[MaintenanceStep]], until: float, tables: Callable[[], list[str]] = lambda: ["a"]
 ) -> list[tuple[float, str]]:
     days = Days(until)
-    watching = Watch(tables, runs, lambda name: 60.0, lambda: days.now, days.wait)
+    watching = MaintenanceWatch(tables, runs, lambda name: 60.0, lambda: days.now, days.wait)
     return [(days.now, f"{each.table} {each.text}") for each in watching.steps(100.0)]
 
 

@@ -24,7 +24,7 @@ from calving.cli.maintenance_step import MaintenanceStep, committing
 from calving.cli.manifests import MANIFESTS, merged
 from calving.cli.mend import BOUNDS, mended
 from calving.cli.orphans import ORPHANS, OrphanTask
-from calving.cli.watch import Watch
+from calving.cli.watch import MaintenanceWatch
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
 from calving.errors import CalvingError, CommandFailedError, ConfigError, UnavailableError
@@ -176,7 +176,7 @@ def watch(sink: Sink, order: MaintenanceOrder, holder: str, stop: threading.Even
 
     with closing(Maintainer(sink, order, holder)) as maintainer:
         try:
-            yield from Watch(maintainer.tables, run, pause, time.monotonic, stop.wait).steps(_LOOK_SECONDS)
+            yield from MaintenanceWatch(maintainer.tables, run, pause, time.monotonic, stop.wait).steps(_LOOK_SECONDS)
         finally:
             for lease in leases.values():
                 with suppress(UnavailableError):  # it ends by itself

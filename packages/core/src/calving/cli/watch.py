@@ -23,7 +23,7 @@ class _Pace:
     """The last text of each task, which is not said again."""
 
 
-class Watch:
+class MaintenanceWatch:
     """Takes the next step of each table when it is due: after a step that changed the table, and after a run, the pause
     of the table comes. An error of one table stops no other.
     """
