@@ -12,6 +12,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
+    ManifestContent,
     ManifestEntry,
     ManifestFile,
 )
@@ -103,9 +104,7 @@ class Manifests:
     def live(self, io: FileIO, manifest_list: str | None) -> LiveFiles:
         """The live files of a manifest list; None stands for an empty table."""
         files = LiveFiles()
-        for manifest in read_manifest_list(io, manifest_list) if manifest_list is not None else ():
-            if not (manifest.has_added_files() or manifest.has_existing_files()):
-                continue
+        for manifest in _live_manifests(io, manifest_list):
             for entry in self._entries(io, manifest):
                 _sort_in(files, entry)
         return files
@@ -114,29 +113,56 @@ class Manifests:
         path = manifest.manifest_path
         entries = self._known.pop(path, None)
         if entries is None:
-            entries = [self._slim(entry, path) for entry in read_entries(io, manifest)]
+            lean = not self._ids and manifest.content == ManifestContent.DATA
+            entries = [_kept(entry, path, self._ids) for entry in read_entries(io, manifest, lean=lean)]
             self._count += len(entries)
         self._known[path] = entries
         while self._count > _MOST_KNOWN and len(self._known) > 1:
             self._count -= len(self._known.popitem(last=False)[1])
         return entries
 
-    def _slim(self, entry: ManifestEntry, manifest: str) -> LiveData | LiveDelete:
-        file = entry.data_file
-        if file.content != DataFileContent.DATA:
-            return LiveDelete(entry, manifest)
-        lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
-        candidate = Candidate(
-            path=file.file_path,
-            file_format=file.file_format.value,
-            records=file.record_count,
-            size=file.file_size_in_bytes,
-            spec_id=file.spec_id,
-            partition=partition_of(file),
-            lower={each: lower[each] for each in self._ids if each in lower},
-            upper={each: upper[each] for each in self._ids if each in upper},
-        )
-        return LiveData(candidate, entry.sequence_number or 0, manifest, entry.snapshot_id, at(file, FIRST_ROW_ID))
+
+def deletes_of(io: FileIO, manifest_list: str | None) -> LiveFiles:
+    """The live delete files of a manifest list, and no data file."""
+    files = LiveFiles()
+    for manifest in _live_manifests(io, manifest_list):
+        if manifest.content == ManifestContent.DELETES:
+            for entry in read_entries(io, manifest):
+                _sort_in(files, _kept(entry, manifest.manifest_path, ()))
+    return files
+
+
+def data_of(io: FileIO, manifest_list: str | None) -> Iterator[LiveData]:
+    """The live data files of a manifest list, without bounds. One manifest at a time is in memory."""
+    for manifest in _live_manifests(io, manifest_list):
+        if manifest.content == ManifestContent.DATA:
+            for entry in read_entries(io, manifest, lean=True):
+                if isinstance(kept := _kept(entry, manifest.manifest_path, ()), LiveData):
+                    yield kept
+
+
+def _live_manifests(io: FileIO, manifest_list: str | None) -> Iterator[ManifestFile]:
+    for manifest in read_manifest_list(io, manifest_list) if manifest_list is not None else ():
+        if manifest.has_added_files() or manifest.has_existing_files():
+            yield manifest
+
+
+def _kept(entry: ManifestEntry, manifest: str, ids: Collection[int]) -> LiveData | LiveDelete:
+    file = entry.data_file
+    if file.content != DataFileContent.DATA:
+        return LiveDelete(entry, manifest)
+    lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+    candidate = Candidate(
+        path=file.file_path,
+        file_format=file.file_format.value,
+        records=file.record_count,
+        size=file.file_size_in_bytes,
+        spec_id=file.spec_id,
+        partition=partition_of(file),
+        lower={each: lower[each] for each in ids if each in lower},
+        upper={each: upper[each] for each in ids if each in upper},
+    )
+    return LiveData(candidate, entry.sequence_number or 0, manifest, entry.snapshot_id, at(file, FIRST_ROW_ID))
 
 
 def partition_of(file: DataFile) -> tuple[Any, ...]:

@@ -63,6 +63,8 @@ _READ_AS: dict[type, tuple[Schema, dict[int, Callable[..., StructProtocol]], dic
     ),
 }
 """The schema by which records are read, and the classes and enums of its fields, by field id."""
+_METRICS = (*range(6, 12), 13)
+"""The indices of a data file's fields that tell something of each column, and where its row groups begin."""
 _SCHEMA = "avro.schema"
 _DOUBLE = struct.Struct("<d")
 
@@ -88,21 +90,47 @@ class _SharedReader(AvroFile[Any]):
     read a small manifest.
     """
 
-    def __init__(self, file: InputFile, kind: type) -> None:
+    def __init__(self, file: InputFile, kind: type, *, lean: bool = False) -> None:
         super().__init__(file)
-        self._kind = kind
+        self._kind, self._lean = kind, lean
 
     def __enter__(self) -> _SharedReader:
         with self.input_file.open() as stream:
             self.decoder = new_decoder(stream.read())
         self.header = self._read_header()
-        self.reader = _reader(self.header.meta[_SCHEMA], self._kind)
+        self.reader = _reader(self.header.meta[_SCHEMA], self._kind, lean=self._lean)
         return self
 
 
 @lru_cache(maxsize=256)
-def _reader(schema_json: str, kind: type) -> AvroReader:
-    return _exact(resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(schema_json)), *_READ_AS[kind]))
+def _reader(schema_json: str, kind: type, *, lean: bool) -> AvroReader:
+    reader = resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(schema_json)), *_READ_AS[kind])
+    return _exact(_without_metrics(reader) if lean else reader)
+
+
+def _without_metrics(reader: AvroReader) -> AvroReader:
+    """The reader of entries, which skips the metrics of data files: they are most of an entry."""
+    if not isinstance(reader, StructReader):
+        return reader
+    skipped = _METRICS if reader.create_struct is DataFile else ()
+    fields = tuple(
+        (None, _Discarded(field)) if place in skipped else (place, _without_metrics(field))
+        for place, field in reader.field_readers
+    )
+    return StructReader(fields, reader.create_struct, reader.struct)
+
+
+class _Discarded(AvroReader):
+    """Reads a field and keeps nothing of it. pyiceberg's compiled readers of maps are faster than its skipping."""
+
+    def __init__(self, field: AvroReader) -> None:
+        self._field = field
+
+    def read(self, decoder: BinaryDecoder) -> None:
+        self._field.read(decoder)
+
+    def skip(self, decoder: BinaryDecoder) -> None:
+        self._field.read(decoder)
 
 
 class _ExactDoubleReader(DoubleReader):
@@ -134,11 +162,11 @@ def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
         return list(reader)
 
 
-def read_all_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+def read_all_entries(io: FileIO, manifest: ManifestFile, *, lean: bool = False) -> list[ManifestEntry]:
     """The entries of a manifest, also the deleted ones. They have the sequence numbers and the spec that they inherit
-    from the manifest.
+    from the manifest. ``lean``: without bounds, counts and split offsets: they are most of an entry.
     """
-    with _SharedReader(io.new_input(manifest.manifest_path), ManifestEntry) as reader:
+    with _SharedReader(io.new_input(manifest.manifest_path), ManifestEntry, lean=lean) as reader:
         return [_inherit_from_manifest(entry, manifest) for entry in reader]
 
 
@@ -151,11 +179,11 @@ def read_parent(io: FileIO, path: str) -> int | None:
     return int(said) if said != "null" else None
 
 
-def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+def read_entries(io: FileIO, manifest: ManifestFile, *, lean: bool = False) -> list[ManifestEntry]:
     """The live entries of a manifest. They have the sequence numbers, spec and row ids that they inherit from the
-    manifest.
+    manifest. ``lean``: as of ``read_all_entries``.
     """
-    entries = read_all_entries(io, manifest)
+    entries = read_all_entries(io, manifest, lean=lean)
     live = [entry for entry in entries if entry.status is not ManifestEntryStatus.DELETED]
     next_row_id = manifest._data[LIST_FIRST_ROW_ID] if len(manifest._data) > LIST_FIRST_ROW_ID else None
     if manifest.content == ManifestContent.DATA and next_row_id is not None:

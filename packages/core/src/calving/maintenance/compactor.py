@@ -14,7 +14,7 @@ from calving.errors import CalvingError, CommitRefusedError, CommitUncertainErro
 from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
-from calving.iceberg.live_files import LiveData, LiveFiles, Manifests
+from calving.iceberg.live_files import LiveData, LiveFiles, Manifests, data_of, deletes_of
 from calving.iceberg.locations import delete_orphans
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.manifests import LINEAGE_VERSION, partition_sources
@@ -94,7 +94,7 @@ class Compactor:
         :raises ConfigError: the table's properties are wrong.
         """
         triggers = replace(self._triggers, target_bytes=self._target(table))
-        return plan(_states(table, self._live(table)), triggers, now_ms)
+        return plan(_states(table, self._list(table)), triggers, now_ms)
 
     def outputs(self, table: Table, group: FileGroup) -> int:
         """About how many files a group becomes."""
@@ -139,8 +139,11 @@ class Compactor:
         return CompactedGroup(group, replacement, task.dropped)
 
     def _live(self, table: Table) -> LiveFiles:
+        return Manifests(()).live(table.io, self._list(table))
+
+    def _list(self, table: Table) -> str | None:
         head = table.metadata.snapshot_by_name(self._key.branch)
-        return Manifests(()).live(table.io, head.manifest_list if head is not None else None)
+        return head.manifest_list if head is not None else None
 
 
 def _text(error: Exception) -> str:
@@ -168,16 +171,19 @@ class _Waiting:
         return any(data.sequence < self.newest.get(scope, 0) for scope in scopes)
 
 
-def _states(table: Table, live: LiveFiles) -> Iterator[FileState]:
-    """The live files as the plan sees them."""
-    waiting = _Waiting.of(table, live)
+def _states(table: Table, manifest_list: str | None) -> Iterator[FileState]:
+    """The live files as the plan sees them, one after the other: a table may have millions."""
+    deletes = deletes_of(table.io, manifest_list)
+    waiting = _Waiting.of(table, deletes)
+    partitions: dict[PartitionKey, PartitionKey] = {}
     times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
-    for path, data in live.data.items():
+    for data in data_of(table.io, manifest_list):
         file = data.candidate
-        deleted = sum(delete.file.record_count for delete in live.scoped_of(data))
+        deleted = sum(delete.file.record_count for delete in deletes.scoped_of(data))
+        partition = file.spec_id, file.partition
         yield FileState(
-            path=path,
-            partition=(file.spec_id, file.partition),
+            path=file.path,
+            partition=partitions.setdefault(partition, partition),
             size=file.size,
             records=file.records,
             deleted=min(deleted, file.records),

@@ -75,17 +75,26 @@ def plan(files: Iterable[FileState], triggers: Triggers, now_ms: int) -> Plan:
     waiting = 0
     for file in files:
         waiting += file.waits
-        if not file.waits:
+        if not file.waits and _may_be_due(file, triggers):
             partitions.setdefault(file.partition, []).append(file)
     groups = [group for key, members in partitions.items() for group in _groups(key, members, triggers, now_ms)]
     return Plan(tuple(sorted(groups, key=lambda group: -len(group.files))), waiting)
+
+
+def _may_be_due(file: FileState, triggers: Triggers) -> bool:
+    """Whether a file has to be remembered: a table may have millions that never are due."""
+    return file.size < int(_MEDIUM * triggers.target_bytes) or _is_holey(file, triggers)
+
+
+def _is_holey(file: FileState, triggers: Triggers) -> bool:
+    return file.deleted > 0 and file.deleted >= triggers.deleted_share * file.records
 
 
 def _groups(
     partition: PartitionKey, files: Sequence[FileState], triggers: Triggers, now_ms: int
 ) -> Iterator[FileGroup]:
     undersized, why = _undersized(files, triggers, now_ms)
-    holey = [file for file in files if file.deleted and file.deleted >= triggers.deleted_share * file.records]
+    holey = [file for file in files if _is_holey(file, triggers)]
     reasons = [why] if undersized else []
     if holey:
         share = f"{triggers.deleted_share:.0%} or more of the rows deleted"
