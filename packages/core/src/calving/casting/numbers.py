@@ -10,12 +10,13 @@ import json
 import math
 import re
 import struct
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
 from pyiceberg.types import DecimalType
 
-from calving.records.arrays import Digits
+from calving.records.arrays import Digits, Single
+from calving.records.semantics import Moment
 
 _INT = re.compile(r"[+-]?[0-9]+")
 _F32_MAX = 3.4028235677973366e38
@@ -77,6 +78,7 @@ def _is_whole(value: float | Decimal) -> bool:
 
 
 def floating(value: Any, *, single: bool) -> float:
+    given = value
     if isinstance(value, str):
         value = _number_text(value)
         if value.lstrip("+-") in ("NaN", "Infinity"):
@@ -86,11 +88,14 @@ def floating(value: Any, *, single: bool) -> float:
             raise ValueError("not a number")
     elif not is_number(value):
         raise ValueError("not a number")
-    number = float(value)
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("not a number") from None
     if math.isinf(number) and isinstance(value, Decimal | str):
-        raise OverflowError(f"{short(value)} does not fit a double")
+        raise OverflowError(f"{short(given)} does not fit a double")
     if single and math.isfinite(number) and abs(number) >= _F32_MAX:
-        raise OverflowError(f"{number} does not fit a float")
+        raise OverflowError(f"{short(given)} does not fit a float")
     return float(_SINGLE.unpack(_SINGLE.pack(number))[0]) if single else number
 
 
@@ -109,7 +114,7 @@ def decimal(value: Any, kind: DecimalType) -> Decimal:
     if isinstance(value, float):
         value = repr(value)  # the shortest text that reads back, as Java's BigDecimal.valueOf
     with localcontext(prec=120):
-        number = Decimal(value)
+        number = _decimal(value)
         if not number.is_finite():
             raise ValueError("not a finite number")
         if number and number.adjusted() >= kind.precision:
@@ -120,9 +125,26 @@ def decimal(value: Any, kind: DecimalType) -> Decimal:
     return rounded.copy_abs() if rounded.is_zero() else rounded  # a decimal has only one zero, also as the key of a map
 
 
+def _decimal(value: str | int | Decimal) -> Decimal:
+    try:
+        return Decimal(value)
+    except InvalidOperation:
+        raise ValueError("not a number") from None
+
+
+def single_text(value: float) -> str:
+    """The shortest text that reads back as the same 32-bit float."""
+    if not math.isfinite(value):
+        return repr(float(value))
+    packed = struct.pack("f", value)
+    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    return next(text for text in texts if struct.pack("f", float(text)) == packed)
+
+
 def short(value: Any) -> str:
     """A value as error texts show it. Of a large value only the beginning is written."""
     text = repr(value) if isinstance(value, str | Digits) else ""
+    text = str(value) if isinstance(value, Moment) else single_text(value) if isinstance(value, Single) else text
     for piece in () if text else _ENCODER.iterencode(value):
         text += piece
         if len(text) > _SHOWN:

@@ -96,7 +96,7 @@ def day(value: Any, counting: Counting = MILLIS) -> int:
     else:
         days = number(value, 32) if is_number(value) else _stored(date_text(pa.array([text_of(value)])))
     if not (counting.any_year or FIRST_DAY <= days <= LAST_DAY):
-        raise OverflowError(f"{short(value)} is the date {calendar.date_text(days)}, {_DAYS}")
+        raise OverflowError(_outside(value, "", f"the date {calendar.date_text(days)}", _DAYS))
     return days
 
 
@@ -133,7 +133,7 @@ def instant(value: Any, of_text: Callable[[pa.Array], pa.Array], counting: Count
     micros = _instant(value, of_text, counting)
     if not (counting.any_year or FIRST_MICRO <= micros <= LAST_MICRO):
         moment = calendar.timestamp_text(micros, PER_SECOND["us"])
-        raise OverflowError(f"{short(value)}{_unit_of(value, counting)} is the moment {moment}, {_OUTSIDE}")
+        raise OverflowError(_outside(value, _unit_of(value, counting), f"the moment {moment}", _UNITS))
     if not -(1 << 63) <= micros < 1 << 63:
         raise OverflowError(f"{short(value)}{_unit_of(value, counting)} does not fit a timestamp in microseconds")
     return micros
@@ -158,7 +158,7 @@ def nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array], counting: Co
     elif isinstance(value, date):
         instant = _instant(value, lambda text: text, counting) * 1000
     else:
-        return _stored(of_text(pa.array([text_of(value)]), "ns"))
+        return _stored_nanos(pa.array([text_of(value)]), of_text)
     if not -(1 << 63) <= instant < 1 << 63:
         raise OverflowError(f"{short(value)}{_unit_of(value, counting)} does not fit a timestamp in nanoseconds")
     return instant
@@ -187,16 +187,33 @@ def _unit_of(value: Any, counting: Counting) -> str:
 
 
 _ANY = Counting(any_year=True)
-_RANGE = "outside the years 1 to 9999; {}; iceberg.tables.timestamp-range = any takes all years"
-_DAYS = _RANGE.format("a number for a date is days since 1970")
-_OUTSIDE = _RANGE.format(
-    'if its number counts in another unit, declare the unit, such as columns = "created timestamp from us"'
-)
+_DAYS = "a number for a date is days since 1970; "
+_UNITS = 'if its number counts in another unit, declare the unit, such as columns = "created timestamp from us"; '
+
+
+def _outside(value: Any, unit: str, moment: str, of_numbers: str) -> str:
+    """Why a value is bad that is a moment outside the years 1 to 9999. ``of_numbers``: advice for numbers."""
+    advice = f"{of_numbers if is_number(value) else ''}iceberg.tables.timestamp-range = any takes all years"
+    if isinstance(value, Moment):  # a transform may have made it, and then the record does not have its number
+        return f"{moment} is outside the years 1 to 9999; {advice}"
+    return f"{short(value)}{unit} is {moment}, outside the years 1 to 9999; {advice}"
 
 
 def _stored(column: pa.Array) -> int:
     """The number that Arrow stores for the only value of a column of dates or times."""
     return int(column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())[0].as_py())
+
+
+def _stored_nanos(text: pa.Array, of_text: Callable[[pa.Array, str], pa.Array]) -> int:
+    """:raises OverflowError: the text is a moment that nanoseconds do not reach."""
+    try:
+        return _stored(of_text(text, "ns"))
+    except pa.ArrowInvalid as error:
+        try:
+            of_text(text, "us")
+        except pa.ArrowInvalid:
+            raise error from None
+        raise OverflowError(f"{short(text[0].as_py())} does not fit a timestamp in nanoseconds") from None
 
 
 def micros_of(value: datetime) -> int:

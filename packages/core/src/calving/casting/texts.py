@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import math
-import struct
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from calving.casting.numbers import floating
+from calving.casting.numbers import floating, single_text
 from calving.casting.temporal import day, micros_of, time_of_day
 from calving.records.arrays import Digits, Items, Pairs, Scaled, Single, Typed
 from calving.records.semantics import PER_SECOND, Moment
@@ -152,7 +151,7 @@ def _named(value: Any) -> Any:
 def _item_text(value: Any) -> str:
     if isinstance(value, Digits):
         return format(value, "f")
-    return _simple(float(_single_text(value)) if isinstance(value, Single) else value)
+    return _simple(float(single_text(value)) if isinstance(value, Single) else value)
 
 
 def _json_default(value: Any) -> Any:
@@ -208,7 +207,7 @@ def java_double(value: float) -> str:
     """Java's ``Double.toString``: at least one decimal, an exponent outside 1e-3 to 1e7."""
     if value == 0 or not math.isfinite(value):
         return _without_digits(value)
-    sign, digits, exponent = Decimal(_single_text(value) if isinstance(value, Single) else repr(value)).as_tuple()
+    sign, digits, exponent = Decimal(single_text(value) if isinstance(value, Single) else repr(value)).as_tuple()
     if len(digits) == 1 and float(near := f"{value:.1e}") == value:  # Java uses the nearest number of two digits
         sign, digits, exponent = Decimal(near).as_tuple()
     text = "".join(map(str, digits)).rstrip("0") or "0"
@@ -219,12 +218,3 @@ def java_double(value: float) -> str:
             return f"{minus}0.{'0' * -point}{text}"
         return f"{minus}{text[:point].ljust(point, '0')}.{text[point:] or '0'}"
     return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
-
-
-def _single_text(value: float) -> str:
-    """The shortest text that reads back as the same 32-bit float."""
-    if not math.isfinite(value):
-        return repr(float(value))
-    packed = struct.pack("f", value)
-    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
-    return next(text for text in texts if struct.pack("f", float(text)) == packed)

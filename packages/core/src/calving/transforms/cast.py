@@ -15,9 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calving.casting.numbers import short
 from calving.errors import ConfigError
 from calving.records.arrays import JSON
 from calving.records.semantics import moments, plain
+from calving.records.values import objects
 from calving.transforms.columns import Fields, Sided, check_options, each, only_nulls, required
 from calving.transforms.dates import JavaDateFormat
 from calving.transforms.text import as_text, kind_text, millis
@@ -111,13 +113,13 @@ def _by_arrow(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
 def _integer(value: Any, bits: int) -> int:
     if isinstance(value, str):
         if not re.fullmatch("[+-]?[0-9]+", value):
-            raise ValueError(f"'{value}' is not a whole number")
+            raise ValueError(f"{short(value)} is not a whole number")
         digits = value.lstrip("+-").lstrip("0") or "0"
         number = (-1 if value[0] == "-" else 1) * int(digits) if len(digits) < 100 else 1 << 200
     else:
         number = math.trunc(_number(value))
     if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-        raise ValueError(f"{value} does not fit {bits} bits")
+        raise ValueError(f"{short(value)} does not fit {bits} bits")
     return number
 
 
@@ -125,16 +127,17 @@ _FLOAT = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[e
 
 
 def _float(value: Any, largest: float) -> float:
+    given = value
     if isinstance(value, str):
         text = value.strip("".join(map(chr, range(33))))
         if not _FLOAT.fullmatch(text):
-            raise ValueError(f"'{value}' is not a number")
+            raise ValueError(f"{short(value)} is not a number")
         if text.lstrip("+-") in ("NaN", "Infinity"):
             return float(text)
         value = Decimal(text.rstrip("fFdD"))
     number = float(_number(value))
     if abs(number) >= largest and not (isinstance(value, float) and math.isinf(value)):
-        raise ValueError(f"{value} does not fit")
+        raise ValueError(f"{short(given)} does not fit")
     return number
 
 
@@ -152,7 +155,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, dict | list):
         raise ValueError("an array or object is not a number")
     if not isinstance(value, int | float | Decimal):
-        raise ValueError(f"{value!r} is not a number")
+        raise ValueError(f"{short(value)} is not a number")
     return value
 
 
@@ -232,7 +235,9 @@ class TimestampConverter(Sided):
         try:
             return self._target_of(self._millis(column, what), what)
         except (pa.ArrowInvalid, OverflowError) as error:
-            raise ValueError(f"{what}: an instant is out of range: {error}") from error
+            # The chain tries fewer records, until this names the one whose value it is.
+            first = objects(column.drop_null().slice(0, 1))[0]
+            raise ValueError(f"{what}: {short(first)} is out of range for {self._target}") from error
 
     def _takes(self, kind: pa.DataType) -> bool:
         t = pa.types

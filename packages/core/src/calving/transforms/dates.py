@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from calving.casting.numbers import short
 from calving.errors import ConfigError
 from calving.records.calendar import Day, day_of, days_of, of_year, weekday
 
@@ -113,14 +114,14 @@ class JavaDateFormat:
         for read in self._readers:
             place = read(text, place, fields)
             if place < 0:
-                raise ValueError(f"'{text}' does not match '{self.pattern}'")
-        short = fields.get("yy")
-        if short is None:
+                raise ValueError(f"{short(text)} does not match '{self.pattern}'")
+        two_digits = fields.get("yy")
+        if two_digits is None:
             return _instant(fields)
         start = day_of(self._century // _DAY_MS).year
-        fields["y"] = start - start % 100 + short + (100 if short < start % 100 else 0)
+        fields["y"] = start - start % 100 + two_digits + (100 if two_digits < start % 100 else 0)
         millis = _instant(fields)
-        if short == start % 100 and millis < self._century:
+        if two_digits == start % 100 and millis < self._century:
             fields["y"] += 100
             millis = _instant(fields)
         return millis
@@ -269,8 +270,8 @@ def _three_digits(read: Reader) -> Reader:
         digits = text[place:end].strip()
         if end >= 0 and len(digits) != 3:
             raise ValueError(
-                f"'{text}': S counts milliseconds, which have three digits, not '{digits}'; without this transform a"
-                " timestamp column takes such a text with its microseconds"
+                f"{short(text)}: S counts milliseconds, which have three digits, not '{digits}'; without this transform"
+                " a timestamp column takes such a text with its microseconds"
             )
         return end
 

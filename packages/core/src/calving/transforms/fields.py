@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calving.casting.numbers import short
 from calving.errors import ConfigError
 from calving.records.arrays import JSON, arrow
 from calving.records.semantics import like, plain, plain_type
@@ -116,7 +117,7 @@ def _replaced(column: pa.Array, replacement: str, name: str) -> pa.Array:
 def _json_number(value: Any, number: Decimal) -> str:
     if isinstance(value, int | Decimal):
         return str(int(number)) if isinstance(value, int) else repr(float(number))
-    raise ValueError(f"{value!r} cannot be replaced by a number")
+    raise ValueError(f"{short(value)} cannot be replaced by a number")
 
 
 def _everywhere(column: pa.Array, said: pa.Scalar) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from calving.casting.numbers import short
 from calving.errors import ConfigError
 from calving.records.arrays import arrow
 from calving.records.jsontext import long_integers_named
@@ -139,7 +140,7 @@ def _date(value: Any) -> BsonValue:
         case str():
             moment = datetime.fromisoformat(value)
             return BsonValue(_INSTANT, (moment - _EPOCH) // timedelta(milliseconds=1))
-    raise ValueError(f"{value!r} is not a date")
+    raise ValueError(f"{short(value)} is not a date")
 
 
 def _binary(value: Any) -> BsonValue:
@@ -153,7 +154,7 @@ def _regex(pattern: Any, options: Any) -> BsonValue:
 
 def _text(value: Any) -> BsonValue:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not text")
+        raise ValueError(f"{short(value)} is not text")
     return BsonValue(pa.string(), value)
 
 
