@@ -25,10 +25,8 @@ from pyiceberg.types import (
 from calving.casting.exact import primitive
 from calving.casting.numbers import short
 from calving.casting.temporal import nanos, timestamp_text
-from calving.model.dead_letters import Stage
 from calving.model.record_path import RouteRule, Routing, TransformSpec
 from calving.records.arrays import Single
-from calving.records.values import RecordError
 from tests.fuzz.sink import Run, Sink, Target
 
 CONVERTER, CAST = (f"org.apache.kafka.connect.transforms.{name}$Value" for name in ("TimestampConverter", "Cast"))
@@ -95,8 +93,3 @@ def test_a_text_that_nanoseconds_do_not_reach_is_out_of_range() -> None:
 def test_a_float_of_32_bits_is_named_by_its_own_digits() -> None:
     (number,) = struct.unpack("f", struct.pack("f", 0.1))
     assert short(Single(number)) == "0.1"
-
-
-def test_a_reason_has_at_most_so_many_characters() -> None:
-    error = RecordError(0, Stage.TRANSFORMATION, "ValueError", LONG)
-    assert error.reason == f"{LONG[:2_000]}... (100000 characters)"

@@ -108,9 +108,6 @@ update has changed it, refuse partial rows, and act on truncate events.
 Objects = list[Any]
 """Schemaless values that Arrow cannot read exactly, as ``jsontext.parse`` returns them."""
 
-_REASON = 2_000
-"""The most characters of the reason of a bad record."""
-
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -136,8 +133,6 @@ class RecordError:
             object.__setattr__(self, "reason", f"{self.reason[:_LONGEST_REASON]}...")
         if not self.reason.isascii():  # half of a pair of surrogates has no form in UTF-8
             object.__setattr__(self, "reason", self.reason.encode(errors="backslashreplace").decode())
-        if len(self.reason) > _REASON:  # it goes into a header and into the log, and may have a record's names
-            object.__setattr__(self, "reason", f"{self.reason[:_REASON]}... ({len(self.reason)} characters)")
 
     def within(self, outer: Indices) -> RecordError:
         """The same error, with its place in a larger block, as ``Values.within``."""
