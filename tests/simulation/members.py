@@ -213,9 +213,10 @@ class SimCursor(Cursor):
     def _named(self, form: StoredForm, cycle: UUID) -> None:
         assert self.judge is not None
         versions = self._world.versions
-        if unaware := versions.unaware(form, self.judge.surely.get(cycle, ())):
+        heard = self.judge.surely.get(cycle, ())
+        if unaware := versions.unaware(form, heard):
             raise Violation(f"F1: form {form.number} is named, and {unaware} have answered that do not know it")
-        versions.named(form, self.judge.answered.get(cycle, ()))
+        versions.named(form, heard)
 
     def rewind(self, positions: SourceOffsets) -> None:
         self._inner.rewind(positions)
