@@ -14,7 +14,10 @@ from calving.errors import CalvingError
 
 PACKAGES = Path(__file__).parents[2] / "packages"
 ALL = [found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, CalvingError)]
-ELSEWHERE = {"ProducerFencedError": "only the module that raises it tells it from a refused claim, and catches it"}
+ELSEWHERE = {
+    "ProducerFencedError": "only the module that raises it tells it from a refused claim, and catches it",
+    "TooLargeError": "it has the record, and only producers of records catch it",
+}
 """Kinds of calving's errors that are declared in another module, and why."""
 
 
