@@ -14,6 +14,7 @@ from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, SetPr
 from calving.errors import TableTroubleError
 from calving.iceberg.history import summary_of
 from calving.iceberg.lineage import new_snapshot
+from calving.maintenance import expired_files
 from calving.maintenance.expirer import Expirer
 from calving.model.files import one_name
 from harness.structure import check
@@ -290,6 +291,20 @@ def test_the_metadata_of_the_table_stays_if_a_list_names_it(catalog: Catalog) ->
     forge(table, *files)
     delete(table)
     assert all(Path(file.removeprefix("file://")).exists() for file in files)
+
+
+def test_many_files_stand_in_several_lists_which_are_all_deleted_from(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expired_files, "_MOST_FILES", 3)
+    table = replaced(catalog)
+    expire(table)
+    folder = Path(table.table.location().removeprefix("file://"))
+    counts = sorted(len(json.loads(zlib.decompress(path.read_bytes()))["files"]) for path in folder.rglob("*.json.z"))
+    assert len(counts) > 2 and counts[-2:] == [3, 3]
+    delete(table)
+    assert stored(table.table) == named(table.table)
+    assert not [*folder.rglob("*.json.z")]
 
 
 def test_a_list_that_cannot_be_read_is_named(catalog: Catalog) -> None:

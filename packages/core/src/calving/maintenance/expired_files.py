@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,10 @@ from calving.iceberg.locations import FileRules
 EXPIRED_FILES = "calving.expired-files"
 """The table property; the owner's name follows."""
 _NAME = re.compile(r"calving-expired-[0-9a-f]+\.json\.z")
-_MOST_BYTES = 1024**3
-"""The most bytes of a list, not compressed."""
+_MOST_BYTES = 256 * 1024**2
+"""The most bytes of a list, not compressed: it is read whole, and whoever can write to the table may have made it."""
+_MOST_FILES = 100_000
+"""The most files of a list that is written: with paths of 2 KB each it can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,21 @@ class ExpiredFiles:
         said = {"before": self.before, "expired-ms": self.expired_ms, "files": dict(self.files)}
         with table.io.new_output(self.location).create() as out:
             out.write(zlib.compress(json.dumps(said, separators=(",", ":")).encode()))
+
+
+def made_lists(
+    table: Table, names: Callable[[], str], before: str | None, expired_ms: int, files: Mapping[str, int]
+) -> list[ExpiredFiles]:
+    """Lists of these files, each of which names the one before it; none without files. ``names``: as of
+    ``new_location``.
+    """
+    made: list[ExpiredFiles] = []
+    every = list(files.items())
+    for start in range(0, len(every), _MOST_FILES):
+        last = made[-1].location if made else before
+        part = dict(every[start : start + _MOST_FILES])
+        made.append(ExpiredFiles(new_location(table, names()), last, expired_ms, part))
+    return made
 
 
 def new_location(table: Table, name: str) -> str:

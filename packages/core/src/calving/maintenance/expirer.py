@@ -34,7 +34,7 @@ from calving.iceberg.catalog import find_table
 from calving.iceberg.expiry import due, may_delete
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, delete_orphans
 from calving.iceberg.maintenance import MAX_TRIES, check_forms, rolled_back
-from calving.maintenance.expired_files import EXPIRED_FILES, ExpiredFiles, lists, new_location
+from calving.maintenance.expired_files import EXPIRED_FILES, ExpiredFiles, lists, made_lists
 from calving.maintenance.named import UnnamedFiles, files_of
 from calving.maintenance.orphans import folders
 from calving.model.events import TableId
@@ -176,31 +176,33 @@ class Expirer:
         """One attempt; None if it did not land."""
         metadata, left = table.metadata, plan.left(table.metadata)
         before = metadata.properties.get(self._property)
-        listed = ExpiredFiles(new_location(table, uuid4().hex), before, now_ms, plan.unnamed.left)
+        files = dict(plan.unnamed.left)
+        made = made_lists(table, lambda: uuid4().hex, before, now_ms, files)
         updates: tuple[TableUpdate, ...] = (RemoveSnapshotsUpdate(snapshot_ids=left),)
-        if listed.files:
-            listed.write(table)
-            updates = (*updates, SetPropertiesUpdate(updates={self._property: listed.location}))
+        for each in made:
+            each.write(table)
+        if made:
+            updates = (*updates, SetPropertiesUpdate(updates={self._property: made[-1].location}))
         try:
             table._do_commit(updates, _unchanged(metadata))
         except CommitFailedException as error:
-            delete_orphans(table.io, [listed.location])
+            delete_orphans(table.io, [each.location for each in made])
             if is_last:
                 raise CommitRefusedError(f"table {'.'.join(self._table)}: {error}") from error
             return None
         except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
             # An attempt that has not landed may land later, with its list: it has the files of the next one, too.
-            if not self._has_landed(plan, listed):
+            if not self._has_landed(plan, made):
                 if is_last:
                     raise CommitUncertainError(f"table {'.'.join(self._table)}: {described(error)}") from error
                 return None
         gone = tuple(each for each in plan.snapshots if each.snapshot_id in left)
-        return ExpiredSnapshots(gone, len(metadata.snapshots) - len(gone), dict(listed.files))
+        return ExpiredSnapshots(gone, len(metadata.snapshots) - len(gone), files)
 
-    def _has_landed(self, plan: Expiration, listed: ExpiredFiles) -> bool:
+    def _has_landed(self, plan: Expiration, made: Sequence[ExpiredFiles]) -> bool:
         if (now := self.load()) is None or plan.left(now.metadata):
             return False
-        return not listed.files or now.metadata.properties.get(self._property) == listed.location
+        return not made or now.metadata.properties.get(self._property) == made[-1].location
 
     def delete(
         self, now_ms: int, held_by_log: Callable[[TableMetadata], Collection[str]], *, dry_run: bool = False
