@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
+from calving.cli.rollback import rollback
 from calving.cli.status import status
 from calving.iceberg.catalog import open_catalog
+from calving.model.tables import RollbackAnswer
+from calving.protocol.answers import AsItIs
 from calving.settings.load import load
 from harness.spark_reader import spark_on
 from harness.topic import Topic
@@ -121,3 +124,49 @@ def head_of(catalog: Catalog, name: str) -> int:
 def pyiceberg_rows(catalog: Catalog, name: str) -> list[tuple[Any, ...]]:
     rows = catalog.load_table(name).scan().to_arrow().to_pylist()
     return sorted((row["id"], row["n"]) for row in rows)
+
+
+@pytest.mark.parametrize(("version", "procedure"), [(2, "rollback_to_snapshot"), (3, "set_current_snapshot")])
+def test_spark_reads_what_was_restored_beneath_later_commits(
+    version: int,
+    procedure: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    topic: Callable[..., Topic],
+    unique: str,
+) -> None:
+    where = str(tmp_path) if version == 2 else str(request.getfixturevalue("rest_uri"))
+    sink, name, heads = sink_in(where, tmp_path, topic(), unique), f"db.{unique}", []
+    sink.keys |= {"iceberg.tables": name, "iceberg.tables.auto-create-props.format-version": str(version)}
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    for first in range(0, 300, 100):
+        sink.send(first, first + 100)
+        sink.run_here()
+        heads.append(head_of(catalog, name))
+    spark_on(where, f"call iceberg.system.{procedure}('{name}', {heads[0]})")
+    sink.send(300, 310)
+    sink.run_here()
+    assert offsets_gone(sink) == 200
+    [*rollback(load(sink.config), [name], AsItIs(), RollbackAnswer.RESTORE)]
+    assert offsets_gone(sink) == 0
+    row_ids = "count(distinct _row_id)" if version == 3 else "count(distinct id)"
+    ((row,),) = spark_on(where, f"select count(*) n, count(distinct id) ids, {row_ids} row_ids from iceberg.{name}")
+    assert (row["n"], row["ids"], row["row_ids"]) == (310, 310, 310)
+
+
+def test_a_table_that_spark_replaces_is_answered(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> None:
+    """CREATE OR REPLACE TABLE AS: a beginning without a snapshot of the sink."""
+    sink = sink_in(str(tmp_path), tmp_path, topic(), unique)
+    sink.send(0, 100)
+    sink.run_here()
+    spark_on(
+        str(tmp_path),
+        "create or replace table iceberg.db.t using iceberg as select cast(-1 as bigint) id",
+        "select count(*) n from iceberg.db.t",
+    )
+    assert offsets_gone(sink) == 100
+    [*rollback(load(sink.config), ["db.t"], AsItIs(), RollbackAnswer.FORGET)]
+    assert offsets_gone(sink) == 0
+    sink.send(100, 110)
+    sink.run_here()
+    assert sorted(sink.ids()) == [-1, *range(100, 110)]
