@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
 from calving.errors import CommitUncertainError, ConfigError
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.history import line_of
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.rollback import RollbackPlan, TableRollback
+from calving.model.files import DataFile
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs, BeforeTime, RollbackTarget, ToSnapshot, WithoutRecord
 from tests.iceberg.lake import TP, Lake
@@ -321,6 +325,55 @@ def test_a_file_that_somebody_has_added_again_does_not_come_twice(plain: Lake) -
     plain.table.add_files([paths[0]])
     text = refusal(plain, AsItIs(), RESTORE)
     assert f"1 of these files already, such as {paths[0]}" in text
+
+
+def forged(lake: Lake, copied: int, path: str) -> None:
+    """Somebody adds a snapshot that no branch has, with the ledger of another one, and a file of his choice."""
+    table = lake.table
+    source = table.metadata.snapshot_by_id(copied)
+    assert source is not None and source.summary is not None
+    made = new_snapshot(table, source.summary.additional_properties, "main")
+    made.add([DataFile(path, "PARQUET", 1, 1)])
+    lake.change(*(update for update in made.prepare()[0] if not isinstance(update, SetSnapshotRefUpdate)))
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["the branch goes forward", "files are added"])
+def test_a_file_of_another_table_does_not_come_back_whatever_a_snapshot_names(plain: Lake, later: bool) -> None:
+    heads = three_commits(plain)
+    plain.roll_back(heads[1])
+    plain.change(RemoveSnapshotsUpdate(snapshot_ids=heads[2:3]))
+    forged(plain, heads[3], "file:///elsewhere/db/secret/data/1.parquet")
+    plain.change(RemoveSnapshotsUpdate(snapshot_ids=heads[3:]))
+    if later:
+        plain.commit(300, 400)
+    text = refusal(plain, AsItIs(), RESTORE)
+    assert "1 file outside the table's location" in text and "file:///elsewhere/db/secret/data/1.parquet" in text
+
+
+def damaged(lake: Lake, snapshot_id: int, parent: int) -> None:
+    """The metadata call a snapshot the child of this one."""
+    path = Path(lake.table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    for each in metadata["snapshots"]:
+        if each["snapshot-id"] == snapshot_id:
+            each["parent-snapshot-id"] = parent
+    path.write_text(json.dumps(metadata))
+
+
+def test_a_branch_whose_snapshot_is_its_own_ancestor_ends_there(plain: Lake) -> None:
+    plain.commit(0, 100)
+    other = plain.begin_again(-1)
+    damaged(plain, other, other)
+    assert [each.place.id for each in line_of(plain.table, "main").snapshots] == [other]
+    plain.commit(100, 200)
+    assert plain.rows == [-1, *own(100, 200)]
+
+
+def test_an_abandoned_snapshot_that_is_its_own_ancestor_is_not_restored(plain: Lake) -> None:
+    heads = three_commits(plain)
+    plain.roll_back(heads[1])
+    damaged(plain, heads[2], heads[3])
+    assert "nobody knows the files of offsets 100 to 200" in refusal(plain, AsItIs(), RESTORE)
 
 
 def test_changes_go_forward_only_while_nothing_came_after_them(plain: Lake) -> None:

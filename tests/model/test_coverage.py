@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from calving.model.offsets import (
     Span,
     TopicPartition,
     beyond,
+    common,
     decode_coverage,
     encode_coverage,
     lowest_uncovered,
@@ -50,3 +53,14 @@ def test_what_was_said_before_topics_were_known_holds_until_more_is_known() -> N
     assert present({TP: 5}, {"orders": "new"}) == {TP: 5}
     assert present({TP: 5, NEW: 7}, {"orders": "new"}) == {TP: 7}
     assert present({NEW: 7}, {}) == {TP: 7}
+
+
+@pytest.mark.parametrize("of", [without, common])
+def test_coverages_of_many_spans_take_time_in_proportion_to_their_number(of: Callable[..., object]) -> None:
+    def cpu(count: int) -> float:
+        odd, even = ([Span(4 * i + at, 4 * i + at + 2) for i in range(count)] for at in (0, 1))
+        began = time.process_time()
+        of(odd, tuple(even))
+        return time.process_time() - began
+
+    assert min(cpu(40_000) for _ in range(3)) < 40 * min(cpu(4_000) for _ in range(3))

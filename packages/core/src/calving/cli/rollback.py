@@ -27,7 +27,7 @@ from calving.protocol.answers import (
     mind_ends,
 )
 from calving.runtime import components
-from calving.runtime.preflight import ledger_key
+from calving.runtime.preflight import file_rules, ledger_key
 from calving.settings.load import Sink
 from calving.source.interface import Source
 
@@ -116,6 +116,7 @@ def _rollbacks(
             answer,
             changes_rows=sink.mutations(name) is not None,
             again=again,
+            rules=file_rules(sink),
         )
 
 
@@ -172,7 +173,7 @@ def _rows(plan: RollbackPlan) -> str:
         snapshot.summary.additional_properties.get(_ROWS) if snapshot is not None and snapshot.summary else None
         for snapshot in (plan.head, plan.target)
     ]
-    before, after = (int(each) if each is not None and each.isdecimal() else None for each in counts)
+    before, after = (int(each) if each is not None and each.isdecimal() and len(each) < 20 else None for each in counts)
     return "" if before is None or after is None else f", and the table has {after:,} rows instead of {before:,}"
 
 

@@ -45,13 +45,16 @@ log = logging.getLogger(__name__)
 
 
 def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
-    """The snapshots of a branch, head first, as far as they have not expired."""
+    """The snapshots of a branch, head first, as far as they have not expired. If damaged metadata call a snapshot its
+    own ancestor, they end there.
+    """
     by_id = {s.snapshot_id: s for s in metadata.snapshots}  # metadata.snapshot_by_id is a linear search
     ref = metadata.refs.get(branch)
-    snapshot = by_id.get(ref.snapshot_id) if ref else None
+    snapshot = by_id.pop(ref.snapshot_id, None) if ref else None
     while snapshot is not None:
         yield snapshot
-        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
+        parent = snapshot.parent_snapshot_id
+        snapshot = by_id.pop(parent, None) if parent is not None else None
 
 
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:

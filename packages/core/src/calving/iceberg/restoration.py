@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from calving.errors import ConfigError
 from calving.iceberg.history import place_of, summary_of
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.manifests import FIRST_ROW_ID, read_all_entries, read_entries, read_manifest_list
 from calving.model.offsets import text_of
 from calving.model.text import counted
@@ -45,9 +46,11 @@ class Restoration:
 class Abandoned:
     """The snapshots of a table that a branch does not have, if ``target`` is its head."""
 
-    def __init__(self, table: Table, key: LedgerKey, line: Line, target: Snapshot | None) -> None:
-        """``line``: the branch from ``target`` on."""
-        self._table, self._key, self._line, self._target = table, key, line, target
+    def __init__(
+        self, table: Table, key: LedgerKey, line: Line, target: Snapshot | None, rules: FileRules = OWN_LOCATIONS
+    ) -> None:
+        """``line``: the branch from ``target`` on. ``rules``: where files of the table may be."""
+        self._table, self._key, self._line, self._target, self._rules = table, key, line, target, rules
         self._name = ".".join(table.name())
 
     def restoration(self, ledger: Ledger, *, changes_rows: bool) -> Restoration:
@@ -60,6 +63,7 @@ class Abandoned:
         if last is not None:
             between = down_to(self._line, last, self._line.head) or ()
             if changes_rows or all(self._key.own((each,)) is not None for each in between):
+                self._mind_places(self._only_in(last))
                 return Restoration(forward=last)
         if changes_rows:
             raise ConfigError(
@@ -73,6 +77,7 @@ class Abandoned:
                 f" {text_of(commits.left)}; what is left is `reread` or `forget`"
             )
         files = self._added_by(commits)
+        self._mind_places(files)
         self._mind_other_writers(commits, {file.file_path for file in files})
         self._mind_files(files)
         return Restoration(commits=commits, files=files)
@@ -94,6 +99,30 @@ class Abandoned:
                     file._data[FIRST_ROW_ID] = None  # its rows get new ids
                 files[file.file_path] = file
         return tuple(files.values())
+
+    def _mind_places(self, files: Iterable[DataFile]) -> None:
+        """:raises ConfigError: a file is not the table's: whoever may add a snapshot may name any file in it."""
+        files, specs = list(files), self._table.metadata.specs()
+        outside = self._rules.outside(self._table, (file.file_path for file in files))
+        outside += [file.file_path for file in files if file.spec_id not in specs]
+        if outside:
+            raise ConfigError(
+                f"table {self._name}: the abandoned snapshots name {counted(len(outside), 'file')} outside the table's"
+                f" location, or of a partition spec that it does not have, such as {outside[0]}: they must not come"
+                " back; what is left is `reread` or `forget`"
+            )
+
+    def _only_in(self, snapshot: Ancestor) -> Iterator[DataFile]:
+        """The files, also of deletes, of a snapshot that the branch does not share with it."""
+        found = self._table.metadata.snapshot_by_id(snapshot.place.id)
+        io, target = self._table.io, self._target
+        shared = (
+            {m.manifest_path for m in read_manifest_list(io, target.manifest_list)} if target is not None else set()
+        )
+        for manifest in read_manifest_list(io, found.manifest_list) if found is not None else ():
+            if manifest.manifest_path not in shared:
+                for entry in read_entries(io, manifest):
+                    yield entry.data_file
 
     def _mind_other_writers(self, commits: AbandonedCommits, paths: set[str]) -> None:
         """:raises ConfigError: another writer has deleted rows of the files, or replaced them."""

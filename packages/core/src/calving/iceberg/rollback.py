@@ -31,6 +31,7 @@ from calving.errors import CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.history import ancestors, line_of, place_added
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.maintenance import check_forms
 from calving.iceberg.picks import mind_picks
 from calving.iceberg.restoration import Abandoned, Restoration
@@ -99,14 +100,16 @@ class TableRollback:
         *,
         changes_rows: bool,
         again: bool = False,
+        rules: FileRules = OWN_LOCATIONS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """``key``: of the sink; it names the branch. ``changes_rows``: the sink updates or deletes
         rows of the table. ``again``: the branch may go back once more to where it went before.
+        ``rules``: where files of the table may be.
         """
         self._catalog, self._id, self._key = catalog, table, key
         self._target, self._answer, self._changes_rows = target, answer, changes_rows
-        self._again, self._sleep = again, sleep
+        self._again, self._rules, self._sleep = again, rules, sleep
         self.name = ".".join(table)
         """The table's name."""
 
@@ -148,7 +151,7 @@ class TableRollback:
                     f"table {self.name}: the snapshots that would tell what is missing have expired, so nobody knows"
                     " what to restore; compare the rows with the topics: what is left is `reread` or `forget`"
                 )
-            apart = Abandoned(table, key, line, target)
+            apart = Abandoned(table, key, line, target, self._rules)
             restoration = apart.restoration(ledger, changes_rows=self._changes_rows)
         if self._answer is RollbackAnswer.REREAD:
             if self._changes_rows:

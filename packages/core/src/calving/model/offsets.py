@@ -155,11 +155,16 @@ def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
 def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
     """``spans`` minus ``holes``; both must be in order."""
     left: list[Span] = []
-    away = list(holes)
+    away, first = list(holes), 0
     for span in spans:
         start = span.start
-        for hole in away:
-            if start < hole.end and hole.start < span.end:
+        while first < len(away) and away[first].end <= start:
+            first += 1
+        for place in range(first, len(away)):
+            hole = away[place]
+            if hole.start >= span.end:
+                break
+            if start < hole.end:
                 if start < hole.start:
                     left.append(Span(start, hole.start))
                 start = hole.end
@@ -169,9 +174,19 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def common(a: Iterable[Span], b: tuple[Span, ...]) -> tuple[Span, ...]:
-    """The intersection."""
-    overlaps = ((max(x.start, y.start), min(x.end, y.end)) for x in a for y in b)
-    return tuple(Span(start, end) for start, end in overlaps if start < end)
+    """The intersection; both must be in order."""
+    overlaps: list[Span] = []
+    first = 0
+    for span in a:
+        while first < len(b) and b[first].end <= span.start:
+            first += 1
+        for place in range(first, len(b)):
+            other = b[place]
+            if other.start >= span.end:
+                break
+            if span.start < other.end:
+                overlaps.append(Span(max(span.start, other.start), min(span.end, other.end)))
+    return tuple(overlaps)
 
 
 def beyond(spans: Iterable[Span], offset: int) -> tuple[Span, ...]:

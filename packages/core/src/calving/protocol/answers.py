@@ -64,13 +64,8 @@ def newest_without(
         ledger = key.read(replace(line, snapshots=shown[place:]), properties)
         if ledger.doubt is not None:
             return None
-        spans = [
-            span
-            for tp in ledger.source
-            if (tp.topic, tp.partition) == wanted[:2] and tp.topic_id in ("", wanted.topic_id)
-            for span in ledger.held(tp)
-        ]
-        if not common(spans, (Span(offset, offset + 1),)):
+        same = (tp for tp in ledger.source if tp[:2] == wanted[:2] and tp.topic_id in ("", wanted.topic_id))
+        if not any(span.start <= offset < span.end for tp in same for span in ledger.held(tp)):
             return snapshot
     return None
 
@@ -135,10 +130,12 @@ def tip(key: LedgerKey, line: Line, apart: Iterable[Ancestor], properties: Mappi
 def down_to(line: Line, snapshot: Ancestor, head: Ancestor | None) -> list[Ancestor] | None:
     """A snapshot and those below it that are above the ``head``, newest first; None if it is not built on the head."""
     shown, end = [snapshot], head.place.id if head is not None else None
+    seen = {snapshot.place.id}
     while (parent := shown[-1].parent) != end:
-        below = line.snapshot(parent) if parent is not None else None
+        below = line.snapshot(parent) if parent is not None and parent not in seen else None
         if below is None:
             return None
+        seen.add(below.place.id)
         shown.append(below)
     return shown
 

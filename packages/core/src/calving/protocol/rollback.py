@@ -32,6 +32,8 @@ from calving.model.text import counted
 
 SOURCE_SNAPSHOT_ID = "source-snapshot-id"
 """The summary entry of a cherry-pick. Iceberg writes it."""
+_ID_DIGITS = 19
+"""The most digits of a snapshot's id."""
 
 
 class SnapshotPlace(NamedTuple):
@@ -104,9 +106,10 @@ class Line:
 
     def past(self) -> Iterator[Ancestor]:
         """The expired snapshots below the last one, as far as they are known."""
-        below = self.below()
-        while below is not None and (snapshot := self.expired(below)) is not None:
+        below, seen = self.below(), set[int]()
+        while below is not None and below not in seen and (snapshot := self.expired(below)) is not None:
             yield snapshot
+            seen.add(below)
             below = snapshot.parent
 
 
@@ -210,7 +213,7 @@ Held = Callable[[Ancestor], Coverage | None]
 def source_of(snapshot: Ancestor) -> int | None:
     """The id of the snapshot that this one is a cherry-pick of; None if it is none."""
     source = snapshot.summary.get(SOURCE_SNAPSHOT_ID, "")
-    return int(source) if source.isdecimal() else None
+    return int(source) if source.isdecimal() and len(source) <= _ID_DIGITS else None
 
 
 def picked(line: Line, held: Held) -> Coverage:
@@ -243,11 +246,14 @@ def added_by(line: Line, snapshot_id: int, held: Held) -> Coverage | None:
 
 def _down_from(line: Line, snapshot_id: int | None) -> Iterator[Ancestor | None]:
     """A snapshot and those below it, to the first one of its branch; None in the place of one that has expired."""
+    seen: set[int] = set()
     while snapshot_id is not None:
-        snapshot = line.snapshot(snapshot_id)
+        # Damaged metadata may call a snapshot its own ancestor.
+        snapshot = line.snapshot(snapshot_id) if snapshot_id not in seen else None
         yield snapshot
         if snapshot is None:
             return
+        seen.add(snapshot_id)
         snapshot_id = snapshot.parent if snapshot.parent is not None else line.parent_of(snapshot.place)
 
 
