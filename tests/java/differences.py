@@ -225,7 +225,7 @@ TRANSFORMS = [
         _BAD,
     ),
     Difference(
-        "a column `_cdc` of the source, DebeziumTransform and DmsTransform",
+        "a column `_cdc` of the source, with `schema-case-insensitive` also `_CDC`, DebeziumTransform and DmsTransform",
         "replaced; with a schema the task fails",
         "bad record",
         "a value is never dropped silently",
