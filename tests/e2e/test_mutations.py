@@ -123,7 +123,7 @@ def test_validate_names_what_is_wrong_with_the_id_columns(sink: Cli) -> None:
         (
             {"iceberg.tables.order-field": "lsn"},
             ["run", "--until-caught-up"],
-            "table db.t has no column lsn, which is its order-field",
+            "table db.t: the record has no value for the order-field 'lsn'",
         ),
     ],
 )

@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from calving.model.events import DataComplete, Envelope
-from calving.model.members import Member
 from calving.model.offsets import Span, TopicPartition
 from calving.runtime.batch import BatchRunner
 from calving.runtime.reporting import Reporter
@@ -109,7 +108,7 @@ def test_a_batch_that_takes_no_longer_than_those_before_is_no_wait() -> None:
 
 def test_a_clock_that_is_set_back_changes_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     board = Board(SinkFacts("s", "g", "m", "0", "kafka", "local", 0.0, 10.0, 5.0))
-    reporter, tp = Reporter(board, Member("0.2.0", "d")), TopicPartition("t", 0)
+    reporter, tp = Reporter(board), TopicPartition("t", 0)
     for n in range(6):
         wall = 5_000.0 if n < 3 else 1_000.0
         monkeypatch.setattr(time, "monotonic", lambda n=n: 10.0 * n)

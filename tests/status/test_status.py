@@ -381,7 +381,7 @@ def test_a_worker_that_no_longer_leads_leaves_the_reasons_of_leaders_to_the_next
 
 def test_an_error_after_which_a_worker_starts_over_ends_neither_its_pause_nor_its_reasons() -> None:
     board = Board(WELL.sink)
-    reporter, tp = Reporter(board, Member("0.2.0", "d")), TopicPartition("t", 0)
+    reporter, tp = Reporter(board), TopicPartition("t", 0)
     unread, held = {tp: (Span(5, 9),)}, {tp: PartitionStatus(0, 10, 0)}
     before = WorkerStatus(True, True, True, 60.0, True, held, 10, unread=unread)
     board.worker(before, LogStatus(cycle_at=999.0))

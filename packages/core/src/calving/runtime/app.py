@@ -36,7 +36,6 @@ from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.reporting import Reporter, facts
 from calving.runtime.worker import WorkerLoop
-from calving.settings.digest import described
 from calving.settings.load import Sink
 from calving.source import producing
 from calving.source.interface import Group
@@ -91,9 +90,7 @@ class App:
         """When the worker's loop last ended a step, with or without an error."""
         self._led_since: float | None = None
         self._board = Board(facts(sink, self._member))
-        self._reporter = Reporter(
-            self._board, described(sink, __version__, socket.gethostname(), sink.file, self._member)
-        )
+        self._reporter = Reporter(self._board)
         self._restart = False
         self._paused_ms: int | None = None
         self._server: StatusServer | None = None
@@ -324,7 +321,10 @@ class App:
                 if self._alone:
                     without_pandas()
                 from calving.runtime.parts import Parts
+                from calving.settings.digest import described
             self._parts = self._staying(Parts(self._sink, self._topics, self._engine))
+            sink, host = self._sink, socket.gethostname()
+            self._reporter.members.own = described(sink, __version__, host, sink.file, self._member)
         return self._parts
 
     def _staying(self, made: T) -> T:

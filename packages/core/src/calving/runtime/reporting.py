@@ -17,7 +17,6 @@ from uuid import uuid4
 from calving.backend.interface import Backend
 from calving.errors import BadRecordError, CalvingError, first_line
 from calving.model.events import WorkerEnd
-from calving.model.members import Member
 from calving.model.offsets import TopicPartition
 from calving.model.text import printable
 from calving.protocol.members import Members
@@ -44,12 +43,12 @@ _LOOK_SECONDS = 5.0
 class Reporter:
     """The reporter of one process. The worker's thread uses it."""
 
-    def __init__(self, board: Board, own: Member) -> None:
-        """``own``: this worker, with all that it tells of itself."""
+    def __init__(self, board: Board) -> None:
         self._board = board
         self.table_states = TableStates()
         self.publications = Publications()
-        self.members = Members(own)
+        self.members = Members()
+        """They begin to know this worker once it has joined its group."""
         self.restarts = 0
         self.cluster = ""
         """The id of the cluster of Kafka, once it is known."""
