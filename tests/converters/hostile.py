@@ -171,7 +171,9 @@ def _shared() -> dict[str, Hostile]:
     tree = {f"R{i}": {"allOf": [{"$ref": f"#/R{i - 1}"}] * 2} for i in range(1, 15)}
     same = {f"R{i}": {**_object({}), "anyOf": [{"$ref": f"#/R{i - 1}"}] * 40} for i in range(1, 4)}
     leaf = _object({f"x{i}": {"type": "integer"} for i in range(2_000)})
+    map_of_records = {"type": "map", "values": _avro(22, _AVRO["records"])}
     return {
+        "avro map of records": Hostile("avro", "AVRO", json.dumps(map_of_records), COLUMNS),
         "json-schema tree of parts": Hostile(
             "json-schema",
             "JSON",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
@@ -105,6 +105,16 @@ _MOST_EMPTY = 8
 """The most parts without bytes, for each part with bytes, of an element of an array or a map."""
 
 
+class _Parts(NamedTuple):
+    """How many parts of a schema's values take no bytes, and how many others there are at least. ``records``: the most
+    records in a value that take no bytes. Rust decodes no schema that has some.
+    """
+
+    empty: int
+    other: int
+    records: int
+
+
 @dataclass(frozen=True, slots=True)
 class AvroColumns:
     """The column type of a parsed schema. ``named`` are the types to which it refers. ``extent`` bounds the column."""
@@ -154,8 +164,8 @@ class AvroColumns:
             return self._array(options, above)
         if kind == "map":
             key = Reading(pa.string(), nullable=False)
-            self._check_bytes(options["values"], 1)
             value = self.reading(options["values"], above)
+            self._check_bytes(options["values"], 1)
             self._count(options, options["values"], 1 + cells_of(value.type))
             return building.mapping(key, value, self.extent.cells, nullable=False)
         record = self._struct(options, above)
@@ -190,7 +200,7 @@ class AvroColumns:
 
     def _count(self, options: Mapping[str, Any], element: Schema, cells: int) -> None:
         """Cells of an element, and of the objects that fastavro makes for its records without bytes."""
-        cells += _OBJECT * self._empty_records(element)
+        cells += _OBJECT * self._parts(element).records
         if cells > 1:
             self.elements[id(options)] = cells
 
@@ -198,7 +208,7 @@ class AvroColumns:
         """:raises ValueError: a short array or map of these elements, with keys of ``key`` bytes, would be many values:
         a damaged length could not be told from a true one, or would take all memory.
         """
-        empty, other = self._parts(element)
+        empty, other, _ = self._parts(element)
         if empty > _MOST_EMPTY * (other + key):
             raise ValueError(
                 "an array of elements that take no bytes: a damaged length could not be told from a true one"
@@ -206,32 +216,25 @@ class AvroColumns:
                 else f"elements of an array or a map with {empty} parts that take no bytes, and {other} others"
             )
 
-    def _parts(self, schema: Schema) -> tuple[int, int]:
-        """How many parts of a schema's values take no bytes, and how many others there are at least."""
+    def _parts(self, schema: Schema) -> _Parts:
+        """The parts of a schema's values. A record is looked at once: each may use the one before it twice."""
         if isinstance(schema, str):
             schema = self.named.get(schema, {"type": schema})
         if isinstance(schema, list):  # a value has the parts of one branch, and a byte that says which
-            branches = [(empty, other + 1) for empty, other in map(self._parts, schema)]
-            return max(branches, key=lambda parts: parts[0] - _MOST_EMPTY * parts[1], default=(0, 1))
+            branches = [self._parts(branch) for branch in schema]
+            most = max(branches, key=lambda p: p.empty - _MOST_EMPTY * (p.other + 1), default=_Parts(0, 0, 0))
+            return _Parts(most.empty, most.other + 1, max((parts.records for parts in branches), default=0))
         if not isinstance(schema["type"], str) or schema["type"] in self.named:
             return self._parts(schema["type"])
         if "fields" in schema:
-            parts = [self._parts(field["type"]) for field in schema["fields"]]
-            return max(1, sum(empty for empty, _ in parts)), sum(other for _, other in parts)
+            return self.extent.once(("parts", id(schema)), lambda: self._of_fields(schema["fields"]))
         is_empty = schema["type"] == "null" or schema.get("size") == 0
-        return int(is_empty), int(not is_empty)
+        return _Parts(int(is_empty), int(not is_empty), 0)
 
-    def _empty_records(self, schema: Schema) -> int:
-        """The most records in a value that take no bytes. Rust decodes no schema that has some."""
-        if isinstance(schema, str):
-            schema = self.named.get(schema, {"type": schema})
-        if isinstance(schema, list):
-            return max(map(self._empty_records, schema), default=0)
-        if not isinstance(schema["type"], str) or schema["type"] in self.named:
-            return self._empty_records(schema["type"])
-        if "fields" not in schema:
-            return 0
-        return sum(self._empty_records(field["type"]) for field in schema["fields"]) + (self._parts(schema)[1] == 0)
+    def _of_fields(self, fields: Sequence[Mapping[str, Any]]) -> _Parts:
+        parts = [self._parts(field["type"]) for field in fields]
+        empty, other, records = (sum(counts) for counts in zip(_Parts(0, 0, 0), *parts, strict=True))
+        return _Parts(max(1, empty), other, records + (other == 0))
 
     def _union(self, branches: Sequence[Schema], above: tuple[str, ...]) -> Reading:
         """The reading of a union. Null and one type are this type, nullable. Several types are a struct with a field
