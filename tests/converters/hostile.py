@@ -186,7 +186,24 @@ def _shared() -> dict[str, Hostile]:
             json.dumps({**_object({"a": {"$ref": "#/R3"}}), **same, "R0": leaf}),
             "names together",
         ),
+        "json-schema same branches": _same({"anyOf": [{}] * 20_000}, 30),
+        "json-schema same conditions": _same({"dependentSchemas": {str(i): {} for i in range(20_000)}}, 30),
+        "json-schema same types": _same({"type": [f"t{i}" for i in range(10_000)]}, 400),
+        "json-schema many required names": Hostile(
+            "json-schema", "JSON", json.dumps(_required_of_parts()), "names together"
+        ),
     }
+
+
+def _same(part: Json, times: int) -> Hostile:
+    """An object with many references to one part."""
+    schema = {"R": part, "allOf": [{"$ref": "#/R"}] * times, "properties": {}}
+    return Hostile("json-schema", "JSON", json.dumps(schema), "names together")
+
+
+def _required_of_parts() -> Json:
+    """Many names in ``required`` of one part, and few in that of each of many others."""
+    return {"allOf": [{"required": ["a"] * 30_000}, *[{"required": ["a"]}] * 4_900], "properties": {}}
 
 
 def _record(name: str, fields: Mapping[str, Json]) -> Json:

@@ -74,8 +74,7 @@ class Composition:
             while isinstance(part.schema, dict) and (is_composed(part.schema) or "$ref" in part.schema):
                 part = self._composed_part(part)
             if isinstance(part.schema, dict):
-                found = part.schema
-                self._extent.names(len(found) + len(found.get("properties", ())) + len(found.get("required", ())))
+                self._extent.names(_length(part.schema))
                 yield part
 
     def _composed_part(self, part: SchemaNode) -> SchemaNode:
@@ -132,6 +131,8 @@ class _Merged:
     within: dict[str, list[SchemaNode]] = field(default_factory=dict)
     unions: list[list[SchemaNode]] = field(default_factory=list)
     conditional: list[SchemaNode] = field(default_factory=list)
+    required: list[Any] = field(default_factory=list)
+    """The names of all parts in one list: copies for each of many parts would be long."""
 
     def add(self, part: SchemaNode) -> None:
         words = dict(part.schema)
@@ -142,7 +143,8 @@ class _Merged:
             self.within.setdefault(word, []).append(part.part(words.pop(word)))
         self.unions += [[part.part(branch) for branch in words.pop(word)] for word in UNIONS if word in words]
         if "required" in words:
-            words["required"] = [*self.words.get("required", ()), *words["required"]]
+            self.required += words["required"]
+            words["required"] = self.required
         self.words |= words | _narrower_type(self.words, words)
 
 
@@ -159,6 +161,13 @@ def is_composed(schema: Mapping[str, Any]) -> bool:
         return True
     unions = [word for word in UNIONS if word in schema]
     return len(unions) > 1 or bool(unions and "properties" not in schema and _conditions(schema))
+
+
+def _length(schema: Mapping[str, Any]) -> int:
+    """How many names and schemas are taken from a schema that is merged with others."""
+    listed = [schema.get("properties", ()), schema.get("required", ()), *(schema.get(word, ()) for word in UNIONS)]
+    kinds = schema["type"] if isinstance(schema.get("type"), list) else ()
+    return len(schema) + sum(map(len, listed)) + len(kinds) + len(_conditions(schema))
 
 
 def _divided(schema: Mapping[str, Any]) -> list[Any]:
