@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -209,6 +209,43 @@ def answered(port: int, request: bytes) -> bytes:
 def test_an_odd_body_is_the_clients_error(request_bytes: bytes) -> None:
     with serving(Worker(status(time.time())), sink(**{"iceberg.http.token": TOKEN})) as client:
         assert answered(urlsplit(client.url).port or 0, request_bytes).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"\ud800": "x"}, "surrogate"),
+        ({"name": "x\udfff"}, "surrogate"),
+        ({f"iceberg.z{i}": "" for i in range(6_000)}, "6000 keys, more than 5000"),
+    ],
+    ids=["key", "value", "keys"],
+)
+def test_a_configuration_that_cannot_be_one_is_the_clients_error(config: dict[str, str], reason: str) -> None:
+    with serving(Worker(status(time.time())), sink(**{"iceberg.http.token": TOKEN})) as client:
+        answer = client.ask(
+            "PUT", "/connector-plugins/calving/config/validate", config, Authorization=f"Bearer {TOKEN}"
+        )
+    assert answer.code == 400 and reason in answer.json["message"]
+
+
+def test_probes_are_answered_while_a_configuration_is_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end, told_to_end = threading.Event(), threading.Event(), list[bool]()
+
+    def slow(config: Mapping[str, str]) -> dict[str, str]:
+        begun.set()
+        told_to_end.append(may_end.wait(5))
+        return {}
+
+    monkeypatch.setattr("calving.serving.connect.validated", slow)
+    with serving(Worker(status(time.time())), sink(**{"iceberg.http.token": TOKEN})) as client:
+        request = VALIDATE % TOKEN.encode() + b"Content-Length: 2\r\n\r\n{}"
+        with socket.create_connection(("127.0.0.1", urlsplit(client.url).port or 0), 5) as connection:
+            connection.sendall(request)
+            assert begun.wait(10)
+            assert client.get("/healthz").code == 200
+            may_end.set()
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+    assert told_to_end == [True]
 
 
 def test_a_configuration_of_many_wrong_keys_is_checked_at_once() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -101,6 +102,8 @@ def page_text() -> tuple[str, str]:
 Handler = Callable[[Request], Response]
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _MOST_BYTES = 1024 * 1024
+_MOST_KEYS = 5_000
+"""Keys of a configuration that is validated."""
 
 
 class Endpoints:
@@ -240,8 +243,12 @@ class Endpoints:
         body = await _body(request)
         if not isinstance(body, dict):
             return error(400, "a configuration is an object of keys")
+        if len(body) > _MOST_KEYS:
+            return error(400, f"the configuration has {len(body)} keys, more than {_MOST_KEYS}")
         config = {str(key): str(value) for key, value in body.items() if value is not None}
-        return JSONResponse(connect.validated(config))
+        if not _is_text("".join((*config, *config.values()))):
+            return error(400, "a key or a value has half of a surrogate pair, which is no character")
+        return await run_in_threadpool(lambda: JSONResponse(connect.validated(config)))
 
     def _charts(self, request: Request) -> Response:
         asked = {kind: request.query_params.getlist(kind)[:100] for kind in ("age", "commit", "lag")}
@@ -306,6 +313,15 @@ def _refused(request: Request, refusal: Exception) -> Response:
     if request.method == "OPTIONS" and refusal.status_code == 405:
         return Response(headers={"allow": f"{(refusal.headers or {})['Allow']}, OPTIONS"})
     return error(refusal.status_code, f"HTTP {refusal.status_code} {refusal.detail}", refusal.headers)
+
+
+def _is_text(text: str) -> bool:
+    """Whether text can be written. JSON may have half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def _body(request: Request) -> Any:
