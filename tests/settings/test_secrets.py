@@ -14,7 +14,7 @@ import pytest
 from calving.backend.interface import find
 from calving.converters.interface import OPTIONS
 from calving.errors import CalvingError, ConfigError, UnavailableError, first_line
-from calving.secrets import MaskingFormatter, is_harmless, masked, shown_text, without_secrets
+from calving.secrets import MaskingFormatter, is_harmless, masked, safe_lines, shown_text, without_secrets
 from calving.settings.keys import SinkKeys, TableKeys
 from calving.settings.load import parse
 
@@ -118,6 +118,18 @@ def test_a_secret_is_masked_in_every_text(key: str, inline: bool, monkeypatch: p
     assert str(UnavailableError(f"no {secret}")) == "no ***"
     assert first_line(ValueError(f"no {secret}")) == "no ***"
     assert secret not in without_secrets(f"no {secret}", {})
+
+
+def test_each_long_line_of_a_private_key_is_masked_by_itself() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIICdQIBADANBgkq\n  Q0FOQVJZQ0FOQVJZ\r\nhi there\n-----END PRIVATE KEY-----\n"
+    parse({**LEAST, "kafka.ssl.key.pem": key})
+    assert masked("line MIICdQIBADANBgkq: bad; Q0FOQVJZQ0FOQVJZ") == "line ***: bad; ***"
+    assert masked("hi there -----BEGIN PRIVATE KEY-----") == "hi there -----BEGIN PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("mark", ["\u061c", "\u200e", "\u200f", "\u202e", "\u2066"])
+def test_a_mark_that_turns_the_order_of_text_is_replaced(mark: str) -> None:
+    assert safe_lines(f"a{mark}b") == "a?b"
 
 
 def test_what_a_provider_gave_is_masked_wherever_a_harmless_key_does_not_show_it(

@@ -159,13 +159,15 @@ _QUOTED = re.compile(r"""=\s*(?:"((?:\\.|[^"\\])+)"|'((?:\\.|[^'\\])+)')""")
 _NONE: Mapping[str, Collection[str]] = {}
 _PLAIN = re.compile(r"(?i:true|false|none|null|yes|no)|\d{1,7}|[\d:]*[.:][\d.:]*|[\d.:]+(ms|[smhdkg]b?)")
 """Values that are too common in texts to be masked there."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that move a terminal's cursor, name its window, begin a line, or turn the order of text."""
 
 _SHORTEST, _BOUNDED = 4, 6
 """The shortest secret that is masked in texts, and the shortest one that is masked inside words, too."""
 _SHORTEST_UNKNOWN = 8
 """The shortest value of a key that may be a secret, and whose name does not say so, that is masked in texts."""
+_SHORTEST_LINE = 16
+"""The shortest line of a secret of several that is masked by itself. That of a PEM file has 64 characters."""
 
 
 class _Known:
@@ -315,9 +317,13 @@ def _secrets_of(key: str, text: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """A secret as texts may show it: as it is, as part of a URL, of JSON, and of an HTTP header."""
+    """A secret as texts may show it: as it is, a line of it, and as part of a URL, of JSON, and of an HTTP header."""
     if len(secret) < _SHORTEST or _PLAIN.fullmatch(secret):
         return
+    if len(lines := secret.splitlines()) > 1:  # a private key, of which an error may name the line that is wrong
+        yield from (
+            line for line in map(str.strip, lines) if len(line) >= _SHORTEST_LINE and not line.startswith("-----")
+        )
     plain = unquote(secret)
     encoded = (quote(plain), quote(plain, safe=""), quote_plus(plain))
     yield from (secret, plain, *encoded, *(re.sub("%..", lambda m: m[0].lower(), text) for text in encoded))
