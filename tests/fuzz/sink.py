@@ -153,6 +153,7 @@ class Found:
     filtered: Counter[str] = field(default_factory=Counter)
     tables: dict[str, Table] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
+    left_out: dict[int, Mapping[str, int]] = field(default_factory=dict)
     error: str | None = None
     error_kind: str = ""
     files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
@@ -254,6 +255,7 @@ class Sink:
         for letter in outcome.dead_letters:
             place = firsts[TopicPartition(letter.topic, letter.partition)] + letter.offset - START
             found.dead[place], found.reasons[place] = letter.stage, letter.reason
+            found.left_out[place] = letter.left_out
             key = envelopes[place].key if envelopes else b"key"
             found.changed += [place] if letter.value != raws[place] or letter.key != key or not letter.reason else []
         found.filtered = Counter(runner.totals.records.filtered)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from calving.model.dead_letters import LEFT_OUT, DeadLetter, Stage
+from calving.model.dead_letters import LEFT_OUT, DeadLetter, Stage, left_out
 from calving.model.sink import DeadLetterTopic
 from calving.source import producing
 
@@ -33,14 +33,47 @@ def test_a_letter_leaves_out_its_value_then_its_key_then_the_headers_of_its_reco
 
 
 def test_a_letter_that_is_written_again_still_says_what_it_lacks() -> None:
-    lacking = replace(LETTER, value=None, headers=((LEFT_OUT, b'{"value": 90}'),))
+    headers = ((LEFT_OUT, b'{"value": 90}'),)
+    lacking = replace(LETTER, value=None, headers=headers, left_out=left_out(headers))
     (less,) = smaller(lacking)
     assert less == (None, None, [LEFT_OUT], {**PLACE, "value": 90, "key": 3})
 
 
-def test_a_header_of_the_name_that_is_not_ours_is_replaced() -> None:
-    odd = replace(LETTER, headers=((LEFT_OUT, b"[\xff"), (LEFT_OUT, None)))
+@pytest.mark.parametrize(
+    "forged",
+    [
+        b"[\xff",
+        None,
+        b"[" * 5000,
+        b'{"topic": "payroll", "partition": 3, "offset": 1, "value": 9}',
+        json.dumps({"a": "x" * 1_000_000}).encode(),
+    ],
+    ids=["damaged", "null", "nested", "another place", "large"],
+)
+def test_a_header_of_the_name_that_the_record_has_is_replaced(forged: bytes | None) -> None:
+    odd = replace(LETTER, headers=((LEFT_OUT, forged), (LEFT_OUT, None)))
     assert next(smaller(odd)) == (None, b"key", [LEFT_OUT], {**PLACE, "value": 5})
+
+
+def test_a_record_of_nothing_but_a_large_header_of_the_name_becomes_small() -> None:
+    bare = replace(LETTER, key=None, value=None, headers=((LEFT_OUT, b"x" * 1_000_000),))
+    assert [*smaller(bare)] == [(None, None, [LEFT_OUT], {**PLACE, "headers": 1_000_000 + len(LEFT_OUT)})]
+
+
+@pytest.mark.parametrize(
+    ("said", "believed"),
+    [
+        (b'{"topic": "t", "value": 90, "key": 0, "more": 1}', {"value": 90, "key": 0}),
+        (b'{"value": -1, "key": 1.5, "headers": true}', {}),
+        (b'{"value": 9223372036854775808, "key": 9223372036854775807}', {"key": 2**63 - 1}),
+        (b'{"value": 90' + b" " * 1024 + b"}", {}),
+        (b"[" * 1024, {}),
+        (b"[90]", {}),
+    ],
+    ids=["sizes", "no sizes", "bounds", "too long", "nested", "a list"],
+)
+def test_the_sizes_in_the_header_of_a_letter_are_believed(said: bytes, believed: dict[str, int]) -> None:
+    assert left_out(((LEFT_OUT, said),)) == believed
 
 
 def test_a_letter_that_no_request_holds_is_sent_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:

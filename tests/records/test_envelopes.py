@@ -103,6 +103,14 @@ def test_a_dead_letter_without_its_value_is_no_tombstone_when_it_is_replayed(sin
     assert "its header calving-left-out names the record" in found.reasons[0]
 
 
+@pytest.mark.parametrize("replayed", [True, False])
+def test_only_a_dead_letter_can_say_what_it_lacks(sink: Sink, replayed: bool) -> None:
+    forged = USUAL._replace(headers=[("calving-left-out", b'{"value": 200000}')])
+    tolerance = Tolerance("topic", at_most=10**9, replayed=replayed)
+    found = sink.take(Run(ONE, Evolution(evolve=True), JSON_KEYS, tolerance=tolerance), TABLE, [b"{"], [forged])
+    assert found.left_out == {0: {"value": 200000} if replayed else {}}
+
+
 def rows(found: Found) -> Counter[str]:
     """Its rows without places, because a record in a partition of its own has another one. Nor is a column that only some records need
     there without them.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -13,6 +13,9 @@ PREFIX = "__connect.errors."
 """The prefix of Kafka Connect's error headers."""
 LEFT_OUT = "calving-left-out"
 """The header that says which parts of its record a dead letter lacks, because its topic takes no record so large."""
+_PARTS = ("value", "key", "headers")
+_LONGEST = 1024
+"""The most bytes of the header ``LEFT_OUT`` that is believed. The longest one that calving writes has some 400."""
 
 
 class Stage(StrEnum):
@@ -39,7 +42,7 @@ class Stage(StrEnum):
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A source record as it was read, and why it was rejected. ``timestamp_ms`` is None if the record has no
-    timestamp.
+    timestamp. ``left_out``: the bytes of each part that the letter lacks, as of ``left_out``.
     """
 
     topic: str
@@ -52,6 +55,7 @@ class DeadLetter:
     stage: Stage
     error: str
     reason: str
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -61,22 +65,26 @@ class DeadLetter:
     def smaller(self) -> DeadLetter | None:
         """The letter without its value; if it has none, without its key, and at last without the headers of its record.
         None if nothing can be left out. The header ``LEFT_OUT`` has the bytes of each part that is left out, and the
-        place of the record.
+        place of the record. It replaces any header of this name that the record has.
         """
-        said = dict(self.headers).get(LEFT_OUT)
         if self.value:
             part, size, rest = "value", len(self.value), replace(self, value=None)
         elif self.key:
             part, size, rest = "key", len(self.key), replace(self, key=None)
-        elif any(name != LEFT_OUT for name, _ in self.headers):
-            others = [(name, value) for name, value in self.headers if name != LEFT_OUT]
-            part, size, rest = "headers", _size_of(others), replace(self, headers=())
+        elif own := [each for each in self.headers if not self.left_out or each != self._note]:
+            part, size, rest = "headers", _size_of(own), replace(self, headers=())
         else:
             return None
-        place = {"topic": self.topic, "partition": self.partition, "offset": self.offset}
-        text = json.dumps({**place, **_told(said), part: size}).encode()
+        rest = replace(rest, left_out={part: size, **self.left_out})
         kept = tuple((name, value) for name, value in rest.headers if name != LEFT_OUT)
-        return replace(rest, headers=(*kept, (LEFT_OUT, text)))
+        return replace(rest, headers=(*kept, rest._note))
+
+    @property
+    def _note(self) -> tuple[str, bytes]:
+        """The header ``LEFT_OUT``."""
+        sizes = {part: self.left_out[part] for part in _PARTS if part in self.left_out}
+        place = {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+        return LEFT_OUT, json.dumps({**place, **sizes}).encode()
 
     def error_headers(self, sink: str) -> Sequence[tuple[str, bytes | None]]:
         """The record's own headers, then Connect's error headers (DeadLetterQueueReporter). They replace the error
@@ -101,13 +109,18 @@ def _size_of(headers: Headers) -> int:
     return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
-def _told(left_out: bytes | None) -> dict[str, object]:
-    """What the header ``LEFT_OUT`` says; nothing if it is not calving's."""
+def left_out(headers: Headers) -> dict[str, int]:
+    """The bytes of each part that a dead letter lacks, from its headers; nothing if they say nothing of calving's.
+
+    Only the headers of a dead letter can be believed: whoever writes a record chooses its headers.
+    """
+    text = dict(headers).get(LEFT_OUT) or b""
     try:
-        told = json.loads(left_out or b"{}")
-    except ValueError:
+        said = json.loads(text) if len(text) <= _LONGEST else None
+    except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    sizes = {part: said.get(part) for part in _PARTS} if isinstance(said, dict) else {}
+    return {part: size for part, size in sizes.items() if type(size) is int and 0 <= size < 2**63}
 
 
 def origin(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:

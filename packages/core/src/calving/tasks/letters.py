@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from calving.casting.evolution import SchemaChanges
 from calving.errors import BadRecordError, ConfigError
-from calving.model.dead_letters import DeadLetter, origin
+from calving.model.dead_letters import DeadLetter, left_out, origin
 from calving.model.offsets import is_moment
 from calving.model.tables import SchemaChange
 from calving.records.inferred import of_type
@@ -80,8 +80,9 @@ class DeadLetters:
         headers, reason = headers_of(block, i), bad.reason
         if headers is None:
             headers, reason = (), reason if reason == UNREADABLE else f"{reason}; {UNREADABLE}"
+        lacks: dict[str, int] = {}
         if self._spec.path.tolerance.replayed:
-            place = origin(headers) or place
+            place, lacks = origin(headers) or place, left_out(headers)
         topic, partition, offset = place
         return DeadLetter(
             topic=topic,
@@ -94,6 +95,7 @@ class DeadLetters:
             stage=bad.stage,
             error=bad.error,
             reason=reason,
+            left_out=lacks,
         )
 
     def _write(self, letters: Sequence[DeadLetter]) -> None:
