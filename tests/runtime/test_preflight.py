@@ -47,7 +47,7 @@ def test_a_property_that_somebody_has_changed_is_named_with_its_table(tmp_path: 
     sentence = rf"^table db\.t: '{re.escape(name)}\.{re.escape(owner)}' .* is not what calving writes: 'damaged'"
     if name != AWAITED_OFFSETS or is_own:
         with pytest.raises(ConfigError, match=sentence):
-            dict(held(catalog, sink(), "log", ["db.t"]))
+            dict(held(catalog, sink(**{"iceberg.tables": "db.t"}), "log", ["db.t"]))
     if name == FORM:
         with pytest.raises(ConfigError, match=sentence):
             check_forms("db.t", properties)

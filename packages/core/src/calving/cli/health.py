@@ -29,7 +29,8 @@ from calving.protocol.held_back import DEGRADED
 from calving.protocol.ledger_key import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.rollback import RolledBack
 from calving.runtime.log_view import ControlLogView
-from calving.runtime.preflight import ledger_key, ledger_of, own_tables, routed_tables
+from calving.runtime.preflight import ledger_key, ledger_of, own_tables
+from calving.runtime.routed import routed_tables
 from calving.settings.keys import LOOPBACK, SinkKeys
 from calving.settings.load import Sink
 

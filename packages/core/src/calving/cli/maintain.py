@@ -37,7 +37,8 @@ from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
 from calving.runtime import components
-from calving.runtime.preflight import ledger_key, own_tables, routed_tables
+from calving.runtime.preflight import ledger_key, own_tables
+from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
 
 log = logging.getLogger(__name__)

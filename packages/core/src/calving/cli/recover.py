@@ -46,8 +46,8 @@ from calving.runtime.preflight import (
     own_tables,
     owner_of,
     refuse_reused_offsets,
-    routed_tables,
 )
+from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
 from calving.source.interface import Source
 

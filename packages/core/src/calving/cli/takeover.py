@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
 from calving.backend.sessions import read_to_end
-from calving.errors import ConfigError, DataLossError, UnavailableError
+from calving.errors import CalvingError, ConfigError, DataLossError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.loading import look_for
 from calving.iceberg.target import LoadedTable
@@ -36,8 +36,8 @@ from calving.runtime.preflight import (
     owner_of,
     refuse_a_loss,
     refuse_reused_offsets,
-    routed_tables,
 )
+from calving.runtime.routed import routed_tables
 from calving.settings.keys import TAKEN_OVER
 from calving.settings.load import Sink
 from calving.source.interface import Source
@@ -104,7 +104,10 @@ def _look(sink: Sink, source: Source) -> Place:
     bounds = source.bounds(every)
     catalog = components.catalog(sink)
     routed = routed_tables(catalog, sink, {tp.topic for tp in every})
-    unreadable = {**_unreadable(catalog, [*own_tables(sink), *routed.names]), **routed.unreadable}
+    unreadable: dict[str, CalvingError] = {
+        **_unreadable(catalog, [*own_tables(sink), *routed.names]),
+        **routed.unreadable,
+    }
     names = [name for name in (*own_tables(sink), *routed.names) if name not in unreadable]
     topic = _hear(sink, source, catalog, names)
     topic.check(lambda: list(refuse_missing_tables(catalog, sink, unreadable)))

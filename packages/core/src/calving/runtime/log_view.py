@@ -46,7 +46,8 @@ from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.members import Members
 from calving.protocol.recovery import resumed as resumed_at
 from calving.protocol.rollback import Line, Marks
-from calving.runtime.preflight import held, ledger_key, ledger_of, own_tables, routed_tables
+from calving.runtime.preflight import held, ledger_key, ledger_of, own_tables
+from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.status.backlog import Published

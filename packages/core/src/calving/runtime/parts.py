@@ -30,8 +30,8 @@ from calving.runtime.preflight import (
     own_tables,
     refuse_a_loss,
     refuse_reused_offsets,
-    routed_tables,
 )
+from calving.runtime.routed import routed_tables
 from calving.settings.keys import TableKeys
 from calving.settings.load import Sink
 from calving.source.interface import Source
@@ -111,7 +111,7 @@ class Parts:
         """
         if self._routed is None:
             topics = {tp.topic for tp in self._topics.partitions()}
-            self._routed = routed_tables(self._catalog, self._sink, topics).all()
+            self._routed = routed_tables(self._catalog, self._sink, topics).sound()
         return [*own_tables(self._sink), *self._routed, *self._tables.specs()]
 
 

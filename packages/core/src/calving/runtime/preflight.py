@@ -5,23 +5,22 @@ changed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import DataLossError, NewerVersionError, UnavailableError
-from calving.iceberg.catalog import find_table, table_id, tables_of
+from calving.errors import DataLossError, NewerVersionError, TableTroubleError
+from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import FileRules
 from calving.iceberg.target import LoadedTable, mark_of
 from calving.model.events import TableMark
-from calving.model.forms import NEWEST
-from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, named, present
+from calving.model.forms import NEWEST, StoredForm
+from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, present
 from calving.model.tables import OnRollback
 from calving.protocol.forms import FORM, newer_sinks, table_form
 from calving.protocol.ledger import Ledger, decode_source, entry_of, errors_naming
@@ -34,8 +33,8 @@ from calving.source.interface import Source
 
 log = logging.getLogger(__name__)
 
-_LOOKING = 16
-"""How many tables are loaded in parallel: a sink may have hundreds of tables, and its catalog may be slow."""
+_OF_OTHERS: Mapping[str, Callable[[str], object]] = {SOURCE_OFFSETS: decode_source, FORM: StoredForm.parse}
+"""The table properties of other sinks that are read."""
 _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
@@ -97,9 +96,27 @@ def owner_of(sink: Sink) -> str:
 
 
 def _others(sink: Sink, table: Table) -> dict[str, SourceOffsets]:
-    metadata = table.metadata
     with errors_naming(".".join(table.name())):
-        return others_of(metadata.properties, metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
+        return others_of(_readable(sink, table), table.metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
+
+
+def _readable(sink: Sink, table: Table) -> Mapping[str, str]:
+    """The table's properties. Where the table is not in the settings, those of other sinks that cannot be read are left
+    out: otherwise whoever may change any table of the catalog could stop a sink that has never written it.
+    """
+    properties, own = table.metadata.properties, owner_of(sink)
+    if ".".join(table.name()) in own_tables(sink):
+        return properties
+    damaged: set[str] = set()
+    for kind, decode in _OF_OTHERS.items():
+        for name in properties:
+            owner = name.removeprefix(f"{kind}.")
+            if owner != name and owner != own and not owner.startswith(f"{own}@"):
+                try:
+                    entry_of(properties, name, decode)
+                except TableTroubleError:
+                    damaged.add(name)
+    return {name: text for name, text in properties.items() if name not in damaged}
 
 
 def others_of(
@@ -128,56 +145,6 @@ def own_tables(sink: Sink) -> tuple[str, ...]:
     return (*sink.keys.tables, *([letters] if letters is not None else []))
 
 
-class RoutedTables(NamedTuple):
-    """Dynamically routed tables. ``unreadable``: tables that cannot be loaded now, each with its error. They may hold
-    records of the sink.
-    """
-
-    names: list[str]
-    unreadable: Mapping[str, UnavailableError]
-
-    def all(self) -> list[str]:
-        """The names, if every table can be loaded.
-
-        :raises UnavailableError: a table cannot be loaded.
-        """
-        for error in self.unreadable.values():
-            raise error
-        return self.names
-
-
-def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> RoutedTables:
-    """Tables outside the settings that hold records of the sink, or of its ``topics``.
-
-    Loads every table to which records could have been routed: with a pattern the tables of its namespace, otherwise all
-    tables of the catalog.
-    """
-    if not sink.keys.routes_freely:
-        return RoutedTables([], {})
-    fixed = (sink.keys.topic_pattern or "").partition("{")[0].rpartition(".")[0]
-    key = ledger_key(sink, "", "")
-
-    def ours(name: str) -> bool | UnavailableError:
-        try:
-            table = find_table(catalog, table_id(name))
-        except UnavailableError as error:
-            return error
-        return table is not None and _has_records(table, sink, key, topics)
-
-    names = tables_of(catalog, table_id(fixed) if fixed else ())
-    with ThreadPoolExecutor(_LOOKING) as pool:
-        looked = dict(zip(names, pool.map(ours, names), strict=True))
-    unreadable = {name: each for name, each in looked.items() if isinstance(each, UnavailableError)}
-    return RoutedTables([name for name, each in looked.items() if each is True], unreadable)
-
-
-def _has_records(table: Table, sink: Sink, key: LedgerKey, topics: Collection[str]) -> bool:
-    # The Java sink writes its offsets into summaries, not into properties.
-    if any(name.startswith(key.offsets) for name in table.metadata.properties) or ledger_of(key, table).control:
-        return True
-    return any(named(tp).topic in topics for source in _others(sink, table).values() for tp in source)
-
-
 def held(
     catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str], known: Mapping[str, Table] | None = None
 ) -> Iterator[tuple[str, TableRecord]]:
@@ -189,11 +156,15 @@ def held(
         log.warning("%s; what it holds is taken from when it was loaded before", error)
     for name, table in loaded.items():
         if table is not None:
-            record = _record(sink, ledger_key(sink, log_id, name), table)
+            record = table_record(sink, ledger_key(sink, log_id, name), table)
             yield name, record._replace(mark=None) if name in troubled else record
 
 
-def _record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
+def table_record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
+    """What a table holds of the sink.
+
+    :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
+    """
     properties = table.metadata.properties
     ledger, others = ledger_of(key, table), _others(sink, table)
     with errors_naming(".".join(table.name())):
@@ -204,7 +175,7 @@ def _record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
             others,
             mark_of(table),
             entry_of(properties, key.of_table(AWAITED_OFFSETS), decode_coverage),
-            newer=newer_sinks(properties, (owner_of(sink), *sink.keys.other_sinks)),
+            newer=newer_sinks(_readable(sink, table), (owner_of(sink), *sink.keys.other_sinks)),
         )
 
 

@@ -191,7 +191,8 @@ def report_end(sink: Sink, backend: Backend, topics: Source, member: str, error:
 
 def _write(sink: Sink, backend: Backend, topics: Source, member: str, text: str) -> None:
     # Imported here: most workers end without an error.
-    from calving.runtime.preflight import held, own_tables, refuse_reused_offsets, routed_tables
+    from calving.runtime.preflight import held, own_tables, refuse_reused_offsets
+    from calving.runtime.routed import routed_tables
     from calving.version import __version__
 
     catalog = components.catalog(sink)
@@ -200,7 +201,7 @@ def _write(sink: Sink, backend: Backend, topics: Source, member: str, text: str)
             control = cursor.log
         # B3: a log that lost its end must not grow. Otherwise it would reach the offsets that tables have seen, and no
         # start would notice the loss any more.
-        routed = routed_tables(catalog, sink, {tp.topic for tp in topics.partitions()}).all()
+        routed = routed_tables(catalog, sink, {tp.topic for tp in topics.partitions()}).sound()
         tables = dict(held(catalog, sink, control.identity, [*own_tables(sink), *routed]))
         refuse_reused_offsets(sink, control, tables)
         session.report_end(WorkerEnd(__version__, time.time_ns() // 1_000_000, member, socket.gethostname(), text))

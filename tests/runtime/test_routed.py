@@ -1,0 +1,83 @@
+"""Looking for the tables of a sink that routes freely, in a catalog that others write, too."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from calving.errors import ConfigError, NewerVersionError
+from calving.iceberg.catalog import open_catalog
+from calving.model.forms import NEWEST
+from calving.protocol.forms import FORM
+from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, SOURCE_OFFSETS
+from calving.protocol.recovery import AWAITED_OFFSETS
+from calving.runtime.preflight import held, owner_of
+from calving.runtime.routed import RoutedTables, routed_tables
+from tests.serving.sinks import sink
+
+FREE = sink(**{"iceberg.tables": "", "iceberg.tables.route-field": "to", "iceberg.tables.dynamic-enabled": "true"})
+OWN = owner_of(FREE)
+OFFSETS = f"kafka.connect.offsets.{OWN}"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """With a table of this sink, in ``db.mine``."""
+    made = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    made.create_namespace("db")
+    add(made, "mine", {OFFSETS: "{}"})
+    return made
+
+
+def add(catalog: Catalog, name: str, properties: Mapping[str, str]) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=False))
+    catalog.create_table(f"db.{name}", schema, properties=dict(properties))
+
+
+def routed(catalog: Catalog) -> RoutedTables:
+    return routed_tables(catalog, FREE, {"orders"})
+
+
+@pytest.mark.parametrize("name", [f"{SOURCE_OFFSETS}.zzz", f"{FORM}.zzz"])
+def test_a_damaged_property_of_another_sink_in_a_table_never_written_is_passed_over(
+    catalog: Catalog, name: str
+) -> None:
+    add(catalog, "theirs", {name: "["})
+    assert routed(catalog) == RoutedTables(["db.mine"], {})
+
+
+def test_a_damaged_property_of_another_sink_hides_no_record_of_this_one(catalog: Catalog) -> None:
+    add(catalog, "both", {OFFSETS: "{}", f"{SOURCE_OFFSETS}.{OWN}": '{"orders":[7]}', f"{SOURCE_OFFSETS}.zzz": "["})
+    assert sorted(routed(catalog).sound()) == ["db.both", "db.mine"]
+    (record,) = dict(held(catalog, FREE, "log", ["db.both"])).values()
+    assert [*record.ledger.source.values()] == [7]
+
+
+def test_a_damaged_property_hides_no_other_sink_that_wrote_the_topics(catalog: Catalog) -> None:
+    add(catalog, "theirs", {f"{SOURCE_OFFSETS}.zzz": "[", f"{SOURCE_OFFSETS}.former": '{"orders":[7]}'})
+    assert sorted(routed(catalog).sound()) == ["db.mine", "db.theirs"]
+
+
+@pytest.mark.parametrize("kind", [FORM, SOURCE_OFFSETS, AWAITED_OFFSETS, ROLLBACK_ANSWERED, "kafka.connect.offsets"])
+def test_a_table_whose_record_of_the_sink_is_damaged_is_told_and_left_out(
+    catalog: Catalog, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(catalog, "damaged", {f"{LOG_ID}.{OWN}": "log", f"{kind}.{OWN}": "["})
+    tables = routed(catalog)
+    with caplog.at_level(logging.WARNING):
+        assert tables.sound() == ["db.mine"]
+    assert f"table db.damaged: '{kind}.{OWN}'" in caplog.text
+    with pytest.raises(ConfigError, match=r"table db\.damaged"):
+        tables.all()
+
+
+def test_a_table_of_a_later_version_of_the_sink_stops_it(catalog: Catalog) -> None:
+    add(catalog, "later", {f"{FORM}.{OWN}": str(NEWEST._replace(number=999, version="9.9.9"))})
+    with pytest.raises(NewerVersionError, match=r"table db\.later: .* form 999"):
+        routed(catalog)
