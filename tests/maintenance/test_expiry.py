@@ -307,6 +307,14 @@ def test_many_files_stand_in_several_lists_which_are_all_deleted_from(
     assert not [*folder.rglob("*.json.z")]
 
 
+def test_a_list_of_more_parts_than_a_sink_writes_is_not_read(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expired_files, "_MOST_PARTS", 3)
+    table = replaced(catalog)
+    expire(table)
+    with pytest.raises(TableTroubleError, match="it has more than 3 parts"):
+        delete(table)
+
+
 def test_a_list_that_cannot_be_read_is_named(catalog: Catalog) -> None:
     table = replaced(catalog)
     expire(table)

@@ -74,7 +74,7 @@ def test_each_branch_has_a_lease_of_its_own(table: MutationTable) -> None:
     assert table.table.properties[f"{LEASE}@work"].startswith("b:2 ")
 
 
-@pytest.mark.parametrize("text", ["", "a:1", "a:1 soon", f"a:1 {NOW + 3 * LEASE_MS}"])
+@pytest.mark.parametrize("text", ["", "a:1", "a:1 soon", f"a:1 {NOW + 3 * LEASE_MS}", "a:1 " + "9" * 5_000, "a:1 ²"])
 def test_nobody_waits_for_a_text_that_is_no_lease_nor_for_one_of_a_wrong_clock(text: str) -> None:
     assert held_by_other({LEASE: text}, "main", "b:2", NOW) is None
 

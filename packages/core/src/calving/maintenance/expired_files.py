@@ -28,6 +28,10 @@ _MOST_FILES = 100_000
 """The most files of a list that is written: with paths of 2 KB each it can be read."""
 
 
+_MOST_PARTS = 1_000_000
+"""The most commas and brackets of a list that is read: a path may have some."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExpiredFiles:
     """A list. ``files``: their sizes in bytes, by path. ``before``: the location of the list before it. ``expired_ms``:
@@ -96,9 +100,12 @@ def _read(table: Table, location: str, rules: FileRules) -> ExpiredFiles:
         raise ValueError("no list of calving's is there")  # whoever changes table properties may name any file
     with table.io.new_input(location).open() as file:
         reader = zlib.decompressobj()
-        text = reader.decompress(bytes(file.read()), _MOST_BYTES)
+        text = reader.decompress(bytes(file.read(_MOST_BYTES)), _MOST_BYTES)
     if not reader.eof:
         raise ValueError(f"it is cut off, or holds more than {_MOST_BYTES:,} bytes")
+    # A value of two bytes may take a hundred in memory.
+    if text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_PARTS:
+        raise ValueError(f"it has more than {_MOST_PARTS:,} parts")
     said: dict[str, Any] = json.loads(text)
     before, files = said["before"], {str(path): int(size) for path, size in said["files"].items()}
     return ExpiredFiles(location, None if before is None else str(before), int(said["expired-ms"]), files)

@@ -27,6 +27,10 @@ _SETTLED_SECONDS = 1.0
 """After this time a write of somebody else at the same moment is visible, too."""
 
 
+_DIGITS = 19
+"""The most digits of a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """``until_ms``: when it ends, in milliseconds since 1970."""
@@ -41,7 +45,8 @@ class Lease:
     def parse(text: str | None) -> Lease | None:
         """The lease in a property; None if it is no lease, so that nobody waits for it."""
         holder, _, until = (text or "").rpartition(" ")
-        return Lease(holder, int(until)) if holder and until.isdecimal() else None
+        is_time = until.isascii() and until.isdigit() and len(until) <= _DIGITS
+        return Lease(holder, int(until)) if holder and is_time else None
 
     def is_over(self, now_ms: int) -> bool:
         """Whether it has ended. One that ends later than any lease does, by a wrong clock, counts as ended, too."""
