@@ -136,7 +136,7 @@ def test_a_table_that_somebody_else_maintains_is_left_alone_unless_asked_for_any
     sink = sink_of(tmp_path, table.name, **QUICK)
     lease = TableLease(catalog, table_id(table.name), "main", "host:7", lambda: 0, sleep=lambda seconds: None)
     assert lease.take() is None
-    held = f"table {table.name}: maintenance is held by host:7 until 00:15 UTC; --anyway runs beside it"
+    held = f"table {table.name}: host:7 maintains it until 00:15 UTC; to run beside that, add --anyway"
     assert lines(sink, (), ["manifests"]) == [held]
     assert "would become" in lines(sink, (), ["manifests"], dry_run=True)[0]
     assert "became 1 manifest" in lines(sink, (), ["manifests"], beside_others=True)[0]

@@ -105,6 +105,15 @@ def append(table: MutationTable, number: int, rows: int = 10) -> None:
     )
 
 
+def recreate(table: MutationTable) -> None:
+    """Somebody drops the table and creates it again, and one file comes."""
+    schema = table.table.schema()
+    table.catalog.drop_table(table.name)
+    table.catalog.create_table(table.name, schema)
+    table.expected.clear()
+    append(table, 9)
+
+
 def data_files(table: Table) -> list[str]:
     return sorted(each.data_file.file_path for each in entries(table) if each.data_file.content == DataFileContent.DATA)
 

@@ -21,7 +21,7 @@ from harness.structure import check
 from tests.iceberg import racer
 from tests.iceberg.histories import MutationTable, create, play, pyiceberg_rows
 from tests.iceberg.killed_maintenance import kills
-from tests.maintenance.compacting import append, appended, data_files, fail_at
+from tests.maintenance.compacting import append, appended, data_files, fail_at, recreate
 from tests.maintenance.merging import entries_of, manifests_of, merge, merger_of
 
 
@@ -102,15 +102,7 @@ def test_a_table_that_was_dropped_and_created_again_gets_no_old_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = appended(catalog, 2, 3)
-    schema = table.table.schema()
-
-    def act() -> None:
-        catalog.drop_table(table.name)
-        catalog.create_table(table.name, schema)
-        table.expected.clear()
-        append(table, 9)
-
-    beside(monkeypatch, [act])
+    beside(monkeypatch, [lambda: recreate(table)])
     (done,) = merge(table)
     assert done.change is None and pyiceberg_rows(table.table) == table.rows()
 

@@ -17,7 +17,7 @@ from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check
 from tests.iceberg import racer
 from tests.iceberg.histories import MutationTable, pyiceberg_rows
-from tests.maintenance.compacting import append, appended, beside, compact, compactor_of, data_files, planned
+from tests.maintenance.compacting import append, appended, beside, compact, compactor_of, data_files, planned, recreate
 
 
 def folder_of(table: MutationTable) -> Path:
@@ -123,15 +123,7 @@ def test_a_table_that_was_dropped_and_created_again_gets_no_old_rows(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = appended(catalog, 2, 3)
-    schema = table.table.schema()
-
-    def act() -> None:
-        catalog.drop_table(table.name)
-        catalog.create_table(table.name, schema)
-        table.expected.clear()
-        append(table, 9)
-
-    beside(monkeypatch, act)
+    beside(monkeypatch, lambda: recreate(table))
     (group,) = planned(table).groups
     assert compactor_of(table).compact(group).dropped == "the table was dropped and created again"
     assert pyiceberg_rows(table.table) == table.rows()

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calving.model.events import TableId
-from calving.protocol.answers import down_to
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, LedgerKey
 from calving.protocol.rollback import Ancestor, RollbackNote, SnapshotPlace
@@ -70,8 +69,7 @@ class Answers:
 
     def _go_forward(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger) -> None:
         world, table = self._world, self._world.tables[name]
-        last = world.tip(key, state.line, self._apart(name), state.properties)
-        shown = down_to(state.line, last, state.line.head) if last is not None else None
+        shown = world.way_forward(key, state.line, self._apart(name), state.properties)
         if not shown:
             world.stats["rollbacks that cannot be restored"] += 1
             return

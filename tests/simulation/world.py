@@ -25,7 +25,7 @@ from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
 from calving.model.forms import StoredForm
 from calving.model.offsets import Coverage, Spans, Topic, TopicPartition, decode_coverage, within
-from calving.protocol.answers import abandoned, tip
+from calving.protocol.answers import abandoned, way_forward
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
 from calving.protocol.ledger import Ledger, SourceProgress
@@ -71,7 +71,7 @@ class World:
     looked = staticmethod(looked)
     rolled_back = staticmethod(rolled_back)
     abandoned = staticmethod(abandoned)
-    tip = staticmethod(tip)
+    way_forward = staticmethod(way_forward)
     recovery = staticmethod(recovery)
     still_awaited = staticmethod(still_awaited)
     marks = Marks

@@ -96,7 +96,7 @@ class Maintainer:
     def held(self, name: str, lease: Lease) -> MaintenanceStep:
         """A step that says who has the lease of a table."""
         until = datetime.fromtimestamp(lease.until_ms / 1000, UTC)
-        text = f"maintenance is held by {lease.holder} until {until:%H:%M} UTC; --anyway runs beside it"
+        text = f"{lease.holder} maintains it until {until:%H:%M} UTC; to run beside that, add --anyway"
         return MaintenanceStep(name, ", ".join(self._order.tasks), "left alone", text)
 
     def lease(self, name: str, clock: Callable[[], int]) -> TableLease:

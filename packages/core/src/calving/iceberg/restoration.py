@@ -1,4 +1,4 @@
-"""Finds the files that bring back what a rollback has removed, and refuses those that must not come back (R10)."""
+"""Finds the files to restore after a rollback, and refuses files that must not be restored (R10)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.manifests import FIRST_ROW_ID, read_all_entries, read_entries, read_manifest_list
 from calving.model.offsets import text_of
 from calving.model.text import counted
-from calving.protocol.answers import AbandonedCommits, abandoned, down_to, tip
+from calving.protocol.answers import AbandonedCommits, abandoned, way_forward
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.rollback import Ancestor, Line
@@ -59,12 +59,10 @@ class Abandoned:
 
         :raises ConfigError: they cannot come back; the text says why, and what is left to do.
         """
-        last = tip(self._key, self._line, self._snapshots, self._table.metadata.properties)
-        if last is not None:
-            between = down_to(self._line, last, self._line.head) or ()
-            if changes_rows or all(self._key.own((each,)) is not None for each in between):
-                self._mind_places(self._only_in(last))
-                return Restoration(forward=last)
+        way = way_forward(self._key, self._line, self._snapshots, self._table.metadata.properties)
+        if way and (changes_rows or all(self._key.own((each,)) is not None for each in way)):
+            self._mind_places(self._only_in(way[0]))
+            return Restoration(forward=way[0])
         if changes_rows:
             raise ConfigError(
                 f"table {self._name} has changes from after the rollback, or the snapshots from before it have expired:"

@@ -110,31 +110,31 @@ def _mind_unknown_files(snapshot: Ancestor) -> None:
         )
 
 
-def tip(key: LedgerKey, line: Line, apart: Iterable[Ancestor], properties: Mapping[str, str]) -> Ancestor | None:
-    """The newest snapshot of the sink that is built on the head of a branch, and has all that the table lacks; None if
-    there is none. ``apart``: as of ``abandoned``.
+def way_forward(key: LedgerKey, line: Line, apart: Iterable[Ancestor], properties: Mapping[str, str]) -> list[Ancestor]:
+    """The newest snapshot of the sink that is built on the head of a branch and has all that the table lacks, and those
+    between the two, newest first; empty if there is none. ``apart``: as of ``abandoned``.
     """
     head = line.head
     for snapshot in reversed(list(apart)):
         if key.own((snapshot,)) is None:
             continue
-        shown = down_to(line, snapshot, head)
-        if shown is None:
+        shown = _down_to(line, snapshot, head)
+        if not shown:
             continue
         ledger = key.read(replace(line, snapshots=[*shown, *line.snapshots]), properties)
         if not ledger.unanswered and ledger.doubt is None:
-            return snapshot
-    return None
+            return shown
+    return []
 
 
-def down_to(line: Line, snapshot: Ancestor, head: Ancestor | None) -> list[Ancestor] | None:
-    """A snapshot and those below it that are above the ``head``, newest first; None if it is not built on the head."""
+def _down_to(line: Line, snapshot: Ancestor, head: Ancestor | None) -> list[Ancestor]:
+    """A snapshot and those below it that are above the ``head``, newest first; empty if it is not built on the head."""
     shown, end = [snapshot], head.place.id if head is not None else None
     seen = {snapshot.place.id}
     while (parent := shown[-1].parent) != end:
         below = line.snapshot(parent) if parent is not None and parent not in seen else None
         if below is None:
-            return None
+            return []
         seen.add(below.place.id)
         shown.append(below)
     return shown

@@ -161,7 +161,7 @@ def held(
 
 
 def table_record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
-    """What a table holds of the sink.
+    """Read a table's record of the sink.
 
     :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
     """
