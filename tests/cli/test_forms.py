@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from calving.cli.mend import BOUNDS
 from calving.cli.status import status
 from calving.cli.takeover import takeover
-from calving.errors import NewerVersionError
+from calving.errors import CommandFailedError, NewerVersionError
 from calving.iceberg.catalog import open_catalog
 from calving.model.forms import NEWEST, OLDEST, StoredForm
 from calving.protocol.forms import FORM
@@ -69,10 +69,8 @@ def undecodable(tmp_path_factory: pytest.TempPathFactory, servers: str) -> Cli:
         lambda cli: cli.recover_here(),
         lambda cli: cli.recover_here(rolled_back=["db.t"]),
         lambda cli: takeover(load(cli.config)),
-        lambda cli: list(maintaining.steps(load(cli.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=True)),
-        lambda cli: list(maintaining.steps(load(cli.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=False)),
     ],
-    ids=["run", "recover", "recover --table", "takeover", "maintain --dry-run", "maintain"],
+    ids=["run", "recover", "recover --table", "takeover"],
 )
 def test_a_command_stops_with_the_table_and_the_version_to_install(
     committed: Cli, command: Callable[[Cli], object]
@@ -80,6 +78,17 @@ def test_a_command_stops_with_the_table_and_the_version_to_install(
     before = open_catalog("iceberg", committed.catalog_keys).load_table("db.t").metadata_location
     with pytest.raises(NewerVersionError, match=rf"^table db\.t: .*{re.escape(SENTENCE)}"):
         command(committed)
+    assert open_catalog("iceberg", committed.catalog_keys).load_table("db.t").metadata_location == before
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_maintenance_leaves_the_table_alone_and_fails(committed: Cli, dry_run: bool) -> None:
+    before = open_catalog("iceberg", committed.catalog_keys).load_table("db.t").metadata_location
+    steps = maintaining.steps(load(committed.config), ["db.t"], [BOUNDS], now_ms=0, dry_run=dry_run)
+    step = next(steps)
+    assert step.outcome == "failed" and SENTENCE in step.text
+    with pytest.raises(CommandFailedError, match="1 step failed"):
+        next(steps)
     assert open_catalog("iceberg", committed.catalog_keys).load_table("db.t").metadata_location == before
 
 

@@ -9,13 +9,27 @@ from pathlib import Path
 import pytest
 
 from calving.engine.interface import Engine
-from calving.errors import ConfigError
+from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.lookups import Lookups
 from calving.runtime import components
 from calving.settings.load import load
-from tests.cli.maintaining import lines
+from tests.cli.maintaining import lines, steps
+from tests.cli.test_compact import sink_of, table_with
 from tests.iceberg.histories import create, pyiceberg_rows
+
+
+def test_an_error_of_a_table_is_a_step_and_the_other_tables_are_maintained(tmp_path: Path) -> None:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path / "warehouse")})
+    broken, other = table_with(catalog, 12), table_with(catalog, 12)
+    with broken.table.transaction() as change:
+        change.set_properties({"calving.form.c.connect-x": "["})
+    made = steps(sink_of(tmp_path, f"{broken.name},{other.name}"), tasks=["compact"])
+    first, second = next(made), next(made)
+    assert (first.table, first.outcome, first.text[:20]) == (broken.name, "failed", "maintenance failed: ")
+    assert (second.table, second.outcome) == (other.name, "done")
+    with pytest.raises(CommandFailedError, match="1 step failed, as said above"):
+        next(made)
 
 
 def test_where_spark_does_not_start_all_files_are_searched_in_this_process(

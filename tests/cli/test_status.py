@@ -66,7 +66,7 @@ def table_of(cli: Cli) -> TableHealth:
 
 def test_a_sink_that_is_well_has_committed_all_that_it_published(cli: Cli) -> None:
     found = table_of(cli)
-    assert (found.state, found.records, found.files, found.missing) == ("ok", "100", 0, {})
+    assert (found.state, found.records, found.files, found.missing) == ("ok", 100, 0, {})
     assert "answered" in cli.run("status")
     text = cli.run("status", "--json")
     told = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
@@ -82,7 +82,7 @@ def test_what_was_published_and_not_committed_is_seen_to_wait(cli: Cli) -> None:
     cli.send(100, 110)
     cli.publish_without_commit()
     found = table_of(cli)
-    assert (found.state, found.records, found.files) == ("waiting", "100", 1)
+    assert (found.state, found.records, found.files) == ("waiting", 100, 1)
     assert "no worker runs, and 10 records wait" in cli.run("status", code=3)
 
 

@@ -46,7 +46,7 @@ from calving.runtime.preflight import ledger_key
 from calving.source.interface import Bounds
 from tests.serving.sinks import Worker, serving, sink, status
 
-TABLES = tuple(TableHealth(f"db.t{n:02}", "ok", "1000", 90.0) for n in range(20))
+TABLES = tuple(TableHealth(f"db.t{n:02}", "ok", 1_000, 90.0) for n in range(20))
 BROKEN = (*TABLES[:-1], TableHealth("db.t19", "DEGRADED", why="table db.t19 cannot be loaded: [Errno 2] no file"))
 
 
@@ -238,8 +238,8 @@ def test_the_leaders_words_are_those_of_status() -> None:
 
 CHANGED = {"keys": 3, "superseded": 2, "load-ms": 4, "resolve-ms": 5, "write-ms": 6}
 CHANGES = (
-    TableHealth("db.t", "ok", "9", 90.0, mutations=CHANGED, changed_by="c-7"),
-    TableHealth("db.u", "ok", "9", 90.0),
+    TableHealth("db.t", "ok", 9, 90.0, mutations=CHANGED, changed_by="c-7"),
+    TableHealth("db.u", "ok", 9, 90.0),
 )
 ONLY = "the time of commit is not known for db.t: only the leader's status server tells it, and"
 
@@ -292,7 +292,7 @@ def test_a_narrow_screen_has_room_for_all_counts_and_times() -> None:
         "cached": 1_998,
     }
     times = {"load-ms": 1_412, "resolve-ms": 15_123, "write-ms": 1_634}
-    table = TableHealth("sales.orders", "ok", "9", 90.0, mutations={**counts, **times}, changed_by="c-7")
+    table = TableHealth("sales.orders", "ok", 9, 90.0, mutations={**counts, **times}, changed_by="c-7")
     text = " ".join(shown(replace(seen((table,)), commit_seconds={("sales.orders", "c-7"): 1.3})))
     assert all(str(number) in text for number in counts.values())
     assert all(f"{number} ms" in text for number in (*times.values(), 1_300))
@@ -453,7 +453,7 @@ def test_positions_are_read_before_the_ends_that_a_running_sink_follows(monkeypa
 
 def test_texts_of_others_do_not_command_the_terminal() -> None:
     hostile = "x\x1b]0;title\x07\x1b[2J\u202e"
-    table = TableHealth(f"db.{hostile}", "ok", hostile, mutations={"keys": 1}, changed_by="c")
+    table = TableHealth(f"db.{hostile}", "ok", 9, mutations={"keys": 1}, changed_by="c")
     found = replace(seen((table,)), leader=Leader(hostile, hostile, f"http://{hostile}"))
     screen = io.StringIO()
     Console(width=250, file=screen, force_terminal=True).print(*as_text(found, 100.0))

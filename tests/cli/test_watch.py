@@ -72,7 +72,7 @@ def test_an_error_of_a_table_is_a_step_and_the_other_tables_go_on() -> None:
             raise UnavailableError("no answer")
         yield step("done", "joined", name)
 
-    failed = "a maintenance failed, and is tried again: no answer"
+    failed = "a maintenance failed: no answer"
     assert said(run, 100, lambda: ["a", "b"]) == [(0, failed), (0, "b joined")]
 
 

@@ -14,6 +14,8 @@ from pyiceberg.exceptions import BadRequestError, CommitFailedException
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -39,6 +41,7 @@ from calving.protocol.ledger_key import LedgerKey
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 REFERENCE = TableReference("iceberg", ("db",), "t")
+MAIN = {"ref_name": "main", "type": "branch"}
 FILES = FileRules(("file:///",))
 """Most of these files do not exist."""
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "kind", StringType(), required=False))
@@ -95,6 +98,20 @@ def test_the_summary_has_javas_names_and_only_text(catalog: Catalog) -> None:
     assert summary["added-records"] == "3"
     metadata = json.loads(Path(catalog.load_table("db.t").metadata_location.removeprefix("file://")).read_text())
     assert all(isinstance(v, str) for s in metadata["snapshots"] for v in s["summary"].values())
+
+
+@pytest.mark.parametrize("total", ["9" * 5000, "many", "-3"])
+def test_a_total_of_somebody_else_that_is_no_number_is_not_counted_on(catalog: Catalog, total: str) -> None:
+    settle(catalog, entry(4, file("a")))
+    table = catalog.load_table("db.t")
+    (append,) = table.metadata.snapshots
+    summary = Summary(Operation.APPEND, **{**head(catalog), "total-records": total})
+    changed = {"snapshot_id": 7, "sequence_number": 2, "parent_snapshot_id": append.snapshot_id, "summary": summary}
+    damaged = append.model_copy(update=changed)
+    table._do_commit((AddSnapshotUpdate(snapshot=damaged), SetSnapshotRefUpdate(**MAIN, snapshot_id=7)), ())
+    settle(catalog, entry(5, file("b")))
+    assert paths(catalog) == ["a", "b"]
+    assert "total-records" not in head(catalog) and head(catalog)["total-data-files"] == "2"
 
 
 @pytest.mark.parametrize("version", ["1", "2"])

@@ -323,6 +323,16 @@ def test_a_list_that_cannot_be_read_is_named(catalog: Catalog) -> None:
         delete(table)
 
 
+@pytest.mark.parametrize(("name", "value"), [("expired-ms", 10**30), ("expired-ms", True), ("files", {"a": "1"})])
+def test_a_list_whose_numbers_are_no_times_and_no_sizes_is_named(catalog: Catalog, name: str, value: object) -> None:
+    table = replaced(catalog)
+    expire(table)
+    said = json.loads(zlib.decompress(list_of(table).read_bytes()))
+    list_of(table).write_bytes(zlib.compress(json.dumps(said | {name: value}).encode()))
+    with pytest.raises(TableTroubleError, match=r"cannot be read \(ValueError: a size or a time is no whole number"):
+        delete(table)
+
+
 def test_a_property_that_names_another_file_is_refused(catalog: Catalog) -> None:
     table = replaced(catalog)
     name = "calving.expired-files.control.connect-x"

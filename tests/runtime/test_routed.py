@@ -54,14 +54,14 @@ def test_a_damaged_property_of_another_sink_in_a_table_never_written_is_passed_o
 
 def test_a_damaged_property_of_another_sink_hides_no_record_of_this_one(catalog: Catalog) -> None:
     add(catalog, "both", {OFFSETS: "{}", f"{SOURCE_OFFSETS}.{OWN}": '{"orders":[7]}', f"{SOURCE_OFFSETS}.zzz": "["})
-    assert sorted(routed(catalog).sound()) == ["db.both", "db.mine"]
+    assert sorted(routed(catalog).sound(FREE)) == ["db.both", "db.mine"]
     (record,) = dict(held(catalog, FREE, "log", ["db.both"])).values()
     assert [*record.ledger.source.values()] == [7]
 
 
 def test_a_damaged_property_hides_no_other_sink_that_wrote_the_topics(catalog: Catalog) -> None:
     add(catalog, "theirs", {f"{SOURCE_OFFSETS}.zzz": "[", f"{SOURCE_OFFSETS}.former": '{"orders":[7]}'})
-    assert sorted(routed(catalog).sound()) == ["db.mine", "db.theirs"]
+    assert sorted(routed(catalog).sound(FREE)) == ["db.mine", "db.theirs"]
 
 
 @pytest.mark.parametrize("kind", [FORM, SOURCE_OFFSETS, AWAITED_OFFSETS, ROLLBACK_ANSWERED, "kafka.connect.offsets"])
@@ -71,10 +71,21 @@ def test_a_table_whose_record_of_the_sink_is_damaged_is_told_and_left_out(
     add(catalog, "damaged", {f"{LOG_ID}.{OWN}": "log", f"{kind}.{OWN}": "["})
     tables = routed(catalog)
     with caplog.at_level(logging.WARNING):
-        assert tables.sound() == ["db.mine"]
+        assert tables.sound(FREE) == ["db.mine"]
     assert f"table db.damaged: '{kind}.{OWN}'" in caplog.text
     with pytest.raises(ConfigError, match=r"table db\.damaged"):
         tables.all()
+
+
+def test_a_table_that_is_damaged_while_the_sink_runs_is_left_out_unless_the_settings_name_it(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(catalog, "damaged", {f"{SOURCE_OFFSETS}.{OWN}": "["})
+    with caplog.at_level(logging.WARNING):
+        assert [*dict(held(catalog, FREE, "log", ["db.damaged", "db.mine"]))] == ["db.mine"]
+    assert f"table db.damaged: '{SOURCE_OFFSETS}.{OWN}'" in caplog.text
+    with pytest.raises(ConfigError, match=r"table db\.damaged"):
+        dict(held(catalog, sink(**{"iceberg.tables": "db.damaged"}), "log", ["db.damaged"]))
 
 
 def test_a_table_of_a_later_version_of_the_sink_stops_it(catalog: Catalog) -> None:

@@ -26,6 +26,7 @@ from calving.backend import (
 )
 from calving.errors import AccessDeniedError, CalvingError, DataLossError, ProtocolError, UnavailableError
 from calving.model.offsets import Span
+from calving.model.text import natural
 from calving.source.client import REFUSED, TIMEOUT, consumer_client, headers_of, patiently, reaching, unavailable
 from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
@@ -218,5 +219,4 @@ class KafkaCursor(EntryCursor):
 
 
 def _tail(note: str | None) -> int:
-    text = (note or "").removeprefix(_TAIL)
-    return int(text) if text.isdecimal() else 0
+    return natural((note or "").removeprefix(_TAIL)) or 0

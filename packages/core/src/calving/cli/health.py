@@ -25,6 +25,7 @@ from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import LoadedTable
 from calving.model.events import DataWritten, Envelope, Leader
 from calving.model.offsets import Coverage, is_moment
+from calving.model.text import natural
 from calving.protocol.held_back import DEGRADED
 from calving.protocol.ledger_key import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.rollback import RolledBack
@@ -44,7 +45,7 @@ class TableHealth:
 
     name: str
     state: str
-    records: str = ""
+    records: int | None = None
     committed_at: float | None = None
     """When the sink last committed to the table."""
     cycles: int = 0
@@ -106,7 +107,7 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         else "waiting"
         if waiting
         else "ok",
-        records=head.get("total-records", "0"),
+        records=natural(head.get("total-records", "0")),
         committed_at=_last_commit(table, key),
         cycles=cycles,
         files=_files(waiting),

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -20,14 +20,14 @@ from pyiceberg.catalog import Catalog
 from calving.catalogs.foreign import refusal
 from calving.cli.compact import COMPACT, compacted
 from calving.cli.expire import EXPIRE, ControlLogs, expired
-from calving.cli.maintenance_step import MaintenanceStep, committing
+from calving.cli.maintenance_step import MaintenanceStep, committing, failed
 from calving.cli.manifests import MANIFESTS, merged
 from calving.cli.mend import BOUNDS, mended
 from calving.cli.orphans import ORPHANS, OrphanTask
-from calving.cli.watch import MaintenanceWatch
+from calving.cli.watch import MaintenanceWatch, Run
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
-from calving.errors import CalvingError, CommandFailedError, ConfigError, UnavailableError
+from calving.errors import CalvingError, CommandFailedError, ConfigError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.live_files import Manifests
 from calving.iceberg.maintenance import Maintenance, check_forms
@@ -104,13 +104,13 @@ class Maintainer:
         branch = ledger_key(self._sink, "", name).branch
         return TableLease(self.catalog, table_id(name), branch, self._holder, clock)
 
-    def run(self, names: Iterable[str], now_ms: int) -> Iterator[MaintenanceStep]:
-        """What the tasks do with some tables. The control logs are read once, if a file may be deleted."""
+    @contextmanager
+    def round(self, now_ms: int) -> Iterator[Run]:
+        """Does the tasks for one table after the other. The control logs are read once, if a file may be deleted."""
         sinks = (self._sink, *self._order.other_sinks)
         logs = ControlLogs(sinks)
         with closing(OrphanTask(self.catalog, sinks, now_ms, dry_run=self._order.dry_run)) as search:
-            for name in names:
-                yield from self._steps(name, now_ms, logs, search)
+            yield lambda name: self._steps(name, now_ms, logs, search)
 
     def _steps(self, name: str, now_ms: int, logs: ControlLogs, search: OrphanTask) -> Iterator[MaintenanceStep]:
         catalog, sink, tasks, dry_run = self.catalog, self._sink, self._order.tasks, self._order.dry_run
@@ -138,21 +138,29 @@ class Maintainer:
 
 
 def maintain(sink: Sink, order: MaintenanceOrder, now_ms: int, holder: str) -> Iterator[MaintenanceStep]:
-    """Do the tasks once.
+    """Do the tasks once. An error of a table is a step, and the other tables go on.
 
     The command may be run at any time, several times at once, and again after an interruption.
 
     :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
-    :raises CommandFailedError: others have committed too fast, or files could not be rewritten or deleted. The commits
-        made so far stay.
+    :raises CommandFailedError: a step failed. The commits made so far stay.
     """
-    failed = 0
-    with closing(Maintainer(sink, order, holder)) as maintainer:
-        for step in maintainer.run(maintainer.tables(), now_ms):
-            failed += step.outcome == "failed"
-            yield step
-    if failed:
-        raise CommandFailedError(f"{counted(failed, 'step')} failed, as said above; nothing is lost, run it again")
+    failures = 0
+    with closing(Maintainer(sink, order, holder)) as maintainer, maintainer.round(now_ms) as run:
+        for name in maintainer.tables():
+            for step in _contained(name, run):
+                failures += step.outcome == "failed"
+                yield step
+    if failures:
+        raise CommandFailedError(f"{counted(failures, 'step')} failed, as said above; nothing is lost, run it again")
+
+
+def _contained(name: str, run: Run) -> Iterator[MaintenanceStep]:
+    """The steps of a table; an error is the last of them."""
+    try:
+        yield from run(name)
+    except Exception as error:  # a catalog or a storage may raise anything
+        yield failed(name, error)
 
 
 def watch(sink: Sink, order: MaintenanceOrder, holder: str, stop: threading.Event) -> Iterator[MaintenanceStep]:
@@ -164,13 +172,14 @@ def watch(sink: Sink, order: MaintenanceOrder, holder: str, stop: threading.Even
     leases: dict[str, TableLease] = {}
 
     def run(name: str) -> Iterator[MaintenanceStep]:
-        for step in maintainer.run([name], _now_ms()):
-            yield step
-            if step.outcome == "done" and not order.beside_others:
-                lease = leases.setdefault(name, maintainer.lease(name, _now_ms))
-                if (other := lease.take()) is not None:
-                    yield maintainer.held(name, other)
-                    return
+        with maintainer.round(_now_ms()) as steps:
+            for step in steps(name):
+                yield step
+                if step.outcome == "done" and not order.beside_others:
+                    lease = leases.setdefault(name, maintainer.lease(name, _now_ms))
+                    if (other := lease.take()) is not None:
+                        yield maintainer.held(name, other)
+                        return
 
     def pause(name: str) -> float:
         return int(sink.maintenance(name, "pause_ms")) / 1000
@@ -180,7 +189,7 @@ def watch(sink: Sink, order: MaintenanceOrder, holder: str, stop: threading.Even
             yield from MaintenanceWatch(maintainer.tables, run, pause, time.monotonic, stop.wait).steps(_LOOK_SECONDS)
         finally:
             for lease in leases.values():
-                with suppress(UnavailableError):  # it ends by itself
+                with suppress(Exception):  # it ends by itself, and the end must reach the other leases
                     lease.release()
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from calving.errors import CommandFailedError, CommitRefusedError, CommitUncertainError
+from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError
+from calving.storage_errors import described
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,12 @@ class MaintenanceStep:
         """For a program."""
         own = {"table": self.table, "task": self.task, "outcome": self.outcome.replace(" ", "-"), "text": self.text}
         return json.dumps({**own, **self.numbers})
+
+
+def failed(table: str, error: Exception) -> MaintenanceStep:
+    """A step that says why nothing more was done with a table."""
+    why = str(error) if isinstance(error, CalvingError) else described(error)
+    return MaintenanceStep(table, "maintain", "failed", f"maintenance failed: {why}")
 
 
 @contextmanager

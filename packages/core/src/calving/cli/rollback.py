@@ -17,7 +17,7 @@ from calving.iceberg.catalog import table_id
 from calving.iceberg.rollback import RollbackPlan, TableRollback
 from calving.model.offsets import Coverage, TopicPartition, present, size, text_of, within
 from calving.model.tables import RollbackAnswer
-from calving.model.text import counted
+from calving.model.text import counted, natural
 from calving.protocol.answers import (
     AsItIs,
     BeforeTime,
@@ -173,7 +173,7 @@ def _rows(plan: RollbackPlan) -> str:
         snapshot.summary.additional_properties.get(_ROWS) if snapshot is not None and snapshot.summary else None
         for snapshot in (plan.head, plan.target)
     ]
-    before, after = (int(each) if each is not None and each.isdecimal() and len(each) < 20 else None for each in counts)
+    before, after = (natural(each) for each in counts)
     return "" if before is None or after is None else f", and the table has {after:,} rows instead of {before:,}"
 
 

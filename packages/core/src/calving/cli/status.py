@@ -281,7 +281,7 @@ def _table_json(t: TableHealth, now: float, changes: Mapping[str, int | None]) -
     return {
         "table": t.name,
         "state": t.state,
-        "records": int(t.records or 0),
+        "records": t.records or 0,
         "committed_at": t.committed_at,
         "seconds_since_commit": None if t.committed_at is None else round(now - t.committed_at, 3),
         "valid_through": valid_through(t),

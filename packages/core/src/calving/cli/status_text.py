@@ -101,7 +101,7 @@ def _tables(tables: Sequence[TableHealth], now: float) -> RichTable:
         times = ago(t.committed_at, now), ago(valid_through(t), now)
         missing = [printable(text_of(t.missing)) if t.missing else "-"] if lacking else []
         state = Text(t.state, "red" if t.state == "DEGRADED" else "")
-        name, records_there = Text(printable(t.name)), Text(printable(t.records))
+        name, records_there = Text(printable(t.name)), Text("" if t.records is None else str(t.records))
         shown.add_row(name, state, records_there, *times, waits_of(t) or "-", *map(Text, missing))
     return shown
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from calving.cli.maintenance_step import MaintenanceStep
+from calving.cli.maintenance_step import MaintenanceStep, failed
 from calving.errors import CalvingError
-from calving.storage_errors import described
 
 Run = Callable[[str], Iterator[MaintenanceStep]]
 """Starts a run of all tasks for a table, which yields its steps; a step makes at most one commit."""
@@ -75,8 +74,7 @@ class MaintenanceWatch:
             pace.run = pace.run or self._run(name)
             step = next(pace.run, None)
         except Exception as error:  # a catalog or a storage may raise anything
-            why = str(error) if isinstance(error, CalvingError) else described(error)
-            step = MaintenanceStep(name, "maintain", "failed", f"maintenance failed, and is tried again: {why}")
+            step = failed(name, error)
             pace.run = None
         if step is None:
             pace.run = None

@@ -21,6 +21,7 @@ from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summa
 from calving.iceberg.history import whole_number
 from calving.iceberg.manifests import CONTENT_SIZE, at, is_vector
 from calving.model.tables import MutationCounts
+from calving.model.text import natural
 from calving.protocol.commit import Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.status.values import TableCommit
@@ -47,8 +48,8 @@ def mutation_summary(counts: MutationCounts, seconds: Mapping[str, float]) -> di
 def mutations_in(summary: Mapping[str, str]) -> dict[str, int]:
     """The counts that ``mutation_summary`` has written, by name; empty for a commit that only appended."""
     names = [*(f.name for f in fields(MutationCounts)), *(f"{step}-ms" for step in ("load", "resolve", "write"))]
-    said = {name: summary.get(f"{_MUTATIONS}{name}", "") for name in names}
-    return {name: int(text) for name, text in said.items() if text.isdecimal()}
+    said = {name: natural(summary.get(f"{_MUTATIONS}{name}")) for name in names}
+    return {name: number for name, number in said.items() if number is not None}
 
 
 class _Collector(SnapshotSummaryCollector):
@@ -125,12 +126,24 @@ def summary_of(
     for file in removed:
         collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=sources)
     previous = metadata.snapshot_by_id(parent) if parent is not None else None
+    before = previous.summary if previous is not None else None
     # pyiceberg counts what a snapshot changes, but refuses one that says it replaces.
     counted = Operation.OVERWRITE if operation is Operation.REPLACE else operation
     return update_snapshot_summaries(
         Summary(operation=counted, **{**properties, **collector.build()}),
-        previous.summary if previous is not None else None,
+        None if before is None else {name: text for name, text in _entries(before) if _is_sound(name, text)},
     ).model_copy(update={"operation": operation})
+
+
+def _entries(summary: Summary) -> Iterator[tuple[str, str]]:
+    """With the operation, so that they are not none even if all totals are left out: pyiceberg would count from 0."""
+    yield "operation", summary.operation.value
+    yield from summary.additional_properties.items()
+
+
+def _is_sound(name: str, text: str) -> bool:
+    """Whether the next snapshot can count from an entry. Java, too, leaves out a total that is no number."""
+    return not name.startswith("total-") or natural(text) is not None
 
 
 def java_date_time(micros: int) -> str:
@@ -210,5 +223,4 @@ class Report:
         )
 
     def _total(self, name: str) -> int | None:
-        text = self._head.get(name)
-        return int(text) if text is not None and text.isdecimal() else None
+        return natural(self._head.get(name))

@@ -28,6 +28,8 @@ _MOST_FILES = 100_000
 """The most files of a list that is written: with paths of 2 KB each it can be read."""
 
 
+_MOST_NUMBER = 10**14
+"""The largest size in bytes, and the last time, in milliseconds since the epoch: in the year 5138."""
 _MOST_PARTS = 1_000_000
 """The most commas and brackets of a list that is read: a path may have some."""
 
@@ -107,5 +109,12 @@ def _read(table: Table, location: str, rules: FileRules) -> ExpiredFiles:
     if text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_PARTS:
         raise ValueError(f"it has more than {_MOST_PARTS:,} parts")
     said: dict[str, Any] = json.loads(text)
-    before, files = said["before"], {str(path): int(size) for path, size in said["files"].items()}
-    return ExpiredFiles(location, None if before is None else str(before), int(said["expired-ms"]), files)
+    before, files = said["before"], {str(path): _number(size) for path, size in said["files"].items()}
+    return ExpiredFiles(location, None if before is None else str(before), _number(said["expired-ms"]), files)
+
+
+def _number(value: object) -> int:
+    """:raises ValueError: it is no size and no time."""
+    if type(value) is not int or not 0 <= value <= _MOST_NUMBER:
+        raise ValueError(f"a size or a time is no whole number from 0 to {_MOST_NUMBER}")
+    return value

@@ -17,6 +17,7 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 from calving.errors import UnavailableError
 from calving.iceberg.catalog import find_table
 from calving.model.events import TableId
+from calving.model.text import natural
 from calving.retries import Backoff, tries
 from calving.storage_errors import described
 
@@ -25,10 +26,6 @@ LEASE_MS = 15 * 60_000
 _TRIES, _BACKOFF = 10, Backoff(0.04, 2.0)
 _SETTLED_SECONDS = 1.0
 """After this time a write of somebody else at the same moment is visible, too."""
-
-
-_DIGITS = 19
-"""The most digits of a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +42,8 @@ class Lease:
     def parse(text: str | None) -> Lease | None:
         """The lease in a property; None if it is no lease, so that nobody waits for it."""
         holder, _, until = (text or "").rpartition(" ")
-        is_time = until.isascii() and until.isdigit() and len(until) <= _DIGITS
-        return Lease(holder, int(until)) if holder and is_time else None
+        until_ms = natural(until)
+        return Lease(holder, until_ms) if holder and until_ms is not None else None
 
     def is_over(self, now_ms: int) -> bool:
         """Whether it has ended. One that ends later than any lease does, by a wrong clock, counts as ended, too."""

@@ -7,6 +7,9 @@ from uuid import UUID
 
 _SHOWN = 3
 
+_DIGITS = 18
+"""So many digits are below 2^63."""
+
 
 def listed(items: Collection[object]) -> str:
     """The first three items, and how many more there are."""
@@ -29,6 +32,13 @@ def printable(text: str, most: int | None = None) -> str:
 def printable_lines(text: str) -> str:
     """Like ``printable``, and the text keeps its lines."""
     return "\n".join(map(printable, text.splitlines()))
+
+
+def natural(text: str | None) -> int | None:
+    """The number that up to 18 ASCII digits are; None for anything else. For texts that somebody else may have written:
+    ``int`` raises at thousands of digits.
+    """
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
 def offsets_text(offsets: Mapping[int, int]) -> str:

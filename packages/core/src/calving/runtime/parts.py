@@ -111,7 +111,7 @@ class Parts:
         """
         if self._routed is None:
             topics = {tp.topic for tp in self._topics.partitions()}
-            self._routed = routed_tables(self._catalog, self._sink, topics).sound()
+            self._routed = routed_tables(self._catalog, self._sink, topics).sound(self._sink)
         return [*own_tables(self._sink), *self._routed, *self._tables.specs()]
 
 

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import DataLossError, NewerVersionError, TableTroubleError
+from calving.errors import ConfigError, DataLossError, NewerVersionError, TableTroubleError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.loading import find_tables
@@ -148,16 +148,34 @@ def own_tables(sink: Sink) -> tuple[str, ...]:
 def held(
     catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str], known: Mapping[str, Table] | None = None
 ) -> Iterator[tuple[str, TableRecord]]:
-    """What these tables hold of the sink; missing tables are skipped. ``known``: tables as they were loaded before.
-    They stand in for tables that cannot be loaded now, because a table's content has only grown since.
+    """What these tables hold of the sink; missing tables are skipped, and so are tables that routes in records have led
+    to, if their record of the sink is damaged. ``known``: tables as they were loaded before. They stand in for tables
+    that cannot be loaded now, because a table's content has only grown since.
+
+    :raises ConfigError: as ``table_record``, of a table in the settings.
     """
     loaded, troubled = find_tables(catalog, names, known or {})
     for error in troubled.values():
         log.warning("%s; what it holds is taken from when it was loaded before", error)
     for name, table in loaded.items():
         if table is not None:
-            record = table_record(sink, ledger_key(sink, log_id, name), table)
-            yield name, record._replace(mark=None) if name in troubled else record
+            try:
+                record = table_record(sink, ledger_key(sink, log_id, name), table)
+            except ConfigError as error:
+                leave_out(sink, name, error)
+            else:
+                yield name, record._replace(mark=None) if name in troubled else record
+
+
+def leave_out(sink: Sink, name: str, error: ConfigError) -> None:
+    """Warn that a table's record of the sink is damaged. The table takes no commit, because a commit reads that record
+    first.
+
+    :raises ConfigError: ``error``, if the table is in the settings, or a later version has written it.
+    """
+    if name in own_tables(sink) or isinstance(error, NewerVersionError):
+        raise error
+    log.warning("%s; until then this table takes no commit, and the sink goes on with the others", error)
 
 
 def table_record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:

@@ -201,7 +201,7 @@ def _write(sink: Sink, backend: Backend, topics: Source, member: str, text: str)
             control = cursor.log
         # B3: a log that lost its end must not grow. Otherwise it would reach the offsets that tables have seen, and no
         # start would notice the loss any more.
-        routed = routed_tables(catalog, sink, {tp.topic for tp in topics.partitions()}).sound()
+        routed = routed_tables(catalog, sink, {tp.topic for tp in topics.partitions()}).sound(sink)
         tables = dict(held(catalog, sink, control.identity, [*own_tables(sink), *routed]))
         refuse_reused_offsets(sink, control, tables)
         session.report_end(WorkerEnd(__version__, time.time_ns() // 1_000_000, member, socket.gethostname(), text))

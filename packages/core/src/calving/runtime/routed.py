@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -14,10 +13,8 @@ from calving.errors import ConfigError, NewerVersionError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.model.offsets import named
 from calving.protocol.ledger_key import LOG_ID
-from calving.runtime.preflight import ledger_key, own_tables, table_record
+from calving.runtime.preflight import leave_out, ledger_key, own_tables, table_record
 from calving.settings.load import Sink
-
-log = logging.getLogger(__name__)
 
 _LOOKING = 16
 """How many tables are loaded in parallel: a sink may have hundreds of tables, and its catalog may be slow."""
@@ -41,16 +38,16 @@ class RoutedTables(NamedTuple):
             raise error
         return self.names
 
-    def sound(self) -> list[str]:
-        """The names, if every table can be loaded. The log names tables whose record of the sink is damaged: they are
-        left out, and take no commit, because a commit reads that record first.
+    def sound(self, sink: Sink) -> list[str]:
+        """The names, if every table can be loaded. Tables whose record of the sink is damaged are left out, and the log
+        names them.
 
         :raises UnavailableError: a table cannot be loaded.
         """
-        for error in self.unreadable.values():
+        for name, error in self.unreadable.items():
             if isinstance(error, UnavailableError):
                 raise error
-            log.warning("%s; until then this table takes no commit, and the sink goes on with the others", error)
+            leave_out(sink, name, error)
         return self.names
 
 
