@@ -202,6 +202,21 @@ def test_options_of_transforms_count_though_an_error_would_not_show_them() -> No
     assert first.differing(second) == ("transforms.t",)
 
 
+@pytest.mark.parametrize(
+    ("key", "letters"),
+    [
+        ("iceberg.catalog.warehouse", 8),
+        ("iceberg.catalog.header.X-Pin", 2),
+        ("transforms.t.static.field", 8),
+        ("transforms.t.static.value", 2),
+    ],
+)
+def test_the_digest_of_a_value_that_may_be_a_secret_is_too_short_to_guess_it(key: str, letters: int) -> None:
+    step = {"transforms": "t", "transforms.t.type": "org.apache.kafka.connect.transforms.InsertField$Value"}
+    made = digests(parse(BASE | {"transforms.t.static.field": "a"} | step | {key: "1234"}))
+    assert len(made[key if key in made else "transforms.t"]) == letters
+
+
 def test_the_reference_lists_the_keys_that_have_a_digest() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/stored-state.md").read_text()
     assert [prefix for prefix in COMMITTED if f"`{prefix}`" not in page] == []

@@ -1,7 +1,8 @@
 """Digests of the settings that decide what is committed, by which workers notice that theirs differ.
 
 The values are those that the sink uses: ``${env:...}`` counts by what it stands for, and a default that is written out
-counts as if it were not. What looks like a secret is left out, and so is a login in a URL.
+counts as if it were not. What looks like a secret is left out, and so is a login in a URL. A value that nobody knows to
+be harmless has a digest of 8 bits: it tells next to nothing of a password, and 255 of 256 differences.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from calving.model.members import MOST_KEYS, Member, digest
 from calving.model.record_path import TransformSpec
 from calving.model.tables import MAIN
 from calving.model.text import printable
-from calving.secrets import public_text
+from calving.secrets import is_harmless, public_text
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 from calving.settings.load import Sink
 
 _LONGEST = 200
 """The longest host, file and key that is sent."""
+_LETTERS, _LETTERS_UNKNOWN = 8, 2
+"""The hexadecimal letters of a digest, and of the digest of a value that nobody knows to be harmless."""
 COMMITTED = (
     "topics",
     "iceberg.table.",
@@ -70,8 +73,12 @@ def digests(sink: Sink) -> dict[str, str]:
     for name, table in sink.tables.items():
         values |= {f"iceberg.table.{name}.{key}": value for key, value in _of_table(sink.keys, table).items()}
     values |= {key: public_text(key, text) for key, text in _handed_on(sink)}
-    values |= {f"transforms.{step.name}": _public(step) for step in sink.transforms}
-    return {printable(key, _LONGEST): digest([key, value], 8) for key, value in sorted(values.items())}
+    steps = {f"transforms.{step.name}": step for step in sink.transforms}
+    values |= {key: _public(step) for key, step in steps.items()}
+    unknown = {key for key in values if key not in steps and not is_harmless(key)}
+    unknown |= {key for key, step in steps.items() if not all(map(is_harmless, _options(step)))}
+    letters = {key: _LETTERS_UNKNOWN if key in unknown else _LETTERS for key in values}
+    return {printable(key, _LONGEST): digest([key, value], letters[key]) for key, value in sorted(values.items())}
 
 
 def _of_sink(keys: SinkKeys) -> dict[str, object]:
@@ -124,6 +131,13 @@ def _public(step: TransformSpec) -> dict[str, object]:
 
     predicate = step.predicate and replace(step.predicate, options=options(step.predicate.options))
     return asdict(replace(step, options=options(step.options), predicate=predicate))
+
+
+def _options(step: TransformSpec) -> Iterator[str]:
+    """The keys of a step's options."""
+    yield from (f"transforms.{step.name}.{option}" for option in step.options)
+    if step.predicate is not None:
+        yield from (f"predicates.any.{option}" for option in step.predicate.options)
 
 
 def _set(keys: BaseModel) -> Iterator[tuple[str, object]]:
