@@ -7,11 +7,8 @@ Rust and without.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +36,7 @@ from calving.tasks.pipeline import Pipeline
 from calving.tasks.selection import Accounts, Routed, Selection, Timings
 from calving.tasks.spec import TaskSpec
 from calving.transforms.interface import Predicate
+from tests.fuzz import loop
 from tests.java import generate
 from tests.java.cases import CASES, Case
 from tests.java.reference import Message
@@ -292,21 +290,13 @@ def _cut(random: Random, count: int) -> Iterator[list[int]]:
         places = places[size:]
 
 
+def _case(seed: int, number: int) -> tuple[int, str]:
+    count = Random(f"{seed} {number}").choice((40, 40, 120))
+    return count, "\n".join(check(seed, number, count)[:3])
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
-    parser.add_argument("--case", type=int, help="this case only")
-    args = parser.parse_args()
-    end, number, wrong = time.monotonic() + args.seconds, args.case or 0, 0
-    while time.monotonic() < end and (args.case is None or number == args.case):
-        found = check(args.seed, number, Random(f"{args.seed} {number}").choice((40, 40, 120)))
-        for line in found[:3]:
-            print(line, flush=True)
-        wrong += bool(found)
-        number += 1
-    print(json.dumps({"seed": args.seed, "cases": number, "wrong": wrong}))
-    return 1 if wrong else 0
+    return loop.run("alone", loop.arguments(__doc__).parse_args(), lambda seed, number, _: _case(seed, number))
 
 
 if __name__ == "__main__":

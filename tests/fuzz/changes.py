@@ -7,12 +7,9 @@ without any. After some batches the mirror must have exactly the rows of the sou
 
 from __future__ import annotations
 
-import argparse
 import json
-import logging
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -27,7 +24,7 @@ from calving.model.record_path import ConverterSpec, Evolution, Limits, TopicCon
 from calving.model.tables import RowMutations, Tombstones
 from calving.services.rest_catalog import RestCatalog
 from harness.registry import SchemaRegistry, serving
-from tests.fuzz import encoding, meanings, nodes, plain
+from tests.fuzz import encoding, loop, meanings, nodes, plain
 from tests.fuzz.forms import canonical
 from tests.fuzz.nodes import Node
 from tests.fuzz.texts import STRINGS
@@ -301,30 +298,17 @@ def _shown(case: Case, row: Row) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
-    parser.add_argument("--case", type=int, help="this case only")
+    parser = loop.arguments(__doc__)
     parser.add_argument("--version-3", action="store_true", help="tables of version 3, in Apache's REST catalog")
-    args = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    end, number, records, wrong = time.monotonic() + args.seconds, args.case or 0, 0, 0
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="calving-fuzz-") as folder, ExitStack() as stack:
         registry = stack.enter_context(serving())
         rest = None
-        if args.version_3:
+        if given.version_3:
             server = RestCatalog(Path(folder) / "rest")
             stack.callback(server.stop)
             rest = open_catalog("iceberg", {"type": "rest", "uri": server.uri})
-        while time.monotonic() < end and (args.case is None or number == args.case):
-            count, fault = check(args.seed, number, Path(folder) / str(number), registry, rest)
-            records += count
-            if fault:
-                wrong += 1
-                print(f"[changes] {fault[:1500]} | --seed {args.seed} --case {number}", flush=True)
-            number += 1
-    print(json.dumps({"seed": args.seed, "cases": number, "records": records, "wrong": wrong}))
-    return 1 if wrong else 0
+        return loop.run("changes", given, lambda seed, number, place: check(seed, number, place, registry, rest))
 
 
 if __name__ == "__main__":
