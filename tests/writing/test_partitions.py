@@ -146,6 +146,7 @@ def test_the_identity_of_a_long_decimal_is_exact() -> None:
     ]
 
 
+BEFORE_YEAR_0 = -62_167_219_200 * SECOND - 1
 YEAR_10000, BEFORE_YEAR_1, MILLIS_FOR_MICROS = 253_402_300_800 * SECOND, -62_135_596_800 * SECOND - 1, MOMENT * 1000
 
 
@@ -274,6 +275,10 @@ def test_partitions_are_the_same_after_a_shuffle(transform: Transform[Any, Any],
     ("kind", "transform", "value", "folder"),
     [
         (TimestampType(), DayTransform(), YEAR_10000, "p=10000-01-01"),
+        (TimestampType(), DayTransform(), BEFORE_YEAR_0, "p=-001-12-31"),
+        (TimestampType(), HourTransform(), BEFORE_YEAR_0, "p=-001-12-31-23"),
+        (TimestampType(), IdentityTransform(), YEAR_10000, "p=%2B10000-01-01T00%3A00%3A00"),
+        (TimestampType(), IdentityTransform(), BEFORE_YEAR_0, "p=-0001-12-31T23%3A59%3A59.999999"),
         (TimestampType(), HourTransform(), MOMENT, "p=2017-11-16-22"),
         (TimestampType(), IdentityTransform(), MOMENT + 5, "p=2017-11-16T22%3A31%3A08.000005"),
         (TimestamptzType(), IdentityTransform(), BEFORE_YEAR_1, "p=0000-12-31T23%3A59%3A59.999999%2B00%3A00"),

@@ -24,9 +24,9 @@ def civil(days: int) -> tuple[int, int, int]:
 
 
 def date_text(days: int) -> str:
-    """``yyyy-MM-dd``."""
+    """``yyyy-MM-dd``. As in ISO 8601 and Java, a year below 0 or above 9999 has a sign, and 0 is 1 BC."""
     year, month, day = civil(days)
-    return f"{year:04d}-{month:02d}-{day:02d}"
+    return f"{year:{'04' if 0 <= year <= 9999 else '+05'}d}-{month:02d}-{day:02d}"
 
 
 def time_text(units: int, per_second: int) -> str:
@@ -39,7 +39,7 @@ def time_text(units: int, per_second: int) -> str:
 
 
 def timestamp_text(units: int, per_second: int) -> str:
-    """``yyyy-MM-ddTHH:mm:ss``, with a fraction if there is one."""
+    """``yyyy-MM-ddTHH:mm:ss``, with a fraction if there is one. The year is that of ``date_text``."""
     days, rest = divmod(units, _DAY_SECONDS * per_second)
     return f"{date_text(days)}T{time_text(rest, per_second)}"
 

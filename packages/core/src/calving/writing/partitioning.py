@@ -48,7 +48,7 @@ from calving.errors import BadRecordError, ConfigError
 from calving.model import files
 from calving.model.files import PartitionTuple
 from calving.model.tables import TableSpec
-from calving.records.calendar import date_text, time_text, timestamp_text
+from calving.records.calendar import civil, time_text, timestamp_text
 from calving.records.fields import table_schema
 from calving.writing.avro_types import UUID_FIXED, decimal_size, primitive
 from calving.writing.keys import float_of, key, scaled, unscaled
@@ -88,18 +88,24 @@ def _text(transform: Transform[Any, Any], kind: IcebergType, value: Any) -> str:
         case MonthTransform():
             return f"{1970 + value // 12:04d}-{1 + value % 12:02d}"
         case DayTransform():
-            return date_text(value)
+            return _day(value)
         case HourTransform():
-            return f"{date_text(value // 24)}-{value % 24:02d}"
+            return f"{_day(value // 24)}-{value % 24:02d}"
         case BucketTransform():
             return str(value)
     return _own_text(kind, value)
 
 
+def _day(days: int) -> str:
+    """A day in a folder's name, as Iceberg's Java library has it: for timestamps it has a year of ISO 8601 instead."""
+    year, month, day = civil(days)
+    return f"{year:04d}-{month:02d}-{day:02d}"
+
+
 def _own_text(kind: IcebergType, value: Any) -> str:
     match kind:
         case DateType():
-            return date_text(value)
+            return _day(value)
         case TimeType():
             return time_text(value, _MICROS)
         case TimestampType():
