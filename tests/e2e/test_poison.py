@@ -129,6 +129,21 @@ def test_a_dead_letter_is_as_small_as_its_record_was_and_otherwise_says_what_it_
     assert all(headers["h"] == b"1" for _, headers in told.values())
 
 
+def test_small_dead_letters_are_whole_in_a_topic_that_takes_no_batch_of_them(
+    sink: Cli, raw: RawProducer, topic: Callable[..., Topic]
+) -> None:
+    dead = topic(config={"max.message.bytes": "2000"})
+    sink.keys |= {"errors.deadletterqueue.topic.name": dead.name, "errors.max-share": 1, "kafka.linger.ms": 100}
+    letters = [Random(number).randbytes(300) for number in range(200)]
+    for number, value in enumerate(letters):
+        raw.send(sink.topic.name, value, key=b"%d" % number)
+    raw.send(sink.topic.name, b'{"id": 0}')
+    sink.run_here()
+    sink.assert_exactly_once(1)
+    told = {block.keys[i]: block.values[i] for block in read(dead.servers, dead.name) for i in range(len(block))}
+    assert told == {b"%d" % number: value for number, value in enumerate(letters)}
+
+
 def test_records_that_no_table_can_take_stop_no_other_table_on_spark(
     topic: Callable[..., Topic], tmp_path: Path, unique: str
 ) -> None:

@@ -42,6 +42,8 @@ class KafkaSession(GroupSession):
         # The answer never misses a publication that is being committed.
         self._positions = StoredPositions(sink.kafka, sink.group, stable=True)
         self._transactions: Transactions | None = None
+        self._alone = False
+        """Whether a topic has refused records that were sent together: it may take each of them alone."""
         self._published_as: str | None = None
         """The member id of the last publication."""
         self._ended: set[str] = set()
@@ -87,7 +89,7 @@ class KafkaSession(GroupSession):
         self._ended |= gone
 
     def _producer(self, publisher: str) -> Transactions:
-        return Transactions(self._sink, self._options, f"worker-{publisher}")
+        return Transactions(self._sink, self._options, f"worker-{publisher}", alone=self._alone)
 
     @patiently  # a broker that has just restarted has not loaded its groups yet
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
@@ -117,8 +119,9 @@ class KafkaSession(GroupSession):
             try:
                 return self._append(publication, records, claim)
             except TooLargeError as error:
-                records = without_too_large(records, error)
-                self._transactions = None
+                if self._alone:
+                    records = without_too_large(records, error)
+                self._alone, self._transactions = True, None
 
     def _append(self, publication: Publication, records: Sequence[OutRecord], claim: Claim) -> None:
         # Make the producer first: it fences other producers with its id, so they cannot change the positions that are

@@ -59,8 +59,10 @@ class Transactions:
     producer.
     """
 
-    def __init__(self, sink: SinkIdentity, options: KafkaOptions, name: str) -> None:
-        """``name``: the writer's name, from which its transactional id is made. The control topic has to exist."""
+    def __init__(self, sink: SinkIdentity, options: KafkaOptions, name: str, *, alone: bool = False) -> None:
+        """``name``: the writer's name, from which its transactional id is made. The control topic has to exist.
+        ``alone``: as ``producer_config`` takes it.
+        """
         topic, timeout_ms = sink.control_topic, options.transaction_timeout_ms
         transactional_id = f"{sink.transactional_prefix}calving-{name}"
         self._where = f"control topic '{topic}'"
@@ -73,6 +75,7 @@ class Transactions:
         self._patience = timeout_ms / 2000
         config = producer_config(
             sink.kafka,
+            alone=alone,
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
             message_timeout_ms=timeout_ms,

@@ -93,9 +93,10 @@ def _compressed(record: OutRecord) -> int:
     return len(zlib.compress(b"".join(part.encode() if isinstance(part, str) else part for part in parts)))
 
 
-def producer_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
+def producer_config(kafka: Mapping[str, str], *, alone: bool = False, **ours: str | int | bool) -> dict[str, Any]:
     """The user's librdkafka properties and ``ours``, for a producer that refuses no record itself: only its topic
-    decides, and its answer to a record does not depend on the records that are sent with it.
+    decides. ``alone``: each record is sent in a request of its own. Otherwise a topic with a low limit refuses small
+    records because of those that are sent with them.
 
     Records are compressed, unless the user says otherwise: a bad record may have come in few bytes, and a topic's limit
     is for compressed records. Every broker and every client knows gzip.
@@ -109,6 +110,7 @@ def producer_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[
         queue_buffering_max_kbytes=2_147_483_647,
         # A topic's limit is for all records of a request together. A larger record goes in a request of its own.
         batch_size=65_536,
+        **({"batch_num_messages": 1} if alone else {}),
         **ours,
     )
 
@@ -141,6 +143,11 @@ class Deliveries:
         """The error to raise if a topic has refused a record for good; None otherwise."""
         refused = refusal(self._record, self.error) if self.error is not None and self._record is not None else None
         return refusal(*self._too_large[0]) if refused is None and self._too_large else refused
+
+    @property
+    def too_large(self) -> list[OutRecord]:
+        """The records that are too large, by themselves or with those of their request."""
+        return [record for record, _ in self._too_large]
 
     def smaller(self) -> list[OutRecord]:
         """The records to send instead of those that are too large.
@@ -246,6 +253,8 @@ class DeadLetterWriter:
     def __init__(self, sink: SinkIdentity) -> None:
         self._sink = sink
         self._producer: Producer | None = None
+        self._alone = False
+        """Whether the topic has refused records that were sent together."""
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Write these dead letters.
@@ -256,16 +265,20 @@ class DeadLetterWriter:
         topic = self._sink.dead_letters
         if not letters or topic is None:
             return
-        if self._producer is None:
-            with reaching("kafka.*", self._sink.kafka):
-                self._producer = Producer(producer_config(self._sink.kafka, enable_idempotence=True))
         waiting = records(letters, topic, self._sink.name)
         while waiting:
-            waiting = self._send(self._producer, waiting)
+            waiting = self._send(waiting)
 
-    def _send(self, producer: Producer, sent: Sequence[OutRecord]) -> list[OutRecord]:
-        """Send these records. Returns those to send instead of records that are too large."""
-        deliveries = Deliveries()
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            with reaching("kafka.*", self._sink.kafka):
+                config = producer_config(self._sink.kafka, alone=self._alone, enable_idempotence=True)
+                self._producer = Producer(config)
+        return self._producer
+
+    def _send(self, sent: Sequence[OutRecord]) -> list[OutRecord]:
+        """Send these records. Returns those to send now, instead of records that are too large."""
+        producer, deliveries = self._connected(), Deliveries()
         for r in sent:
             producer.produce(
                 r.topic,
@@ -280,4 +293,7 @@ class DeadLetterWriter:
             raise deliveries.refusal or unavailable(deliveries.error, f"dead-letter topic '{sent[0].topic}'")
         if waiting:
             raise UnavailableError(f"dead-letter topic '{sent[0].topic}': no answer")
+        if deliveries.too_large and not self._alone:
+            self._alone, self._producer = True, None
+            return deliveries.too_large
         return deliveries.smaller()
