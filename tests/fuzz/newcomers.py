@@ -1,26 +1,27 @@
 """``python -m tests.fuzz.newcomers --seconds 600 [--seed S] [--case N]``: records that name new tables, beside good ones.
 
 A case is a sink whose records name their tables, with random settings for new ones, and records of any shape, whose
-columns are those of the settings or others. No record stops the sink, the good ones beside are written, and each other
-one is a row or a dead letter of its table. A record that could create its table alone is not bad because the table
-cannot be created in company.
+columns are those of the settings or others. Some catalogs refuse a column of tables that are there. No record stops the
+sink, the good ones beside are written, and each other one is a row or a dead letter of its table. A record that could
+create its table alone is not bad because the table cannot be created in company.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import BadRequestError, ForbiddenError
+from pyiceberg.table import Table
+from pyiceberg.table.update import AddSchemaUpdate
+
 from calving.model.record_path import Evolution, Limits, Routing
 from calving.model.tables import RowMutations
+from tests.fuzz import loop
 from tests.fuzz.texts import STRINGS
 from tests.mutations.changing import Changing
 
@@ -88,14 +89,30 @@ def check(seed: int, number: int, folder: Path) -> tuple[int, str]:
     good = [{**GOOD, "id": 100 + n, "late": MOMENT, "meta": {"at": MOMENT, "n": 1}} for n in range(3)]
     poison = [_poison(random) for _ in range(random.randint(1, 6))]
     records = random.sample([*good, *poison], len(good) + len(poison))
+    refuses = (BadRequestError, ForbiddenError, None, None)[random.randrange(4)]
     try:
         if random.random() < 0.5:
             _bad(Changing(folder / "company", **settings), good)  # the table is there
         sink = Changing(folder / "company", **settings)
+        if refuses is not None:
+            _refuse_a_column(sink.catalog, refuses)
         bad = _bad(sink, records)
     except Exception as error:  # whatever it is, it stops the sink
         return len(records), f"{type(error).__name__}: {error}, {settings}, {records}"
     return len(records), next(_faults(sink, records, good, bad, settings, folder), "")
+
+
+def _refuse_a_column(catalog: Catalog, error: type[Exception]) -> None:
+    """Refuse the column ``other`` of each table."""
+    commit = catalog.commit_table
+
+    def checked(table: Table, requirements: Any, updates: Any) -> Any:
+        schemas = [update.schema_ for update in updates if isinstance(update, AddSchemaUpdate)]
+        if any("other" in schema.column_names for schema in schemas):
+            raise error("no column has this name")
+        return commit(table, requirements, updates)
+
+    catalog.commit_table = checked  # type: ignore[method-assign]
 
 
 def _bad(sink: Changing, records: Sequence[Record]) -> Mapping[int, str]:
@@ -126,23 +143,7 @@ def _faults(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
-    parser.add_argument("--case", type=int, help="this case only")
-    args = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    end, number, records, wrong = time.monotonic() + args.seconds, args.case or 0, 0, 0
-    while time.monotonic() < end and (args.case is None or number == args.case):
-        with tempfile.TemporaryDirectory(prefix="calving-fuzz-") as folder:
-            count, fault = check(args.seed, number, Path(folder))
-        records += count
-        if fault:
-            wrong += 1
-            print(f"[newcomers] {fault[:3000]} | --seed {args.seed} --case {number}", flush=True)
-        number += 1
-    print(json.dumps({"seed": args.seed, "cases": number, "records": records, "wrong": wrong}))
-    return 1 if wrong else 0
+    return loop.run("newcomers", loop.arguments(__doc__).parse_args(), check)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.exceptions import ForbiddenError
+from pyiceberg.exceptions import BadRequestError, ForbiddenError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FixedType, LongType, NestedField
 
+from calving.errors import AccessDeniedError
 from calving.iceberg.rules import TableSettings
 from calving.model.record_path import Evolution, Limits, RouteRule, Routing
-from calving.model.tables import RowMutations
+from calving.model.tables import SOFT_DELETE_FIELD, RowMutations
+from tests.iceberg.refusing import NOT_ALLOWED, deny, refuse_columns
 from tests.mutations.changing import Changing
 
 DYNAMIC = Routing(field="to", dynamic=True)
@@ -133,16 +135,98 @@ def test_a_table_to_which_the_catalog_denies_access_stops_no_other(
     sink: Make, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = sink()
-    asked = getattr(made.catalog, method)
-
-    def denied(name: tuple[str, ...], *others: Any, **options: Any) -> Any:
-        if name == ("db", "secret"):
-            raise ForbiddenError("not yours")
-        return asked(name, *others, **options)
-
-    monkeypatch.setattr(made.catalog, method, denied)
+    deny(monkeypatch, made.catalog, method, "db.secret")
     reason = reason_of(made, {**GOOD, "to": "db.secret"})
     assert reason.startswith("table db.secret: it ") and "not yours" in reason
+
+
+STATIC = Routing((RouteRule("db.good"),))
+
+
+@pytest.mark.parametrize("routing", [DYNAMIC, STATIC], ids=["dynamic", "static"])
+def test_a_column_that_the_catalog_refuses_makes_only_the_records_bad_that_bring_it(
+    sink: Make, monkeypatch: pytest.MonkeyPatch, routing: Routing
+) -> None:
+    made = sink(routing=routing)
+    made.take((None, GOOD))
+    refuse_columns(monkeypatch, made.catalog, BadRequestError, "odd", "meta.odd")
+    new = {"a": 1, "odd": 2, "b": 3, "meta": None}
+    brought = [{key: value} for key, value in new.items()]
+    outcome = made.take(*((None, {**GOOD, "id": n, **more}) for n, more in enumerate(brought, 2)))
+    (bad,) = made.reasons(outcome)
+    assert bad[0] == 2
+    assert bad[1].startswith("table db.good: field 'odd': its column cannot be added: ")
+    assert NOT_ALLOWED in bad[1]
+    assert made.rows("id", "a", "b") == [(1, None, None), (2, 1, None), (4, None, 3), (5, None, None)]
+
+
+def test_a_change_of_a_column_that_the_catalog_denies_makes_records_bad_that_need_it(
+    sink: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sink(columns={"small": "int", "single": "float"})
+    made.take((None, {**GOOD, "small": 1, "single": 0.5}))
+    refuse_columns(monkeypatch, made.catalog, ForbiddenError)
+    odd: list[dict[str, Any]] = [{"small": 2**40}, {"single": 1e300}, {"new": 1}, {"small": 2, "single": 1.5}]
+    records = [{**GOOD, "id": n, **more} for n, more in enumerate(odd, 2)] + [{**GOOD, "to": "db.other", "new": 1}]
+    reasons = dict(made.reasons(made.take(*((None, record) for record in records))))
+    assert [*reasons] == [1, 2, 3]
+    for offset, said in enumerate(
+        ["small': its column cannot be w", "single': its column cannot be w", "new': its"], 1
+    ):
+        assert f"table db.good: field '{said}" in reasons[offset] and NOT_ALLOWED in reasons[offset]
+    assert made.rows("id") == [(1,), (5,)]
+    assert made.catalog.load_table("db.other").scan().to_arrow().num_rows == 1
+
+
+def test_a_missing_permission_to_change_a_table_of_the_settings_stops_the_sink_with_what_to_do(
+    sink: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sink(routing=STATIC)
+    made.take((None, GOOD))
+    refuse_columns(monkeypatch, made.catalog, ForbiddenError)
+    with pytest.raises(AccessDeniedError, match=r"table db\.good: its schema was not changed \(add new\): .* login"):
+        made.take((None, {**GOOD, "new": 1}))
+
+
+def test_a_refused_mark_for_deleted_rows_stops_no_other_table(sink: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sink(mutations=RowMutations(upsert=True, delete_mode="soft"), id_columns=("id",))
+    made.catalog.create_namespace("db")
+    made.catalog.create_table("db.good", Schema(NestedField(1, "id", LongType(), required=True)))
+    refuse_columns(monkeypatch, made.catalog, BadRequestError, SOFT_DELETE_FIELD)
+    outcome = made.take((None, GOOD), (None, {**GOOD, "to": "db.other"}))
+    ((offset, reason),) = made.reasons(outcome)
+    assert offset == 0 and NOT_ALLOWED in reason
+    assert made.catalog.load_table("db.other").scan().to_arrow().num_rows == 1
+
+
+def test_a_denied_table_alone_in_a_batch_stops_no_sink_that_has_loaded_another(
+    sink: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sink()
+    made.take((None, GOOD))
+    deny(monkeypatch, made.catalog, "load_table", "db.secret")
+    made.witness = "db.good"
+    ((_, reason),) = made.reasons(made.take((None, {**GOOD, "to": "db.secret"})))
+    assert reason.startswith("table db.secret: it cannot be loaded: ") and "not yours" in reason
+
+
+@pytest.mark.parametrize("method", ["load_table", "create_table"])
+def test_a_catalog_that_denies_every_table_stops_the_sink(
+    sink: Make, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sink()
+    deny(monkeypatch, made.catalog, method)
+    with pytest.raises(AccessDeniedError, match="not yours"):
+        made.take((None, GOOD), (None, {**GOOD, "to": "db.other"}))
+
+
+def test_a_login_that_was_withdrawn_later_makes_no_record_bad(sink: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sink()
+    made.take((None, GOOD))
+    deny(monkeypatch, made.catalog, "load_table")
+    made.witness = "db.good"
+    with pytest.raises(AccessDeniedError, match="not yours"):
+        made.take((None, GOOD))
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "existing"])

@@ -12,6 +12,7 @@ from calving.errors import UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
+from tests.iceberg.refusing import deny
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 
@@ -29,6 +30,25 @@ def test_a_table_that_no_record_has_named_for_ten_minutes_is_not_looked_at(tmp_p
         tables.drop_unused()
     assert tables.specs().keys() == {"db.busy"}
     assert not tables.missing
+
+
+def test_an_idle_table_of_the_settings_that_is_denied_does_not_hold_up_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = open_catalog("c", {"type": "embedded", "warehouse": str(tmp_path)})
+    catalog.create_namespace("db")
+    names = ["db.busy", "db.idle"]
+    for name in names:
+        catalog.create_table(name, SCHEMA)
+    now = [0.0]
+    tables = Tables(catalog, "c", TableRules(), lambda: now[0])
+    tables.refresh(names)
+    now[0] = 700.0
+    tables.drop_unused(names)
+    deny(monkeypatch, catalog, "load_table", "db.idle")
+    tables.refresh(names)
+    assert tables.specs().keys() == {*names}
+    assert tables.troubled.keys() == {"db.idle"}
 
 
 def test_no_more_than_a_thousand_names_of_missing_tables_are_kept(tmp_path: Path) -> None:

@@ -75,6 +75,8 @@ class Changing:
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     """Tables that differ from this one."""
     name: str = NAME
+    witness: str | None = None
+    """A table that was loaded before."""
     keys: Mapping[str, str] | None = None
     """Of the catalog; by default it is an embedded one in the folder."""
 
@@ -127,9 +129,9 @@ class Changing:
             self.tolerance,
             self.limits,
         )
-        runner = BatchRunner(
-            ShufflingEngine(self.slots), Tables(self.catalog, "iceberg", rules), path, ErrorLimits(10**9, share=1.0)
-        )
+        tables = Tables(self.catalog, "iceberg", rules)
+        tables.witness = self.witness
+        runner = BatchRunner(ShufflingEngine(self.slots), tables, path, ErrorLimits(10**9, share=1.0))
         spans = {
             TopicPartition(TOPIC, p): Span(self._done.get(p, 0), len(self._log[p])) for p, found in messages.items()
         }

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from calving.errors import ConfigError, NewerVersionError
+from calving.errors import AccessDeniedError, ConfigError, NewerVersionError
 from calving.iceberg.catalog import open_catalog
 from calving.model.forms import NEWEST
 from calving.protocol.forms import FORM
@@ -19,6 +19,7 @@ from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, SOURCE_OFFSET
 from calving.protocol.recovery import AWAITED_OFFSETS
 from calving.runtime.preflight import held, owner_of
 from calving.runtime.routed import RoutedTables, routed_tables
+from tests.iceberg.refusing import deny
 from tests.serving.sinks import sink
 
 FREE = sink(**{"iceberg.tables": "", "iceberg.tables.route-field": "to", "iceberg.tables.dynamic-enabled": "true"})
@@ -49,7 +50,7 @@ def test_a_damaged_property_of_another_sink_in_a_table_never_written_is_passed_o
     catalog: Catalog, name: str
 ) -> None:
     add(catalog, "theirs", {name: "["})
-    assert routed(catalog) == RoutedTables(["db.mine"], {})
+    assert routed(catalog) == RoutedTables(["db.mine"], {}, witness="db.mine")
 
 
 def test_a_damaged_property_of_another_sink_hides_no_record_of_this_one(catalog: Catalog) -> None:
@@ -86,6 +87,27 @@ def test_a_table_that_is_damaged_while_the_sink_runs_is_left_out_unless_the_sett
     assert f"table db.damaged: '{SOURCE_OFFSETS}.{OWN}'" in caplog.text
     with pytest.raises(ConfigError, match=r"table db\.damaged"):
         dict(held(catalog, sink(**{"iceberg.tables": "db.damaged"}), "log", ["db.damaged"]))
+
+
+def test_a_table_that_the_catalog_denies_is_told_and_left_out(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(catalog, "secret", {})
+    deny(monkeypatch, catalog, "load_table", "db.secret")
+    tables = routed(catalog)
+    with caplog.at_level(logging.WARNING):
+        assert tables.sound(FREE) == ["db.mine"]
+        assert [*dict(held(catalog, FREE, "log", ["db.mine", "db.secret"]))] == ["db.mine"]
+    assert caplog.text.count("table db.secret cannot be loaded") == 2
+    assert tables.witness == "db.mine"
+
+
+def test_a_denied_table_of_the_settings_stops_a_start(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(catalog, "secret", {})
+    deny(monkeypatch, catalog, "load_table", "db.secret")
+    named = sink(**{"iceberg.tables": "db.mine,db.secret"})
+    with pytest.raises(AccessDeniedError, match=r"table db\.secret cannot be loaded"):
+        list(held(catalog, named, "log", ["db.mine", "db.secret"]))
 
 
 def test_a_table_of_a_later_version_of_the_sink_stops_it(catalog: Catalog) -> None:

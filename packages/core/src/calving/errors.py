@@ -64,6 +64,10 @@ class ConfigError(CalvingError):
     """The settings, or a service or table to which they refer, must be changed before the sink can run."""
 
 
+class CatalogRefusedError(ConfigError):
+    """The catalog does not let a table be created or changed as asked, and no later answer would differ."""
+
+
 class NewerVersionError(ConfigError):
     """A later version has written something that this one would misread. Install the version that the text names."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import FloatType, IcebergType, IntegerType, ListType, MapType, StructType
@@ -75,9 +77,14 @@ class ColumnChanges:
                 inner = self._map_changes(column, kind, path, typed)
                 found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
             case IntegerType() if typed and of_type(column.type) == "long":
-                found.changes.append(self._schema_evolution.widen(path, "long"))
+                self._widen(path, "long", found)
             case FloatType() if typed and of_type(column.type) == "double":
-                found.changes.append(self._schema_evolution.widen(path, "double"))
+                self._widen(path, "double", found)
+
+    def _widen(self, path: Path, kind: str, found: Findings) -> None:
+        # Where the catalog refuses the change, the column takes what fits it, as if the table did not evolve.
+        with suppress(UnfitError):
+            found.changes.append(self._schema_evolution.widen(path, kind))
 
     def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool) -> Findings:
         inner = Findings()

@@ -13,7 +13,7 @@ from pyiceberg.types import NestedField, StructType
 
 from calving.casting.type_counts import decide, join, seen_of
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import RESERVED_COLUMNS, SchemaChange
+from calving.model.tables import RESERVED_COLUMNS, RefusedChange, SchemaChange
 from calving.records.foreign import takes_values
 from calving.records.inferred import InferredType, folded, merge
 
@@ -65,14 +65,21 @@ class SchemaEvolution:
     """The schema changes that one table allows. A record that needs any other change is bad."""
 
     def __init__(
-        self, table: str, schema: Schema, evolution: Evolution, limits: Limits, partition_names: Iterable[str] = ()
+        self,
+        table: str,
+        schema: Schema,
+        evolution: Evolution,
+        limits: Limits,
+        partition_names: Iterable[str] = (),
+        refused: Iterable[RefusedChange] = (),
     ) -> None:
-        """``partition_names``: the names of the table's partition fields."""
+        """``partition_names``: the names of the table's partition fields. ``refused``: what the catalog refuses."""
         self._table, self._limits, self._columns = table, limits, len(schema.column_names)
         self.evolves = evolution.evolve
         self._fold = evolution.case_insensitive
         self._names = {self._key(name) for name in index_by_name(schema)}
         self._partitions = {*map(self._key, partition_names)}
+        self._refused = {(each.kind, self._key(".".join(each.path))): each.reason for each in refused}
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
 
     def fixed(self) -> SchemaEvolution:
@@ -86,6 +93,7 @@ class SchemaEvolution:
 
         :raises UnfitError: the table cannot have this column.
         """
+        self._check_refused("add", path)
         kind = folded(kind) if self._fold else kind
         check_names([path[-1], *names_of(kind)], path)
         check_reserved([self._key(path[0])] if len(path) == 1 else [])
@@ -126,10 +134,21 @@ class SchemaEvolution:
             )
         if not self.evolves or column.field_id in self._identifying:
             raise UnfitError(path, "the column is required, but the record has no value for it")
+        self._check_refused("optional", path)
         return SchemaChange(self._table, "optional", path)
 
     def widen(self, path: Path, kind: str) -> SchemaChange:
+        """Widen the column to this type.
+
+        :raises UnfitError: the catalog refuses it.
+        """
+        self._check_refused("widen", path)
         return SchemaChange(self._table, "widen", path, kind)
+
+    def _check_refused(self, kind: str, path: Path) -> None:
+        reason = self._refused.get((kind, self._key(".".join(path)))) if self._refused else None
+        if reason is not None:
+            raise UnfitError(path, reason)
 
     def _key(self, name: str) -> str:
         return name.lower() if self._fold else name

@@ -21,7 +21,7 @@ from calving.casting.findings import Findings, missing_rows
 from calving.casting.objects import columns_of, simple_column
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import Moments, SchemaChange
+from calving.model.tables import Moments, RefusedChange, SchemaChange
 from calving.records.arrays import (
     Indices,
     arrow,
@@ -73,15 +73,16 @@ class TableConverter:
         moments: Moments | None = None,
         *,
         partition_names: Iterable[str] = (),
+        refused: Iterable[RefusedChange] = (),
         exactly: bool = False,
         compared: Set[int] = frozenset(),
     ) -> None:
-        """``names``: the table's name mapping. ``partition_names``: the names of its partition fields. ``compared``:
-        the ids of its id columns and its order column.
+        """``names``: the table's name mapping. ``partition_names``: the names of its partition fields. ``refused``: the
+        changes that its catalog refuses. ``compared``: the ids of its id columns and its order column.
         """
         self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
-        self._schema_evolution = SchemaEvolution(table, schema, evolution, self._limits, partition_names)
+        self._schema_evolution = SchemaEvolution(table, schema, evolution, self._limits, partition_names, refused)
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
         fold = evolution.case_insensitive

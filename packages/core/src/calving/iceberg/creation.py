@@ -1,12 +1,14 @@
-"""Creates tables, and the namespaces around them."""
+"""Creates tables, and the namespaces around them, and changes the schemas of tables."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
+    CommitFailedException,
     ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
@@ -15,12 +17,27 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from calving.errors import ConfigError
+from calving.errors import (
+    AccessDeniedError,
+    CalvingError,
+    CatalogRefusedError,
+    ConfigError,
+    CredentialsExpiredError,
+    UnavailableError,
+    first_line,
+)
 from calving.iceberg.catalog import find_table, is_final, reaching, table_id
+from calving.iceberg.evolution import possible
+from calving.iceberg.rules import TableRules
+from calving.iceberg.schemas import change_schema, is_open
 from calving.model.events import TableId
+from calving.model.tables import RefusedChange, SchemaChange
+from calving.retries import Backoff, tries
 from calving.secrets import without_secrets
 
 log = logging.getLogger(__name__)
+
+_TRIES, _BACKOFF = 6, Backoff(0.1, 1.6)
 
 
 def create_table(
@@ -52,9 +69,9 @@ def create_table(
 
 
 def refuse_final(catalog: Catalog, error: Exception, what: str) -> None:
-    """:raises ConfigError: no later answer of the catalog would differ."""
+    """:raises CatalogRefusedError: no later answer of the catalog would differ."""
     if is_final(error):
-        raise ConfigError(f"{what}: {without_secrets(str(error), catalog.properties)}") from error
+        raise CatalogRefusedError(f"{what}: {without_secrets(str(error), catalog.properties)}") from error
 
 
 def _create_namespaces(catalog: Catalog, namespace: TableId) -> None:
@@ -76,3 +93,68 @@ def _create_namespaces(catalog: Catalog, namespace: TableId) -> None:
 def _has_namespace(catalog: Catalog, namespace: TableId) -> bool:
     with reaching(catalog, f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists"):
         return bool(catalog.namespace_exists(namespace))
+
+
+def evolve(catalog: Catalog, name: str, changes: Sequence[SchemaChange], rules: TableRules) -> list[RefusedChange]:
+    """Make the schema changes of one table, in one update if the catalog takes all of them. Returns those that it
+    refuses for good: they are made or refused one by one, so that no column hangs on another. If records name the
+    table, a missing permission is such a refusal, too: otherwise any record could stop the sink.
+
+    :raises AccessDeniedError: the settings name the table, and the login may not change it.
+    :raises UnavailableError: others kept changing the table; try again.
+    :raises BadRecordError: a few values would be bad in a new column, and bad records are not tolerated.
+    """
+    refused: list[RefusedChange] = []
+    pending = [changes]
+    while pending:
+        some = pending.pop()
+        try:
+            _change(catalog, name, some, rules)
+        except CatalogRefusedError as error:
+            half = len(some) // 2
+            if half:
+                pending += [some[half:], some[:half]]
+                continue
+            if rules.is_mark(name, some[0]) and not rules.is_named_by_records(name):
+                raise
+            refused += [_refused(change, error) for change in some]
+        except AccessDeniedError as error:
+            if isinstance(error, CredentialsExpiredError) or not rules.is_named_by_records(name):
+                raise
+            refused += [_refused(change, error) for each in (some, *pending) for change in each]
+            pending = []
+    for each in refused:
+        log.warning("table %s: field '%s': %s; records that need it are bad", name, ".".join(each.path), each.reason)
+    return refused
+
+
+def _change(catalog: Catalog, name: str, changes: Sequence[SchemaChange], rules: TableRules) -> None:
+    """:raises CatalogRefusedError: the catalog refuses at least one of the changes."""
+    what = ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes)
+    for _ in tries(_TRIES, lambda failed: time.sleep(_BACKOFF.pause(failed))):
+        table = find_table(catalog, table_id(name))
+        if table is None:
+            raise UnavailableError(f"table {name} was dropped while its schema was to be changed")
+        pending = [change for change in changes if is_open(change, table.schema())]
+        if not pending:
+            return
+        # After an error that says nothing clear, the next load shows whether the schema was changed.
+        with reaching(catalog, f"table {name}: its schema was not changed ({what})"):
+            try:
+                changes = possible(table, pending, rules)
+                change_schema(table, changes)
+                log.info("table %s: %s", name, what)
+                return
+            except CommitFailedException:
+                continue
+            except Exception as error:  # catalogs raise exceptions of their own
+                refuse_final(catalog, error, f"table {name}: the catalog refuses a schema change ({what})")
+                raise
+    raise UnavailableError(f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times")
+
+
+_WISHES = {"add": "cannot be added", "widen": "cannot be widened", "optional": "cannot become optional"}
+
+
+def _refused(change: SchemaChange, error: CalvingError) -> RefusedChange:
+    return RefusedChange(change.kind, change.path, f"its column {_WISHES[change.kind]}: {first_line(error)}")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calving.errors import UnavailableError
+from calving.errors import AccessDeniedError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id
 
 _TOGETHER = 16
@@ -40,13 +40,15 @@ def find_tables(
     names: Iterable[str],
     known: Mapping[str, Table],
     refuse: Callable[[str, UnavailableError], None] = _refuse,
+    witness: str | None = None,
 ) -> tuple[dict[str, Table | None], dict[str, UnavailableError]]:
     """The tables of these names, loaded in parallel, and the errors of known tables that cannot be loaded. If at least
     one table can be loaded, a table that cannot be loaded is taken from ``known``: one broken table must not stop the
     others (C4).
 
     ``refuse`` takes the name of a table that is not in ``known`` and cannot be loaded, with the error; by default it
-    raises the error.
+    raises the error. ``witness``: a table that could be loaded before. If all are denied, and it can be loaded now,
+    then the catalog denies only these.
 
     :raises UnavailableError: no table can be loaded; or the error of ``refuse``.
     """
@@ -54,6 +56,8 @@ def find_tables(
     troubled: dict[str, UnavailableError] = {}
     loaded = look_for(catalog, names)
     are_all_lost = all(isinstance(each, UnavailableError) for each in loaded.values())
+    if loaded and witness is not None and all(isinstance(each, AccessDeniedError) for each in loaded.values()):
+        are_all_lost = isinstance(look_for(catalog, [witness])[witness], UnavailableError)
     for name, each in loaded.items():
         if not isinstance(each, UnavailableError):
             tables[name] = each

@@ -24,6 +24,7 @@ from calving.model.tables import (
     SOFT_DELETE_FIELD,
     MissingTable,
     RowMutations,
+    SchemaChange,
     Unit,
 )
 from calving.records.inferred import InferredType
@@ -88,6 +89,12 @@ class TableRules:
         name a table that cannot take it.
         """
         return self.configured is not None and table not in self.configured
+
+    def is_mark(self, table: str, change: SchemaChange) -> bool:
+        """Whether the change adds the column that marks deleted rows: without it, the table takes no record."""
+        mutations = self.of(table).mutations
+        soft = None if mutations is None or mutations.delete_mode != "soft" else mutations.soft_delete_field
+        return soft is not None and change.kind == "add" and [*map(self.key, change.path)] == [self.key(soft)]
 
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)

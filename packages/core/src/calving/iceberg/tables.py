@@ -6,20 +6,18 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-)
 from pyiceberg.table import Table
 
 from calving.casting.evolution import SchemaChanges, UnfitError
 from calving.catalogs.foreign import check_takes_rows, known_order
 from calving.errors import AccessDeniedError, ConfigError, CredentialsExpiredError, UnavailableError
-from calving.iceberg.catalog import find_table, is_rest, reaching, table_id
-from calving.iceberg.creation import create_table, refuse_final
-from calving.iceberg.evolution import new_table, possible
+from calving.iceberg.catalog import find_table, is_rest, table_id
+from calving.iceberg.creation import create_table, evolve
+from calving.iceberg.evolution import new_table
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import carried
@@ -33,18 +31,16 @@ from calving.iceberg.rules import (
     reserved_mark,
     spelt_mutations,
 )
-from calving.iceberg.schemas import as_in, change_schema, is_open, spec_names
+from calving.iceberg.schemas import as_in, spec_names
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import encode_coverage
-from calving.model.tables import Distribution, MissingTable, Moments, SchemaChange, TableSpec
-from calving.retries import Backoff, tries
+from calving.model.tables import Distribution, MissingTable, Moments, RefusedChange, SchemaChange, TableSpec
 from calving.writing.layout import Layout
 from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
 
-_TRIES, _BACKOFF = 6, Backoff(0.1, 1.6)
 _UNUSED_SECONDS = 600.0
 _MOST_MISSING = 1_000
 """The most missing tables that are cached: records can name any number of missing tables."""
@@ -75,6 +71,13 @@ class Tables:
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
         self._refused: dict[str, str] = {}
+        self._refused_changes: dict[str, tuple[RefusedChange, ...]] = {}
+        self._denied: dict[str, AccessDeniedError] = {}
+        """Tables that this batch cannot have, because the catalog denies access to them."""
+        self.witness: str | None = None
+        """A table that could be loaded; None if there was none so far. Then it is unclear whether the catalog denies a
+        table, or everything.
+        """
         self._warned: set[str] = set()
         """Tables about whose soft-delete-field a warning was logged."""
         self.troubled: Mapping[str, UnavailableError] = {}
@@ -82,12 +85,13 @@ class Tables:
 
     def refresh(self, names: Iterable[str]) -> None:
         """Load these tables again, and the tables that were missing. If at least one table can be loaded, a table that
-        cannot be loaded stays as it was before: its files wait for its commit, and the other tables go on (C4).
+        cannot be loaded stays as it was before: its files wait for its commit, and the other tables go on (C4). A table
+        that records name, and to which the catalog denies access, takes no record of this batch.
 
         :raises UnavailableError: no table can be loaded; or a table cannot be loaded that was not loaded before.
         """
         wanted = sorted({*names, *self._missing})
-        tables, troubled = find_tables(self._catalog, wanted, self._known, self._refuse)
+        tables, troubled = find_tables(self._catalog, wanted, self._known, self._refuse, self.witness)
         for name in troubled.keys() - self.troubled.keys():
             log.warning("%s; its files are written for the table as it was loaded before", troubled[name])
         self.troubled = troubled
@@ -105,21 +109,25 @@ class Tables:
         """The tables as they were last loaded."""
         return dict(self._known)
 
-    def drop_unused(self) -> None:
+    def drop_unused(self, kept: Collection[str] = ()) -> None:
         """Between batches, drop tables that no record has used for a while: names come from records, so their number is
-        unbounded.
+        unbounded. ``kept``: tables that are not dropped.
 
         A dropped table is loaded again when a record needs it.
         """
         self._refused.clear()
+        self._refused_changes.clear()
+        self._denied.clear()
         idle = [name for name, at in self._used.items() if self._clock() - at > _UNUSED_SECONDS]
         missing = [name for name in self._used if name in self._missing]
-        for name in {*idle, *missing[:-_MOST_MISSING]}:
+        for name in {*idle, *missing[:-_MOST_MISSING]}.difference(kept):
             for known in (self._used, self._known, self._specs, self._missing):
                 known.pop(name, None)
 
     def specs(self) -> Mapping[str, TableSpec]:
-        return dict(self._specs)
+        """The tables, with what this batch cannot have of them."""
+        refused = self._refused_changes
+        return {name: replace(s, refused=refused.get(name, ())) for name, s in self._specs.items()}
 
     @property
     def missing(self) -> Mapping[str, MissingTable]:
@@ -130,6 +138,12 @@ class Tables:
     def refused(self) -> Mapping[str, str]:
         """The tables that take no record of this batch, because they can neither be created nor written, and why."""
         return dict(self._refused)
+
+    def check_access(self) -> None:
+        """:raises AccessDeniedError: the catalog has denied a table, and no table could be loaded so far."""
+        if self.witness is None:
+            for error in self._denied.values():
+                raise error
 
     def reference(self, name: str) -> TableReference:
         """The reference to a table in events."""
@@ -156,7 +170,8 @@ class Tables:
                 self._create_or_refuse(name, create)
             changes = [change for change in mine if change.kind in ("add", "widen", "optional")]
             if changes:
-                self._evolve(name, changes)
+                refused = evolve(self._catalog, name, changes, self._rules)
+                self._refused_changes[name] = (*self._refused_changes.get(name, ()), *refused)
             self._look(name)
 
     def _around(self, name: str) -> str | None:
@@ -190,6 +205,7 @@ class Tables:
             self._missing[name] = None
         else:
             self._refused.pop(name, None)
+            self.witness = name
             self._check_version(found.metadata.format_version, f"table {name}")
             check_takes_rows(name, found.metadata, rewrites=self._rules.of(name).mutations is not None)
             spec = self._spec(name, found)
@@ -279,6 +295,8 @@ class Tables:
         except (ConfigError, AccessDeniedError) as error:
             if not self._rules.is_named_by_records(name):
                 raise
+            if isinstance(error, AccessDeniedError):
+                self._denied[name] = error
             reason = str(error).removeprefix(f"table {name}: ")
             own = reason.removeprefix(f"table {name} ")
             self._refused[name] = reason if own == reason else f"it {own}"
@@ -296,27 +314,3 @@ class Tables:
             check_soft_addition(name, mutations, schema, [field.name for field in spec.fields])
             properties["format-version"] = str(version)  # a catalog's unknown default must not apply
         create_table(self._catalog, name, schema, spec, rules.location, properties)
-
-    def _evolve(self, name: str, changes: Sequence[SchemaChange]) -> None:
-        for _ in tries(_TRIES, lambda failed: time.sleep(_BACKOFF.pause(failed))):
-            table = find_table(self._catalog, table_id(name))
-            if table is None:
-                raise UnavailableError(f"table {name} was dropped while its schema was to be changed")
-            pending = [change for change in changes if is_open(change, table.schema())]
-            if not pending:
-                return
-            # After an error that says nothing clear, the next load shows whether the schema was changed.
-            with reaching(self._catalog, f"table {name}: its schema was not changed"):
-                try:
-                    changes = possible(table, pending, self._rules)
-                    change_schema(table, changes)
-                    log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes))
-                    return
-                except CommitFailedException:
-                    continue
-                except Exception as error:  # catalogs raise exceptions of their own
-                    refuse_final(self._catalog, error, f"table {name} cannot be evolved")
-                    raise
-        raise UnavailableError(
-            f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times"
-        )

@@ -147,6 +147,17 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedChange:
+    """A schema change of an existing table that its catalog refuses, and why. ``kind`` and ``path``: as
+    ``SchemaChange`` has them.
+    """
+
+    kind: str
+    path: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TableSpec:
     """A target table when the batch was planned, with all that is needed to write its files without a catalog. The JSON
     fields have pyiceberg's form.
@@ -173,6 +184,8 @@ class TableSpec:
     partition_names: tuple[str, ...] = ()
     """The names of the partition fields of all specs. No new column can have one of them."""
     moments: Moments = Moments()
+    refused: tuple[RefusedChange, ...] = ()
+    """The changes that the catalog has refused in this batch. Each record that needs one of them is bad."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,9 +136,9 @@ class BatchRunner:
         """
         started = time.monotonic()
         rules = self._path.routing.rules
-        self._tables.drop_unused()
-        known = set(self._tables.specs())
-        self._tables.refresh(known | {rule.table for rule in rules})
+        named = {rule.table for rule in rules}
+        self._tables.drop_unused(named)
+        self._tables.refresh(named | self._tables.specs().keys())
         try:
             tally = self._tally(spans, self._rounds(self._cut(spans)))
         except (CredentialsExpiredError, JobTooLongError) as error:
@@ -189,6 +189,7 @@ class BatchRunner:
                 result.raise_error()
                 (held_up if result.is_held_up else done).append(result)
             if not held_up:
+                self._tables.check_access()
                 return done
             is_unclear = _is_unclear(held_up)
             careful = careful or is_unclear

@@ -111,7 +111,9 @@ class Parts:
         """
         if self._routed is None:
             topics = {tp.topic for tp in self._topics.partitions()}
-            self._routed = routed_tables(self._catalog, self._sink, topics).sound(self._sink)
+            routed = routed_tables(self._catalog, self._sink, topics)
+            self._routed = routed.sound(self._sink)
+            self._tables.witness = self._tables.witness or routed.witness
         return [*own_tables(self._sink), *self._routed, *self._tables.specs()]
 
 

@@ -6,13 +6,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import ConfigError, DataLossError, NewerVersionError, TableTroubleError
+from calving.errors import (
+    AccessDeniedError,
+    ConfigError,
+    DataLossError,
+    NewerVersionError,
+    TableTroubleError,
+    UnavailableError,
+)
 from calving.iceberg.catalog import table_id
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.loading import find_tables
@@ -148,13 +156,14 @@ def own_tables(sink: Sink) -> tuple[str, ...]:
 def held(
     catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str], known: Mapping[str, Table] | None = None
 ) -> Iterator[tuple[str, TableRecord]]:
-    """What these tables hold of the sink; missing tables are skipped, and so are tables that routes in records have led
-    to, if their record of the sink is damaged. ``known``: tables as they were loaded before. They stand in for tables
-    that cannot be loaded now, because a table's content has only grown since.
+    """What these tables hold of the sink; missing tables are skipped, and so are tables that records have named, if
+    their record of the sink is damaged, or the catalog denies access to them. ``known``: tables as they were loaded
+    before. They stand in for tables that cannot be loaded now, because a table's content has only grown since.
 
     :raises ConfigError: as ``table_record``, of a table in the settings.
+    :raises UnavailableError: another table cannot be loaded, or none.
     """
-    loaded, troubled = find_tables(catalog, names, known or {})
+    loaded, troubled = find_tables(catalog, names, known or {}, partial(leave_out, sink))
     for error in troubled.values():
         log.warning("%s; what it holds is taken from when it was loaded before", error)
     for name, table in loaded.items():
@@ -167,13 +176,15 @@ def held(
                 yield name, record._replace(mark=None) if name in troubled else record
 
 
-def leave_out(sink: Sink, name: str, error: ConfigError) -> None:
-    """Warn that a table's record of the sink is damaged. The table takes no commit, because a commit reads that record
-    first.
+def leave_out(sink: Sink, name: str, error: ConfigError | UnavailableError) -> None:
+    """Warn that a table is left out: its record of the sink is damaged, or the catalog denies access to it. It takes no
+    commit, because a commit reads that record first.
 
-    :raises ConfigError: ``error``, if the table is in the settings, or a later version has written it.
+    :raises ConfigError, UnavailableError: ``error``, if the table is in the settings, a later version has written it,
+        or it cannot be loaded now.
     """
-    if name in own_tables(sink) or isinstance(error, NewerVersionError):
+    may_pass = isinstance(error, UnavailableError) and not isinstance(error, AccessDeniedError)
+    if name in own_tables(sink) or isinstance(error, NewerVersionError) or may_pass:
         raise error
     log.warning("%s; until then this table takes no commit, and the sink goes on with the others", error)
 

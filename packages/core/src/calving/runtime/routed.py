@@ -22,11 +22,13 @@ _LOOKING = 16
 
 class RoutedTables(NamedTuple):
     """Dynamically routed tables. ``unreadable``: tables that cannot be loaded now, or whose record of the sink is
-    damaged, each with its error. They may hold records of the sink.
+    damaged, each with its error. They may hold records of the sink. ``witness``: a table of the catalog that could be
+    loaded, whoever writes it.
     """
 
     names: list[str]
     unreadable: Mapping[str, UnavailableError | ConfigError]
+    witness: str | None = None
 
     def all(self) -> list[str]:
         """The names, if every table can be read.
@@ -39,14 +41,12 @@ class RoutedTables(NamedTuple):
         return self.names
 
     def sound(self, sink: Sink) -> list[str]:
-        """The names, if every table can be loaded. Tables whose record of the sink is damaged are left out, and the log
-        names them.
+        """The names, if every table can be loaded. Tables whose record of the sink is damaged, and tables to which the
+        catalog denies access, are left out, and the log names them.
 
         :raises UnavailableError: a table cannot be loaded.
         """
         for name, error in self.unreadable.items():
-            if isinstance(error, UnavailableError):
-                raise error
             leave_out(sink, name, error)
         return self.names
 
@@ -80,7 +80,8 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> Rout
     with ThreadPoolExecutor(_LOOKING) as pool:
         looked = dict(zip(names, pool.map(ours, names), strict=True))
     unreadable = {name: each for name, each in looked.items() if not isinstance(each, bool)}
-    return RoutedTables([name for name, each in looked.items() if each is True], unreadable)
+    witness = next((name for name in looked if name not in unreadable), None)
+    return RoutedTables([name for name, each in looked.items() if each is True], unreadable, witness)
 
 
 def _has_records(table: Table, sink: Sink, name: str, topics: Collection[str]) -> bool:

@@ -238,7 +238,14 @@ class Caster:
                 limits = replace(limits, cells=sys.maxsize)
             if spec.mutations is None:
                 known = TableConverter(
-                    table, schema, evolution, names, limits, spec.moments, partition_names=spec.partition_names
+                    table,
+                    schema,
+                    evolution,
+                    names,
+                    limits,
+                    spec.moments,
+                    partition_names=spec.partition_names,
+                    refused=spec.refused,
                 )
             else:
                 conversion = self._conversions[table] = Conversion(spec, evolution, names, limits)

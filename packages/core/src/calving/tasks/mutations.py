@@ -72,6 +72,7 @@ class Conversion:
             limits,
             table.moments,
             partition_names=table.partition_names,
+            refused=table.refused,
             compared=self._identity.needed,
         )
         """The converter of whole rows."""
@@ -82,6 +83,10 @@ class Conversion:
         self._key_identity = self._identity.within(keys)
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)
+        mark = (self._mutations.soft_delete_field,)
+        refused = (each.reason for each in table.refused if (each.kind, each.path) == ("add", mark))
+        self._without_mark = next(refused, None)
+        """Why the column that marks deleted rows cannot be added; None if it can."""
 
     def convert(
         self, values: Values, operations: pa.Array, origin: Origin, before: Sequence[Values] = ()
@@ -90,6 +95,10 @@ class Conversion:
         are bad. ``before``: before images of some of the values.
         """
         if isinstance(self._soft, SchemaChange):
+            if (why := self._without_mark) is not None:
+                reason = f"table {self._table}: field '{self._soft.path[0]}': {why}"
+                bad = [RecordError(i, Stage.CONVERSION, "UnfitError", reason) for i in range(len(values))]
+                return [Converted(None, [], bad)]
             return [Converted(None, [], [], [self._soft])]
         gone: Indices = []
         if self._mutations.delete_mode == "hard":
