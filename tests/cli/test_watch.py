@@ -16,9 +16,10 @@ from pyiceberg.catalog import Catalog
 from calving.cli.maintain import MaintenanceOrder, watch
 from calving.cli.maintenance_step import MaintenanceStep
 from calving.cli.watch import MaintenanceWatch
-from calving.errors import UnavailableError
+from calving.errors import AccessDeniedError, GaveUpError, UnavailableError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.maintenance.lease import LEASE, TableLease
+from calving.retries import Retries
 from tests.cli.maintaining import lines
 from tests.cli.test_compact import file_of, sink_of, table_with
 from tests.iceberg.histories import pyiceberg_rows
@@ -44,7 +45,7 @@ def said(
     runs: Callable[[str], Iterator[MaintenanceStep]], until: float, tables: Callable[[], list[str]] = lambda: ["a"]
 ) -> list[tuple[float, str]]:
     days = Days(until)
-    watching = MaintenanceWatch(tables, runs, lambda name: 60.0, lambda: days.now, days.wait)
+    watching = MaintenanceWatch(tables, runs, lambda name: 60.0, lambda: days.now, days.wait, Retries(300.0))
     return [(days.now, f"{each.table} {each.text}") for each in watching.steps(100.0)]
 
 
@@ -102,6 +103,43 @@ def test_tables_that_come_later_are_maintained_and_those_that_cannot_be_listed_s
 
     texts = [text for _, text in said(run, 310, tables)]
     assert texts.count("a joined") == 3 and "b joined" in texts
+
+
+def test_what_cannot_pass_ends_it_if_nothing_else_succeeds() -> None:
+    def run(name: str) -> Iterator[MaintenanceStep]:
+        raise AccessDeniedError(f"{name} is not yours")
+
+    with pytest.raises(GaveUpError, match=r"retried for 300 s, .*AccessDeniedError: a is not yours"):
+        said(run, 10_000)
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {"a": UnavailableError("no answer"), "b": UnavailableError("no answer")},
+        {"a": AccessDeniedError("not yours")},
+    ],
+    ids=["outage", "one of two"],
+)
+def test_neither_an_outage_nor_one_table_of_several_ends_it(errors: dict[str, Exception]) -> None:
+    def run(name: str) -> Iterator[MaintenanceStep]:
+        if name in errors:
+            raise errors[name]
+        yield step("done", "joined", name)
+
+    assert len(said(run, 10_000, lambda: ["a", "b"])) > 1
+
+
+def test_tables_that_may_not_be_listed_any_more_end_it_if_there_are_none_yet() -> None:
+    answers: list[list[str]] = [[]]
+
+    def tables() -> list[str]:
+        if not answers:
+            raise AccessDeniedError("not yours")
+        return answers.pop()
+
+    with pytest.raises(GaveUpError, match="not yours"):
+        said(lambda name: iter(()), 10_000, tables)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.table import Table
 
 from calving.errors import CommitUncertainError
@@ -99,6 +100,19 @@ def test_a_catalog_without_an_answer_is_named_and_nothing_is_deleted(
         with pytest.raises(CommitUncertainError, match="no answer"):
             expire(table)
     assert delete(table) is None and stored(table.table) == before
+
+
+def test_a_denied_commit_is_not_tried_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, tried = replaced(catalog), []
+
+    def deny(own: Table, commit: Any) -> None:
+        tried.append(own)
+        raise ForbiddenError("not yours")
+
+    commits_are(monkeypatch, deny)
+    with pytest.raises(CommitUncertainError, match="not yours"):
+        expire(table)
+    assert len(tried) == 1
 
 
 def test_a_commit_of_the_sink_in_between_stays(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

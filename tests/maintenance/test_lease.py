@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, ForbiddenError
 from pyiceberg.table import Table
 
 from calving.errors import UnavailableError
@@ -102,6 +103,15 @@ def test_conflicts_with_other_commits_are_tried_again(
     else:
         with pytest.raises(UnavailableError, match="somebody was faster"):
             lease_of(table, "a:1").take()
+
+
+@pytest.mark.parametrize("error", [ForbiddenError("not yours"), BadRequestError("no such property")])
+def test_a_refusal_is_not_tried_again(table: MutationTable, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = Mock(side_effect=error)
+    monkeypatch.setattr(Table, "_do_commit", commit)
+    with pytest.raises(UnavailableError, match=str(error)):
+        lease_of(table, "a:1").take()
+    assert commit.call_count == 1
 
 
 def test_a_table_that_was_dropped_has_no_lease(table: MutationTable) -> None:

@@ -36,6 +36,7 @@ from calving.maintenance.lease import Lease, TableLease, held_by_other
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
+from calving.retries import Retries
 from calving.runtime import components
 from calving.runtime.preflight import ledger_key, own_tables
 from calving.runtime.routed import routed_tables
@@ -167,6 +168,7 @@ def watch(sink: Sink, order: MaintenanceOrder, holder: str, stop: threading.Even
     """Do the tasks again and again, until ``stop`` is set; the step that runs then ends first. Errors of a table are
     steps, and are tried again.
 
+    :raises GaveUpError: errors that do not pass have been retried for too long, and nothing has succeeded in between.
     :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
     """
     leases: dict[str, TableLease] = {}
@@ -186,7 +188,9 @@ def watch(sink: Sink, order: MaintenanceOrder, holder: str, stop: threading.Even
 
     with closing(Maintainer(sink, order, holder)) as maintainer:
         try:
-            yield from MaintenanceWatch(maintainer.tables, run, pause, time.monotonic, stop.wait).steps(_LOOK_SECONDS)
+            retries = Retries(sink.keys.retry_seconds)
+            watching = MaintenanceWatch(maintainer.tables, run, pause, time.monotonic, stop.wait, retries)
+            yield from watching.steps(_LOOK_SECONDS)
         finally:
             for lease in leases.values():
                 with suppress(Exception):  # it ends by itself, and the end must reach the other leases

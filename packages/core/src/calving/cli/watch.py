@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from calving.cli.maintenance_step import MaintenanceStep, failed
 from calving.errors import CalvingError
+from calving.retries import Retries
 
 Run = Callable[[str], Iterator[MaintenanceStep]]
 """Starts a run of all tasks for a table, which yields its steps; a step makes at most one commit."""
@@ -24,7 +25,7 @@ class _Pace:
 
 class MaintenanceWatch:
     """Takes the next step of each table when it is due: after a step that changed the table, and after a run, the pause
-    of the table comes. An error of one table stops no other.
+    of the table comes. An error of one table stops no other; but if nothing succeeds any more, it ends.
     """
 
     def __init__(
@@ -34,18 +35,21 @@ class MaintenanceWatch:
         pause: Callable[[str], float],
         clock: Callable[[], float],
         wait: Callable[[float], bool],
+        retries: Retries,
     ) -> None:
         """``tables``: those of now. ``pause``: of a table, in seconds. ``clock``: seconds that never go back. ``wait``:
-        waits so many seconds, and tells whether to stop; after 0 seconds it only tells.
+        waits so many seconds, and tells whether to stop; after 0 seconds it only tells. ``retries``: of errors that do
+        not pass, while nothing succeeds in between.
         """
         self._tables, self._run, self._pause = tables, run, pause
-        self._clock, self._wait = clock, wait
+        self._clock, self._wait, self._retries = clock, wait, retries
         self._paces: dict[str, _Pace] = {}
         self._names: Sequence[str] = ()
 
     def steps(self, every: float) -> Iterator[MaintenanceStep]:
         """What was done, until the end. ``every``: how often to look for new tables, in seconds.
 
+        :raises GaveUpError: errors that do not pass have been retried for too long.
         :raises CalvingError: the tables cannot be listed at the start.
         """
         look, self._names = self._clock() + every, self._tables()
@@ -64,7 +68,8 @@ class MaintenanceWatch:
     def _look_again(self) -> None:
         try:
             self._names = self._tables()
-        except CalvingError:  # a table that cannot be reached says so in its own step
+        except CalvingError as error:  # a table that cannot be reached says so in its own step
+            self._retries.failed(error, self._clock())
             return
         self._paces = {name: pace for name, pace in self._paces.items() if name in self._names}
 
@@ -73,7 +78,9 @@ class MaintenanceWatch:
         try:
             pace.run = pace.run or self._run(name)
             step = next(pace.run, None)
+            self._retries.succeeded()
         except Exception as error:  # a catalog or a storage may raise anything
+            self._retries.failed(error, self._clock())
             step = failed(name, error)
             pace.run = None
         if step is None:

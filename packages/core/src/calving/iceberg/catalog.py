@@ -166,6 +166,11 @@ def is_final(error: Exception) -> bool:
     return isinstance(error, _FINAL) and not isinstance(error, OSError)
 
 
+def is_refusal(error: Exception, catalog: Catalog) -> bool:
+    """Whether the catalog refuses a commit, or denies it: another try at once would not differ."""
+    return is_final(error) or denial(error, catalog.name, catalog.properties) is not None
+
+
 def _brief(error: Exception) -> str:
     """The error's innermost cause. Connection errors wrap other errors, and their texts repeat the address."""
     match = re.search(r"\[Errno [-\d]+\] [^\"')]+", str(error))

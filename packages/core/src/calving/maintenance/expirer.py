@@ -30,7 +30,7 @@ from pyiceberg.table.update import (
 )
 
 from calving.errors import CommitRefusedError, CommitUncertainError, UnavailableError
-from calving.iceberg.catalog import find_table
+from calving.iceberg.catalog import find_table, is_refusal
 from calving.iceberg.expiry import due, may_delete
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, delete_orphans
 from calving.iceberg.maintenance import MAX_TRIES, check_forms, rolled_back
@@ -193,7 +193,7 @@ class Expirer:
         except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
             # An attempt that has not landed may land later, with its list: it has the files of the next one, too.
             if not self._has_landed(plan, made):
-                if is_last:
+                if is_last or is_refusal(error, self._catalog):
                     raise CommitUncertainError(f"table {'.'.join(self._table)}: {described(error)}") from error
                 return None
         gone = tuple(each for each in plan.snapshots if each.snapshot_id in left)

@@ -15,7 +15,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from calving.errors import UnavailableError
-from calving.iceberg.catalog import find_table
+from calving.iceberg.catalog import find_table, is_refusal
 from calving.model.events import TableId
 from calving.model.text import natural
 from calving.retries import Backoff, tries
@@ -128,7 +128,7 @@ class TableLease:
                 ) from error
             return False
         except Exception as error:  # a catalog or its transport may raise anything
-            if is_last:
+            if is_last or is_refusal(error, self._catalog):
                 raise UnavailableError(f"table {'.'.join(self._table)}: {described(error)}") from error
             return False
         return True
