@@ -25,6 +25,7 @@ from calving.catalogs import foreign
 from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties, with_driver
 from calving.catalogs.objects import with_objects
+from calving.catalogs.storage import by_settings_alone
 from calving.errors import (
     UNTRUSTED,
     AccessDeniedError,
@@ -99,6 +100,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
                 why = why if remedy is None else f"{remedy} ({_CLASS.sub('', why)})"
                 raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {why}") from error
     foreign.install()
+    by_settings_alone(catalog)
     session = getattr(catalog, "_session", None)
     if session is not None:
         # Imported here, because other catalogs make no requests.
