@@ -435,6 +435,14 @@ def hostile(files: Files, last: str, **changed: object) -> Iterator[ParkedCommit
         {"read": []},
         {"since": {"x": 1}},
         {"versions": [None, None]},
+        {"versions": [5]},
+        {"branches": [["main"]]},
+        {"read": {"0": "9"}},
+        {"read": {"0": None}},
+        {"read": {"0": 1.5}},
+        {"read": {"0": 2**63}},
+        {"since": {"0": -1}},
+        {"since": {"0": True}},
     ],
     ids=lambda changed: str(changed)[:40],
 )
@@ -443,6 +451,15 @@ def test_a_damaged_or_forged_parked_commit_is_named_with_a_remedy(changed: dict[
     last = parking(files).park(T.identifier, commit(3), None)
     with pytest.raises(TableTroubleError, match=r"table db\.t: the file .*; restore the file"):
         list(hostile(files, last, **changed))
+
+
+@pytest.mark.parametrize("place", [("0", 3), (0, "3"), (-1, 3), (0, 1.5), (0, [3])], ids=str)
+def test_a_parked_entry_has_a_place_in_the_control_log(place: tuple[object, object]) -> None:
+    files = Files()
+    last = parking(files).park(T.identifier, commit(3), None)
+    *_, spans, value = json.loads(zlib.decompress(files.found[last]))["entries"][0]
+    with pytest.raises(TableTroubleError, match=r"table db\.t: the file .*; restore the file"):
+        list(hostile(files, last, entries=[[*place, spans, value]]))
 
 
 def test_a_parked_commit_of_another_table_is_not_used() -> None:

@@ -27,6 +27,7 @@ from calving.model.offsets import (
     ControlOffsets,
     Coverage,
     TopicPartition,
+    as_offset,
     decode_coverage,
     decode_covered,
     decode_places,
@@ -338,10 +339,12 @@ def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
 
 def _entry(said: tuple[int, int, str, str], writer: str | None, branch: str | None) -> Envelope:
     partition, offset, spans, value = said
-    covered, restarted = decode_covered(spans)
-    event = decode(base64.b64decode(value)).event
-    return Envelope(partition, offset, event, covered, restarted=restarted, writer=writer, branch=branch)
+    (covered, restarted), event = decode_covered(spans), decode(base64.b64decode(value)).event
+    if not isinstance(writer, str | None) or not isinstance(branch, str | None):
+        raise TypeError("a version or a branch is no text")
+    place = as_offset(partition), as_offset(offset)
+    return Envelope(*place, event, covered, restarted=restarted, writer=writer, branch=branch)
 
 
 def _control(said: dict[str, int]) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in said.items()}
+    return {int(partition): as_offset(offset) for partition, offset in said.items()}

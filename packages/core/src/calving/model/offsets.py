@@ -302,10 +302,10 @@ def _decode(text: str) -> Iterable[tuple[TopicPartition, list[tuple[int, int]]]]
     for written, partitions in json.loads(text).items():
         topic = parse_topic(written)
         for number, spans in partitions.items():
-            yield TopicPartition(topic.name, int(number), topic.id), [(_offset(a), _offset(b)) for a, b in spans]
+            yield TopicPartition(topic.name, int(number), topic.id), [(as_offset(a), as_offset(b)) for a, b in spans]
 
 
-def _offset(value: object) -> int:
+def as_offset(value: object) -> int:
     """:raises ValueError: the value is no offset."""
     if type(value) is not int or not 0 <= value <= _LARGEST:
         raise ValueError(f"{str(value)[:40]!r} is no offset")
