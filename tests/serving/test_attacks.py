@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from calving.cli.health import read_token, reasons_of
+from calving.cli import health
+from calving.cli.health import commit_seconds_of, read_token, reasons_of
 from calving.errors import ConfigError
 from calving.model.events import Leader
 from calving.serving import server as status_server
@@ -158,6 +159,9 @@ def test_a_token_for_reading_is_not_that_for_changes() -> None:
         ("https://a.example.com:8083/", True),
         ("https://evil.example.com:8083/", False),
         ("http://10.1.2.3:8083/", False),
+        ("http://localhost:99999/", False),
+        ("http://localhost:port/", False),
+        ("http://[", False),
     ],
 )
 def test_a_url_of_the_control_log_gets_the_read_token_only_if_the_settings_name_it(url: str, is_told: bool) -> None:
@@ -186,6 +190,67 @@ def test_a_leader_that_leads_elsewhere_is_not_followed(link: str) -> None:
         server.shutdown()
         server.server_close()
     assert asked == ([f"Bearer {READ_TOKEN}"] if link == "redirects" else [])
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHANGE = b'[{"last_change":{"table":"t","commit_id":"c","steps":{"commit":%s}}}]'
+
+
+@contextlib.contextmanager
+def leader_that_answers(answer: bytes, drip: float = 0.0) -> Iterator[Leader]:
+    """A leader that the control log names, whose every answer is these bytes. ``drip``: seconds between two of them."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            with client, contextlib.suppress(OSError):
+                client.recv(65_536)
+                for part in (answer[i : i + 1] for i in range(len(answer))) if drip else [answer]:
+                    client.sendall(part)
+                    time.sleep(drip)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield Leader("m-1", socket.gethostname(), f"http://127.0.0.1:{listener.getsockname()[1]}")
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        OK + b"".join(b"a%d: b\r\n" % i for i in range(200)) + b"\r\n",
+        OK + b"a: " + b"b" * 70_000 + b"\r\n\r\n",
+        OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        OK + b"\r\n" + b"[" * 200_000,
+        OK + b"\r\n" + CHANGE % (b"9" * 400),
+    ],
+    ids=["another protocol", "many headers", "a long header", "a wrong chunk", "deep", "a large number"],
+)
+def test_a_leader_whose_answer_is_none_says_nothing(answer: bytes) -> None:
+    with leader_that_answers(answer) as leader:
+        assert reasons_of(leader, "orders") is None
+        assert commit_seconds_of(leader) is None
+
+
+@pytest.mark.parametrize("number", [b"Infinity", b"NaN", b"1e999"])
+def test_a_time_of_a_leader_that_is_no_number_is_left_out(number: bytes) -> None:
+    with leader_that_answers(OK + b"\r\n" + CHANGE % number) as leader:
+        assert commit_seconds_of(leader) == {}
+
+
+def test_a_leader_that_answers_byte_by_byte_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_ALL_SECONDS", 0.3)
+    with leader_that_answers(OK + b"a: b\r\n" * 200, drip=0.01) as leader:
+        begin = time.monotonic()
+        assert reasons_of(leader, "orders") is None
+        assert time.monotonic() - begin < 5
 
 
 VALIDATE = b"PUT /connector-plugins/calving/config/validate HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"

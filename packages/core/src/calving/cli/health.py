@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -34,6 +36,7 @@ from calving.runtime.preflight import ledger_key, ledger_of, own_tables
 from calving.runtime.routed import routed_tables
 from calving.settings.keys import LOOPBACK, SinkKeys
 from calving.settings.load import Sink
+from calving.threads import LateError, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +140,11 @@ def _last_commit(table: Table, key: LedgerKey) -> float | None:
     return None
 
 
-_SECONDS = 2.0
+_SECONDS, _ALL_SECONDS = 2.0, 5.0
+"""The time for each part of an answer, and for all of it."""
 _MOST_BYTES = 4 * 1024 * 1024
-_UNREADABLE = (OSError, ValueError, LookupError, TypeError)
+_UNREADABLE = (OSError, HTTPException, LateError, ValueError, LookupError, TypeError, OverflowError, RecursionError)
+"""What a server that is none of calving's has an answer fail with: the control log may name any."""
 
 
 def read_token(leader: Leader | None, keys: SinkKeys) -> str | None:
@@ -148,8 +153,11 @@ def read_token(leader: Leader | None, keys: SinkKeys) -> str | None:
     """
     if leader is None:
         return None
-    url = urlsplit(leader.url)
-    is_here = url.hostname in LOOPBACK and url.port == keys.http_port
+    try:
+        url = urlsplit(leader.url)
+        is_here = url.hostname in LOOPBACK and url.port == keys.http_port
+    except ValueError:  # no URL, or no port
+        return None
     is_named = url.hostname in {name.lower() for name in keys.http_allowed_hosts}
     return keys.http_read_token if is_here or is_named else None
 
@@ -172,21 +180,26 @@ def commit_seconds_of(leader: Leader | None, token: str | None = None) -> dict[t
     """
     with contextlib.suppress(*_UNREADABLE):
         changes = [each["last_change"] for each in _fetched(leader, "api/tables", token)]
-        return {(str(c["table"]), str(c["commit_id"])): float(c["steps"]["commit"]) for c in changes if c is not None}
+        said = {(str(c["table"]), str(c["commit_id"])): float(c["steps"]["commit"]) for c in changes if c is not None}
+        return {commit: seconds for commit, seconds in said.items() if math.isfinite(seconds)}
     return None
 
 
 def _fetched(leader: Leader | None, path: str, token: str | None) -> Any:
     """The server's answer.
 
-    :raises OSError, ValueError: the server does not answer.
+    :raises Exception: one of ``_UNREADABLE``, if the server does not answer.
     """
     if leader is None or not _reachable(leader):
         raise OSError("there is nobody to ask")
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     request = Request(f"{leader.url.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - see below
+    return json.loads(within(_ALL_SECONDS, "calving-leader", lambda: _read(request)))
+
+
+def _read(request: Request) -> bytes:
     with _OPENER.open(request, timeout=_SECONDS) as answer:
-        return json.loads(answer.read(_MOST_BYTES))
+        return bytes(answer.read(_MOST_BYTES))
 
 
 class _NoRedirects(HTTPRedirectHandler):
