@@ -441,7 +441,26 @@ def test_attackers_write_nothing_into_the_log(client: Client, caplog: pytest.Log
         with connected(client, sent) as attacker:
             attacker.recv(1_000)
     assert client.get("/healthz").code == 200
-    assert not [r for r in caplog.records if r.name.startswith("uvicorn")]
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/healthz", "/connector-plugins/calving/config/validate"])
+@pytest.mark.parametrize("has_answer", [False, True], ids=["before the answer", "after the answer"])
+def test_a_body_that_breaks_off_writes_nothing_into_the_log(
+    path: str, has_answer: bool, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    broken = b"2\r\n{}no chunk\r\n"
+    with connected(client, head if has_answer else head + broken) as attacker:
+        answers = attacker.recv(65_536)
+        if has_answer:
+            attacker.sendall(broken)
+        with contextlib.suppress(ConnectionError):
+            while part := attacker.recv(65_536):
+                answers += part
+    assert answers.count(b"HTTP/1.1 ") == 1
+    assert client.get("/healthz").code == 200
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
 def test_silent_clients_do_not_keep_others_from_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import h11
 import uvicorn
 from anyio import to_thread
 from uvicorn.config import Config
@@ -124,6 +125,18 @@ class HttpConnection(H11Protocol):
         if self.cycle is not before and not self.cycle.response_complete:
             self._connections.use(self)
             self._allow(IDLE_SECONDS)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP. It may be in the body of a request, which then gets no other answer; one that has
+        begun is not followed by a second one. uvicorn would log a failure of its own, and anybody can cause it.
+        """
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         self._allow(IDLE_SECONDS)
