@@ -320,6 +320,29 @@ def test_a_configuration_of_many_wrong_keys_is_checked_at_once() -> None:
     assert wrong["error_count"] == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "piece"),
+    [
+        ("iceberg.catalog.uri", "a://:"),
+        ("kafka.bootstrap.servers", "a://:"),
+        ("iceberg.tables", "a,"),
+        ("topics", ","),
+        ("topics.regex", "${env:"),
+    ],
+)
+def test_a_long_value_of_a_configuration_is_checked_at_once(key: str, piece: str) -> None:
+    """No other thread runs while one search goes on in a text, so probes would get no answer."""
+    began = time.process_time()
+    validated({"name": "s", "topics": "t", key: piece * (200_000 // len(piece))})
+    assert time.process_time() - began < 5.0
+
+
+def test_a_long_list_of_different_names_is_checked_at_once() -> None:
+    began = time.process_time()
+    validated({"name": "s", "topics": ",".join(f"t{i}" for i in range(40_000))})
+    assert time.process_time() - began < 5.0
+
+
 def test_a_sample_of_dead_letters_shows_no_value_unless_a_key_says_so(client: Client) -> None:
     place = "topic 'orders', partition 2, offset 93120"
     assert client.get("/api/status").json["dead_letter_samples"] == [place]

@@ -283,7 +283,17 @@ def _parameter(match: re.Match[str]) -> str:
 
 def _whole(text: str) -> str:
     """A setting's text, without the logins in its URLs."""
-    return ",".join(_parameters(_ORACLE.sub(_login, _WHOLE_LOGIN.sub(_login, item))) for item in _ITEMS.split(text))
+    return ",".join(_parameters(_ORACLE.sub(_login, _without_login(item))) for item in _ITEMS.split(text))
+
+
+def _without_login(item: str) -> str:
+    end = _end_of_logins(item)
+    return _WHOLE_LOGIN.sub(_login, item[:end]) + item[end:]
+
+
+def _end_of_logins(item: str) -> int:
+    """Where no login can begin any more: each search beyond it would go on to the end of the text."""
+    return item.rfind("@") + 1
 
 
 def _parameters(item: str) -> str:
@@ -303,15 +313,11 @@ def _secrets_of(key: str, text: str) -> Iterator[str]:
     elif not is_harmless(key) and len(text) >= _SHORTEST_UNKNOWN and not text.isdecimal():
         yield text
     for item in _ITEMS.split(text):
-        for match in (*_WHOLE_LOGIN.finditer(item), *_ORACLE.finditer(item)):
+        for match in (*_WHOLE_LOGIN.finditer(item, 0, _end_of_logins(item)), *_ORACLE.finditer(item)):
             password = re.split("[:/]", match["login"], maxsplit=1)[-1]
             # A library that ends the login earlier names only a part of it.
-            yield from (
-                match["login"],
-                password,
-                *re.split(r"[/#?@\s]", password),
-                re.split(r"[/#?]", match["login"])[0],
-            )
+            parts = re.split(r"[/#?@\s]", password)
+            yield from (match["login"], password, *parts, re.split(r"[/#?]", match["login"])[0])
         for query in (_QUERY, _WHOLE_QUERY) if _is_url(item) else (_QUERY,):
             yield from (m["value"] for m in query.finditer(item) if not is_harmless_parameter(m["name"]))
 

@@ -273,7 +273,8 @@ def mistaken(text: str) -> str | None:
 
 
 def has_reference(text: str) -> bool:
-    return _REFERENCE.search(text) is not None
+    # Without the end each beginning of a reference would be followed to the end of the text.
+    return _REFERENCE.search(text, 0, text.rfind("}") + 1) is not None
 
 
 def resolved(raw: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:

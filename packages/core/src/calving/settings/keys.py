@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -27,13 +28,26 @@ from calving.model.tables import (
 _ROUTING, _CONVERTERS, _MUTATIONS = Routing(), TopicConverters(), RowMutations()
 _TOLERANCE, _LIMITS, _PATIENCE, _TRIGGERS = Tolerance(), Limits(), Patience(), Triggers()
 """The objects that settings become. A default that is in one of these objects is not repeated here."""
-_COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
+_MARKS = re.compile("[,()]")
+
+
+def _items(text: str) -> list[str]:
+    """The text, split at commas; not at one whose next parenthesis is a closing one."""
+    items: list[str] = []
+    end, is_inside = len(text), False
+    for mark in reversed([*_MARKS.finditer(text)]):
+        if mark[0] != ",":
+            is_inside = mark[0] == ")"
+        elif not is_inside:
+            items.append(text[mark.end() : end])
+            end = mark.start()
+    return [text[:end], *reversed(items)]
 
 
 def _split(value: object) -> object:
     if not isinstance(value, str):
         return value
-    names = [item.strip() for item in _COMMAS_OUTSIDE_PARENTHESES.split(value) if item.strip()]
+    names = [item.strip() for item in _items(value) if item.strip()]
     if any(name[0] in "[\"'`" or ";" in name for name in names):
         raise ValueError("has brackets, quotes or semicolons in its text: leave them out, and write commas instead")
     return names
@@ -77,7 +91,7 @@ Text = Annotated[str, AfterValidator(_text)]
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"'{twice}' is there twice: leave one out")
     return names
