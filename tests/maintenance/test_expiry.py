@@ -315,6 +315,49 @@ def test_a_list_of_more_parts_than_a_sink_writes_is_not_read(catalog: Catalog, m
         delete(table)
 
 
+def test_lists_that_take_too_much_memory_together_are_not_read(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forged list of some hundred bytes may name another one, and so on."""
+    monkeypatch.setattr(expired_files, "_MOST_FILES", 3)
+    table = replaced(catalog)
+    expire(table)
+    folder = Path(table.table.location().removeprefix("file://"))
+    sizes = [len(zlib.decompress(path.read_bytes())) for path in folder.rglob("*.json.z")]
+    monkeypatch.setattr(expired_files, "_BYTES_OF_PART", 0)
+    monkeypatch.setattr(expired_files, "_MOST_TOGETHER", sum(sizes) - 1)
+    assert len(sizes) > 1
+    with pytest.raises(TableTroubleError, match="with the lists after it, it holds more than"):
+        delete(table)
+    monkeypatch.setattr(expired_files, "_MOST_TOGETHER", sum(sizes))
+    assert delete(table) is not None
+
+
+@pytest.mark.parametrize(
+    "forged", [{"before": "x" * 100_000}, {"files": {"x" * 100_000: 1}}, {"before": ["x" * 100_000]}]
+)
+def test_a_list_with_a_path_that_no_storage_takes_is_named_in_short(
+    catalog: Catalog, forged: dict[str, object]
+) -> None:
+    table = replaced(catalog)
+    expire(table)
+    said = json.loads(zlib.decompress(list_of(table).read_bytes()))
+    list_of(table).write_bytes(zlib.compress(json.dumps({**said, **forged}).encode()))
+    with pytest.raises(TableTroubleError, match="a path is no text of at most 8,192 characters") as error:
+        delete(table)
+    assert len(str(error.value)) < 1_000
+
+
+def test_a_list_of_other_characters_than_a_sink_writes_is_not_read(catalog: Catalog) -> None:
+    table = replaced(catalog)
+    expire(table)
+    said = json.loads(zlib.decompress(list_of(table).read_bytes()))
+    text = json.dumps({**said, "files": {"\N{SNOWMAN}": 1}}, ensure_ascii=False)
+    list_of(table).write_bytes(zlib.compress(text.encode()))
+    with pytest.raises(TableTroubleError, match="it is no ASCII"):
+        delete(table)
+
+
 def test_a_list_that_cannot_be_read_is_named(catalog: Catalog) -> None:
     table = replaced(catalog)
     expire(table)

@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 
 from calving.errors import TableTroubleError
 from calving.iceberg.locations import FileRules
+from calving.model.text import printable
 
 EXPIRED_FILES = "calving.expired-files"
 """The table property; the owner's name follows."""
@@ -32,6 +33,12 @@ _MOST_NUMBER = 10**14
 """The largest size in bytes, and the last time, in milliseconds since the epoch: in the year 5138."""
 _MOST_PARTS = 1_000_000
 """The most commas and brackets of a list that is read: a path may have some."""
+_BYTES_OF_PART = 100
+"""What a value of two bytes may take in memory."""
+_MOST_TOGETHER = 1024**3
+"""The most bytes that the lists of a table take in memory: each leads to the one before it, so all are read."""
+_LONGEST_PATH, _LONGEST_SHOWN = 8_192, 300
+"""The longest path of a list that is read, in characters, and the longest one in an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +82,22 @@ def new_location(table: Table, name: str) -> str:
 def lists(table: Table, name: str, rules: FileRules) -> list[ExpiredFiles]:
     """The lists of a table, the oldest first. ``name``: that of the property which names the last one.
 
-    :raises TableTroubleError: a list is not one of calving's, or cannot be read.
+    :raises TableTroubleError: a list is not one of calving's, or cannot be read; or they are too large together.
     """
     made: dict[str, ExpiredFiles] = {}
+    left = _MOST_TOGETHER
     location = table.metadata.properties.get(name)
     while location is not None and location not in made:
         try:
-            expired = _read(table, location, rules)
+            expired, size = _read(table, location, rules)
+            if (left := left - size) < 0:
+                raise ValueError(f"with the lists after it, it holds more than {_MOST_TOGETHER:,} bytes")
         except FileNotFoundError:  # its files are deleted, and those of all before it
             break
         except Exception as error:  # whatever is in it, or whatever a storage raises
+            shown = printable(location, _LONGEST_SHOWN)
             raise TableTroubleError(
-                f"table {'.'.join(table.name())}: the list of expired files {location}, which property {name} leads to,"
+                f"table {'.'.join(table.name())}: the list of expired files {shown}, which property {name} leads to,"
                 f" cannot be read ({type(error).__name__}: {error}); remove the property to go on without these files,"
                 " which stay as orphan files"
             ) from error
@@ -95,7 +106,8 @@ def lists(table: Table, name: str, rules: FileRules) -> list[ExpiredFiles]:
     return [*made.values()][::-1]
 
 
-def _read(table: Table, location: str, rules: FileRules) -> ExpiredFiles:
+def _read(table: Table, location: str, rules: FileRules) -> tuple[ExpiredFiles, int]:
+    """A list, and about how many bytes it takes in memory."""
     name = location.rpartition("/")[2]
     is_beside = location == table.location_provider().new_metadata_location(name)
     if _NAME.fullmatch(name) is None or (not is_beside and rules.outside(table, [location])):
@@ -105,12 +117,21 @@ def _read(table: Table, location: str, rules: FileRules) -> ExpiredFiles:
         text = reader.decompress(bytes(file.read(_MOST_BYTES)), _MOST_BYTES)
     if not reader.eof:
         raise ValueError(f"it is cut off, or holds more than {_MOST_BYTES:,} bytes")
-    # A value of two bytes may take a hundred in memory.
-    if text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_PARTS:
+    if (parts := text.count(b",") + text.count(b"[") + text.count(b"{")) > _MOST_PARTS:
         raise ValueError(f"it has more than {_MOST_PARTS:,} parts")
+    if not text.isascii():
+        raise ValueError("it is no ASCII")  # calving writes nothing else, and other characters take four bytes each
     said: dict[str, Any] = json.loads(text)
-    before, files = said["before"], {str(path): _number(size) for path, size in said["files"].items()}
-    return ExpiredFiles(location, None if before is None else str(before), _number(said["expired-ms"]), files)
+    before, files = said["before"], {_path(path): _number(size) for path, size in said["files"].items()}
+    expired = ExpiredFiles(location, None if before is None else _path(before), _number(said["expired-ms"]), files)
+    return expired, len(text) + _BYTES_OF_PART * parts
+
+
+def _path(value: object) -> str:
+    """:raises ValueError: it is no path."""
+    if not isinstance(value, str) or len(value) > _LONGEST_PATH:
+        raise ValueError(f"a path is no text of at most {_LONGEST_PATH:,} characters")
+    return value
 
 
 def _number(value: object) -> int:
