@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
-from calving.errors import CommitUncertainError, ConfigError
+from calving.errors import CommitUncertainError, ConfigError, UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.history import line_of
 from calving.iceberg.lineage import new_snapshot
@@ -487,3 +487,13 @@ def test_a_refused_restoration_leaves_no_files_behind(plain: Lake, monkeypatch: 
     with pytest.raises(Exception, match="someone else"):
         answered(plain, AsItIs(), RESTORE)
     assert {path.name for path in folder.iterdir() if path.suffix == ".avro"} == before
+
+
+def test_a_file_of_the_table_that_is_gone_is_named(lake: Lake) -> None:
+    three_commits(lake)
+    lists = [each.manifest_list for each in lake.table.metadata.snapshots]
+    lake.roll_back(lake.table.metadata.snapshots[1].snapshot_id)
+    for path in lists:
+        Path(path.removeprefix("file://")).unlink()
+    with pytest.raises(UnavailableError, match=r"table db\.t cannot be read: its file .* does not exist"):
+        answered(lake, AsItIs(), RollbackAnswer.RESTORE)

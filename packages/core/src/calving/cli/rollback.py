@@ -163,7 +163,10 @@ def _answer(plan: RollbackPlan, *, would: bool) -> str:
 def _named(snapshot: Snapshot | None) -> str:
     if snapshot is None:
         return "its beginning, without a snapshot"
-    at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+    try:
+        at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # another engine may count microseconds
+        return f"snapshot {snapshot.snapshot_id}, whose time {snapshot.timestamp_ms} ms is none"
     return f"snapshot {snapshot.snapshot_id} of {at:%Y-%m-%d %H:%M:%S} UTC"
 
 

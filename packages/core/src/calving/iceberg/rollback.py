@@ -28,7 +28,7 @@ from pyiceberg.table.update import (
 )
 
 from calving.errors import CommitRefusedError, CommitUncertainError, ConfigError, TableTroubleError
-from calving.iceberg.catalog import find_table
+from calving.iceberg.catalog import find_table, reaching
 from calving.iceberg.history import ancestors, line_of, place_added
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
@@ -117,7 +117,7 @@ class TableRollback:
         """What the command does with the table as it is now.
 
         :raises ConfigError: it cannot be done; the text says why, and what is left to do.
-        :raises UnavailableError: the catalog gives no clear answer.
+        :raises UnavailableError: the catalog gives no clear answer, or a file of the table cannot be read.
         :raises NewerVersionError: a later version has written the table.
         """
         table = find_table(self._catalog, self._id)
@@ -126,7 +126,8 @@ class TableRollback:
         check_forms(self.name, table.metadata.properties)
         key = self._key_of(table)
         try:
-            return self._planned(table, key)
+            with reaching(self._catalog, f"table {self.name} cannot be read"):
+                return self._planned(table, key)
         except TableTroubleError as error:
             raise ConfigError(f"table {self.name}: {error}") from error
 

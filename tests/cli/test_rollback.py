@@ -1,0 +1,45 @@
+"""What ``calving rollback`` says, and does, where nothing of it needs a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
+
+from calving.cli.rollback import rollback
+from calving.iceberg.catalog import open_catalog
+from calving.model.tables import RollbackAnswer
+from calving.protocol.answers import ToSnapshot
+from tests.cli.test_compact import sink_of, table_with
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path / "warehouse")})
+
+
+def test_a_table_leaves_a_snapshot_whose_time_is_in_microseconds(catalog: Catalog, tmp_path: Path) -> None:
+    made = table_with(catalog, 2)
+    head = made.table.current_snapshot()
+    assert head is not None
+    micros = 1_790_000_000_000_000
+    theirs = head.model_copy(
+        update={
+            "snapshot_id": 77,
+            "parent_snapshot_id": head.snapshot_id,
+            "sequence_number": (head.sequence_number or 0) + 1,
+            "timestamp_ms": micros,
+        }
+    )
+    to_it = SetSnapshotRefUpdate.model_validate(
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 77}
+    )
+    ours = SetPropertiesUpdate(updates={"calving.control-log-id.control-iceberg.connect-x": "log-1"})
+    made.table._do_commit((AddSnapshotUpdate(snapshot=theirs), to_it, ours), ())
+    lines = list(
+        rollback(sink_of(tmp_path, made.name), [made.name], ToSnapshot(head.snapshot_id), RollbackAnswer.FORGET)
+    )
+    assert f"goes back from snapshot 77, whose time {micros} ms is none" in lines[0] and lines[-1] == "done"
+    assert made.table.refresh().metadata.current_snapshot_id == head.snapshot_id
