@@ -89,13 +89,14 @@ def test_a_run_that_failed_begins_again_after_the_pause(error: Exception) -> Non
     assert [(at, text[-9:]) for at, text in said(run, 100)] == [(0, "no answer"), (60, "a joined")]
 
 
-def test_tables_that_come_later_are_maintained_and_those_that_cannot_be_listed_stay() -> None:
+@pytest.mark.parametrize("error", [UnavailableError("no answer"), KeyError("odd")])
+def test_tables_that_come_later_are_maintained_and_those_that_cannot_be_listed_stay(error: Exception) -> None:
     answers: list[list[str] | None] = [["a"], None, ["a", "b"]]
 
     def tables() -> list[str]:
         names = answers.pop(0) if len(answers) > 1 else answers[0]
         if names is None:
-            raise UnavailableError("no answer")
+            raise error
         return names
 
     def run(name: str) -> Iterator[MaintenanceStep]:

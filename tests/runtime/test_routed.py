@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.types import LongType, NestedField
 
-from calving.errors import AccessDeniedError, ConfigError, NewerVersionError
+from calving.errors import AccessDeniedError, ConfigError, NewerVersionError, UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.model.forms import NEWEST
 from calving.protocol.forms import FORM
-from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, SOURCE_OFFSETS
+from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LOG_ID, ROLLBACK_ANSWERED, SOURCE_OFFSETS
 from calving.protocol.recovery import AWAITED_OFFSETS
 from calving.runtime.preflight import held, owner_of
 from calving.runtime.routed import RoutedTables, routed_tables
@@ -76,6 +78,33 @@ def test_a_table_whose_record_of_the_sink_is_damaged_is_told_and_left_out(
     assert f"table db.damaged: '{kind}.{OWN}'" in caplog.text
     with pytest.raises(ConfigError, match=r"table db\.damaged"):
         tables.all()
+
+
+@pytest.mark.parametrize("content", [None, b"no manifest list"])
+def test_a_table_of_the_sink_whose_files_are_damaged_is_told(catalog: Catalog, content: bytes | None) -> None:
+    """Whether it was rolled back, only its files tell: the sink's last commit has expired."""
+    said = {f"{SOURCE_OFFSETS}.{OWN}": '{"orders":[7]}', f"{LEDGER_SNAPSHOT}.{OWN}": "5:5"}
+    add(catalog, "damaged", {f"{LOG_ID}.{OWN}": "log", OFFSETS: "{}", **said})
+    table = catalog.load_table("db.damaged")
+    path = Path(table.location().removeprefix("file://"), "metadata", "x.avro")
+    if content is not None:
+        path.write_bytes(content)
+    head = Snapshot(
+        snapshot_id=9,
+        parent_snapshot_id=8,
+        sequence_number=9,
+        timestamp_ms=table.metadata.last_updated_ms,
+        manifest_list=f"file://{path}",
+        summary=Summary(Operation.APPEND),
+    )
+    to_it = SetSnapshotRefUpdate.model_validate(
+        {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 9}
+    )
+    table._do_commit((AddSnapshotUpdate(snapshot=head), to_it), ())
+    tables = routed(catalog)
+    assert tables.names == ["db.mine"] and [*tables.unreadable] == ["db.damaged"]
+    with pytest.raises(UnavailableError, match=r"table db\.damaged: it is unknown what it holds"):
+        tables.sound(FREE)
 
 
 def test_a_table_that_is_damaged_while_the_sink_runs_is_left_out_unless_the_settings_name_it(

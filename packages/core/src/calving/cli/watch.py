@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from calving.cli.maintenance_step import MaintenanceStep, failed
-from calving.errors import CalvingError
 from calving.retries import Retries
 
 Run = Callable[[str], Iterator[MaintenanceStep]]
@@ -68,7 +67,7 @@ class MaintenanceWatch:
     def _look_again(self) -> None:
         try:
             self._names = self._tables()
-        except CalvingError as error:  # a table that cannot be reached says so in its own step
+        except Exception as error:  # a table that cannot be reached says so in its own step
             self._retries.failed(error, self._clock())
             return
         self._paces = {name: pace for name, pace in self._paces.items() if name in self._names}

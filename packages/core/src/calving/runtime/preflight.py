@@ -21,7 +21,7 @@ from calving.errors import (
     TableTroubleError,
     UnavailableError,
 )
-from calving.iceberg.catalog import table_id
+from calving.iceberg.catalog import reaching, table_id
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import FileRules
@@ -193,6 +193,7 @@ def table_record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
     """Read a table's record of the sink.
 
     :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
+    :raises UnavailableError: a file of the table cannot be read.
     """
     properties = table.metadata.properties
     ledger, others = ledger_of(key, table), _others(sink, table)
@@ -209,12 +210,13 @@ def table_record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
 
 
 def ledger_of(key: LedgerKey, table: Table) -> Ledger:
-    """The ledger of the table's branch.
+    """The ledger of the table's branch. Where it may have been rolled back, files of the table are read.
 
     :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
+    :raises UnavailableError: a file of the table cannot be read.
     """
-    loaded = LoadedTable(table, key.branch)
-    with errors_naming(".".join(table.name())):
+    loaded, name = LoadedTable(table, key.branch), ".".join(table.name())
+    with reaching(table.catalog, f"table {name}: it is unknown what it holds"), errors_naming(name):
         return key.read(loaded.line, loaded.properties)
 
 
