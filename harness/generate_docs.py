@@ -154,7 +154,7 @@ error: what is wrong, where, and what to do.
 | --- | --- |
 | 0 | The command did its work. `calving run` was stopped cleanly, or had caught up. |
 | 1 | The command failed: an operator has to act, or a service cannot be reached. The sentence says which. |
-| 2 | The command line, the configuration, or something that the configuration points at has to be changed. |
+| 2 | The command line, the configuration, something that the configuration points at, or what is installed here has to be changed: a later version of calving has written what this one would misread, or a program is missing. |
 | 3 | `calving status`: the sink is DEGRADED, or no commit cycle of it has ended yet. |
 | {EXIT_CODE} | `calving run` ended itself because something hangs, or because the JVM of `spark-submit` has ended; the last line of the log says which. Start it again. |
 

@@ -98,6 +98,10 @@ def test_status_gives_the_sentence_as_a_reason(committed: Cli) -> None:
     assert SENTENCE in reason
 
 
+def test_status_of_a_table_that_only_a_later_version_knows_is_degraded(committed: Cli) -> None:
+    assert SENTENCE in " ".join(committed.run("status", code=3).split())
+
+
 def test_a_first_start_is_refused_beside_another_sink_of_a_newer_form_unless_it_is_named(
     tmp_path: Path, topic: Callable[..., Topic], unique: str
 ) -> None:

@@ -142,6 +142,10 @@ def test_a_secret_option_of_a_transform_has_no_digest_of_its_own() -> None:
     assert first == second
 
 
+def test_an_option_of_a_transform_counts_as_it_is_written() -> None:
+    assert digests(parse(own_step(flag="TRUE"))) != digests(parse(own_step(flag="true")))
+
+
 def test_the_order_of_a_transforms_options_does_not_count() -> None:
     assert digests(parse(own_step(a="1", b="2"))) == digests(parse(own_step(b="2", a="1")))
 

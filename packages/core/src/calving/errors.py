@@ -61,7 +61,9 @@ class OutcomeUnknownError(CalvingError):
 
 
 class ConfigError(CalvingError):
-    """The settings, or a service or table to which they refer, must be changed before the sink can run."""
+    """The settings, a service or table to which they refer, or what is installed must be changed before the sink can
+    run.
+    """
 
 
 class CatalogRefusedError(ConfigError):
