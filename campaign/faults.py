@@ -76,6 +76,19 @@ def worker_left(f: Field) -> None:
         victim.signal(signal.SIGTERM)
 
 
+def versions_changed(f: Field) -> None:
+    """Workers go, and some of the other version take their places, as in a rolling upgrade or on the way back. Before
+    the first one of the former version comes, all records are read at which it would stop.
+    """
+    if f.has_former:
+        f.change_versions()
+        return
+    with f.quiet():
+        if _all_is_read(f):
+            f.run.poisoned = False
+            f.change_versions()
+
+
 def all_workers_killed(f: Field) -> None:
     for worker in f.living():
         worker.kill()
@@ -233,13 +246,17 @@ def _let_go(f: Field, name: str) -> None:
 def topic_recreated(f: Field) -> None:
     """Once everything in it is committed; the sink goes on with the new one, as it was told to."""
     with f.quiet():
-        # What is in a table has been read, and all before it: the last record of each partition has to get there.
-        while not records.end_in_tables(f.run.sent, f.run.partitions):
-            f.run.produce(1)
-        if f.wait(60, lambda: f.revive(armed=False)) is None:
-            return
-        f.checker.tell("recreating")
-        f.checker.tell("recreated", f.run.recreate_topic())
+        if _all_is_read(f):
+            f.checker.tell("recreating")
+            f.checker.tell("recreated", f.run.recreate_topic())
+
+
+def _all_is_read(f: Field) -> bool:
+    """Whether the sink soon has read and committed all that was sent. Nobody sends more meanwhile."""
+    # What is in a table has been read, and all before it: the last record of each partition has to get there.
+    while not records.end_in_tables(f.run.sent, f.run.partitions):
+        f.run.produce(1)
+    return f.wait(60, lambda: f.revive(armed=False)) is not None
 
 
 def foreign_commit(f: Field) -> None:
@@ -478,11 +495,14 @@ def _states(client: KazooClient, path: str = "/calving") -> list[str]:
     return [p for p in found if p.endswith("/state")] or [s for p in found for s in _states(client, p)]
 
 
+OF_VERSIONS = "workers of another version"
+"""This one needs a former version beside this one."""
 FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "worker killed": (worker_killed, 10),
     "worker killed inside a transaction": (worker_killed_inside, 4),
     "worker stopped": (worker_stopped, 4),
     "worker left": (worker_left, 3),
+    OF_VERSIONS: (versions_changed, 4),
     "all workers killed": (all_workers_killed, 1),
     "store killed": (store_killed, 3),
     "store slow": (store_slow, 2),

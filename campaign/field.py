@@ -14,8 +14,9 @@ from calving.services.process import Process
 from campaign.changes import Workload
 from campaign.checker import Checker
 from campaign.lake import Lake
+from campaign.sink import Sink
 from harness.proxy import Proxy
-from harness.run import Run, Store
+from harness.run import Store
 
 _PLACES = {
     # After the pause others have read the same records: only the comparison of positions refuses the publication.
@@ -30,6 +31,8 @@ INSIDE = "offsets:after:@{folder},transaction:before:@{folder}"
 """The fault of every worker on request: it dies inside its next transaction."""
 OF_ONE = ("deaf cursor", "stuck worker")
 """Sabotage that one worker in three is enough for; the rest is in what a leader does, whoever that is."""
+_LEAVES_SECONDS = 30
+"""A worker that has been told to leave, and has not by then, is killed."""
 
 
 def armory(workload: Workload) -> list[str]:
@@ -42,7 +45,7 @@ def armory(workload: Workload) -> list[str]:
 class Field:
     """The parts to break."""
 
-    run: Run
+    run: Sink
     broker: KafkaServer
     store: Store
     proxy: Proxy
@@ -59,13 +62,17 @@ class Field:
     armory: Sequence[str] = ()
     """Faults that workers may be started with."""
     sabotage: str | None = None
-    """Of every worker, or of one in three: see ``OF_ONE``."""
+    """Of every worker of this version, or of one in three: see ``OF_ONE``."""
+    former: Path | None = None
+    """The tree of a former version; see ``campaign.sink``."""
     recovered: int = 0
     """How often an operator has."""
     appended: int = 0
     """How many rows somebody else has appended, or tried to."""
     armed: dict[str, int] = field(default_factory=dict)
     """Faults that workers were started with; not all live long enough to commit theirs."""
+    _former: set[Process] = field(default_factory=set)
+    """Workers of the former version."""
 
     @property
     def hang(self) -> Path:
@@ -97,10 +104,34 @@ class Field:
         """As many workers as there should be; every other one carries a fault of its own, if they are ``armed``."""
         while len(self.living()) < self.workers:
             fault = self.rng.choice(self.armory) if armed and self.armory and self.rng.random() < 0.5 else None
-            self.run.environment.pop("SABOTAGE", None)
-            if self.sabotage is not None and (self.sabotage not in OF_ONE or len(self.run.workers) % 3 == 1):
-                self.run.environment["SABOTAGE"] = self.sabotage
             if fault is not None:
                 self.armed[fault.rpartition(":")[0]] = self.armed.get(fault.rpartition(":")[0], 0) + 1
-            inside = INSIDE.format(folder=self.folder) if isinstance(self.store, KafkaServer) else None
-            self.run.start(",".join(filter(None, (fault, inside))), forced=True)
+            self._start(fault)
+        self.run.poisoned = not self.has_former
+
+    @property
+    def has_former(self) -> bool:
+        """Whether workers of the former version live. They stop at records that are poison to them: there are none
+        meanwhile.
+        """
+        return any(worker in self._former for worker in self.living())
+
+    def change_versions(self) -> None:
+        """Some workers are killed, or leave, one after the other, and each has a successor of the other version."""
+        living = self.living()
+        for victim in self.rng.sample(living, self.rng.randint(min(1, len(living)), len(living))):
+            if self.rng.random() < 0.5:
+                victim.stop(_LEAVES_SECONDS)
+            else:
+                victim.kill()
+            self._start(former=None if victim in self._former else self.former)
+
+    def _start(self, fault: str | None = None, former: Path | None = None) -> None:
+        self.run.environment.pop("SABOTAGE", None)
+        place = len(self.run.workers)
+        if former is None and self.sabotage is not None and (self.sabotage not in OF_ONE or place % 3 == 1):
+            self.run.environment["SABOTAGE"] = self.sabotage
+        inside = INSIDE.format(folder=self.folder) if isinstance(self.store, KafkaServer) else None
+        worker = self.run.start(",".join(filter(None, (fault, inside))), forced=True, former=former)
+        if former is not None:
+            self._former.add(worker)

@@ -35,8 +35,8 @@ from calving.services.process import Process, interruptible
 from campaign.audit import INVARIANTS
 from campaign.checker import Checker
 from campaign.latency import longest_gap
-from campaign.run import BACKENDS, Plan, Sink, broker_and_proxy, sink_of, store_of
-from harness.former import BEFORE_0_2_0, unpacked
+from campaign.run import BACKENDS, Plan, broker_and_proxy, sink_of, store_of
+from campaign.sink import NO_HISTORY, Sink, former_version
 from harness.processes import Waiting, tree_cpu
 from harness.producing import Producing
 
@@ -178,7 +178,7 @@ def _figures(crew: Crew, checked: Mapping[str, Any], begin: float, end: float, w
         "ended": len(crew.ended),
         "late": int(pause.seconds * 1000 > _TIMEOUT_MS * slowdown),
         "commits": len({each.cycle for each in commits}),
-        "led_by": _leaders(crew.run),
+        "led_by": crew.run.led_by(),
         "longest_pause": round(pause.seconds, 1),
         "slowdown_in_it": round(slowdown, 1),
         "before_it": [asdict(each) for each in crew.done if -20 < each.at - pause.begin < pause.seconds][-4:],
@@ -187,14 +187,6 @@ def _figures(crew: Crew, checked: Mapping[str, Any], begin: float, end: float, w
         "ended_logs": crew.ended,
         "checked": report,
     }
-
-
-def _leaders(run: Sink) -> dict[str, int]:
-    """The commits of all tables, by the version of the worker that made them."""
-    tables = (run.catalog.load_table(name) for name in run.tables)
-    summaries = [s.summary.additional_properties for table in tables for s in table.metadata.snapshots if s.summary]
-    # Of the snapshots of one commit only the last tells it.
-    return dict(Counter(summary["engine-version"] for summary in summaries if "engine-version" in summary))
 
 
 def _within(seconds: float, done: Callable[[], bool]) -> bool:
@@ -245,8 +237,8 @@ def main() -> None:
     path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}-rolling.json"
     results: list[dict[str, Any]] = []
     folder = Path(tempfile.mkdtemp(prefix="calving-rolling-"))
-    if (former := unpacked(BEFORE_0_2_0, folder / "former", "harness", "campaign")) is None:
-        sys.exit(f"commit {BEFORE_0_2_0} of the history is not here: fetch the whole history")
+    if (former := former_version(folder)) is None:
+        sys.exit(NO_HISTORY)
     with interruptible(), broker_and_proxy(folder) as (broker, _):
         for backend, first, count in _stretches(args.backend or BACKENDS, args.replacements):
             own = folder / f"{first}-{backend}"

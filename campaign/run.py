@@ -20,15 +20,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-from pyiceberg.exceptions import CommitFailedException
 from rich.console import Console
 from rich.table import Table
 
-from calving.iceberg.catalog import find_table
 from calving.services.kafka import KafkaServer
 from calving.services.process import free_port, interruptible
 from calving.services.stores import RedisServer, ZooKeeperServer
@@ -37,14 +34,14 @@ from campaign.audit import INVARIANTS
 from campaign.books import Books
 from campaign.changes import Warehouse, Workload
 from campaign.checker import LETTERS, Checker
-from campaign.faults import FAULTS, faults_of
+from campaign.faults import FAULTS, OF_VERSIONS, faults_of
 from campaign.field import Field, armory
 from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
+from campaign.sink import NO_HISTORY, Sink, former_version
 from harness.producing import Producing
 from harness.proxy import Proxy
-from harness.raw import RawProducer
-from harness.run import Run, Store, settings_of, through
+from harness.run import Store, settings_of, through
 
 BACKENDS = ("kafka", "redis", "zookeeper")
 _RECORDS_PER_SECOND = 300
@@ -54,47 +51,8 @@ _AFTERWARDS_SECONDS = 3.0
 """Records go on for so long, that the last fault has its full commit."""
 _VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "stuck", "unbalanced", "miscounted")
 _SESSION_MS = 20_000
-_FORMATS = ("parquet", "orc", "avro")
 _OTHER_SETTINGS = {"iceberg.limits.nesting": "31"}
 """Workers with and without this setting disagree, and commit the same."""
-
-
-class Sink(Run):
-    """With records among the others that no table takes. If they are ``poisoned``, also with records that have odd
-    timestamps and headers, at which earlier versions stop.
-    """
-
-    workload: Workload = "append"
-    poisoned = True
-
-    @cached_property
-    def _raw(self) -> RawProducer:
-        return RawProducer(self.servers)
-
-    def send(self, number: int, partition: int) -> None:
-        now = time.time_ns() // 1_000_000
-        stamped, headers = records.timestamp(number, now), records.headers(number)
-        if not self.poisoned or (stamped == now and not headers):
-            super().send(number, partition)
-            return
-        assert self._producer.flush(60) == 0  # records stay in order
-        key, value = str(number).encode(), self.payload(number)
-        self._raw.send(self.topic, value, key=key, partition=partition, timestamp=stamped, headers=headers)
-
-    def stop(self) -> None:
-        super().stop()
-        if (raw := self.__dict__.pop("_raw", None)) is not None:
-            raw.close()
-
-    def payload(self, number: int) -> bytes | None:
-        return changes.payload(number, self.tables, self.workload, poisoned=self.poisoned)
-
-    def mix_formats(self) -> None:
-        """Every table that there is gets its own from now on, those of one kind different ones."""
-        for i, name in enumerate(self.tables):
-            if (table := find_table(self.catalog, tuple(name.split(".")))) is not None:
-                with contextlib.suppress(CommitFailedException), table.transaction() as change:
-                    change.set_properties({"write.format.default": _FORMATS[(i + i // 6) % len(_FORMATS)]})
 
 
 @dataclass(frozen=True)
@@ -137,13 +95,17 @@ def broker_and_proxy(folder: Path) -> Iterator[tuple[KafkaServer, Proxy]]:
         broker.stop()
 
 
-def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
-    """One sink on one backend, with a broker of its own, then the verdict."""
+def campaign(folder: Path, plan: Plan, former: Path | None = None) -> dict[str, Any]:
+    """One sink on one backend, with a broker of its own, then the verdict. ``former``: a tree of a former version,
+    which some workers have, if that is among the faults.
+    """
     with broker_and_proxy(folder) as (broker, proxy):
-        return on_broker(folder, plan, broker, proxy, "campaign")
+        return on_broker(folder, plan, broker, proxy, "campaign", former)
 
 
-def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name: str) -> dict[str, Any]:
+def on_broker(
+    folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name: str, former: Path | None = None
+) -> dict[str, Any]:
     """One sink on one backend, then the verdict. ``broker`` runs already. No other sink there has this ``name``."""
     store = store_of(folder, plan.backend, broker)
     if not isinstance(store, KafkaServer):
@@ -159,7 +121,7 @@ def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name:
     rng = random.Random(plan.seed)
     arms = plan.arms if plan.arms is not None else armory(plan.workload) if plan.kinds is None else ()
     parts = run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake
-    field = Field(*parts, armory=arms, sabotage=plan.sabotage)
+    field = Field(*parts, armory=arms, sabotage=plan.sabotage, former=former)
     run.environment["HANG"] = str(field.hang)
     try:
         field.revive()
@@ -178,6 +140,7 @@ def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name:
         run.produce(_QUIET_RECORDS, _RECORDS_PER_SECOND)
         checked = checker.report()
         books.close(before, books.look(run), Counter(outcome(n, run) for n in range(first, run.sent)))
+        led_by = run.led_by()
     finally:
         producing.stop()
         run.stop()
@@ -186,7 +149,7 @@ def on_broker(folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name:
             lake.stop()
         if store is not broker:
             store.stop()
-    return {**_result(plan, field, happened, settled, checked), **asdict(books)}
+    return {**_result(plan, field, happened, settled, checked), **asdict(books), "led_by": led_by}
 
 
 def _lake(folder: Path, plan: Plan) -> Lake | None:
@@ -215,8 +178,9 @@ def outcome(number: int, run: Sink) -> str:
 def _harm(field: Field, plan: Plan, books: Books) -> list[tuple[str, float]]:
     """Which faults there were, and when they were over, seconds since the epoch."""
     happened: list[tuple[str, float]] = []
-    every = faults_of(field.store, plan.workload, plan.warehouse)
-    kinds = every if plan.kinds is None else list(plan.kinds)
+    kinds = list(plan.kinds) if plan.kinds is not None else faults_of(field.store, plan.workload, plan.warehouse)
+    if field.former is None:
+        kinds = [kind for kind in kinds if kind != OF_VERSIONS]
     weights = [FAULTS[kind][1] for kind in kinds]
     end = time.monotonic() + plan.seconds
     while time.monotonic() < end:
@@ -316,14 +280,16 @@ def _long_session(store: Store) -> dict[str, str]:
 
 def _shown(results: Iterable[Mapping[str, Any]]) -> Iterator[Table]:
     shown = Table(title="Fault campaign")
-    for column in ("backend", "protocol", "warehouse", "workload", "tables", "faults", "rows", *_VERDICT):
+    columns = ("backend", "protocol", "warehouse", "workload", "tables", "faults", "rows", *_VERDICT)
+    for column in (*columns, "led by"):
         shown.add_column(column)
     slow = Table(title="Seconds from a fault to the next full commit of every partition: p50, p99, maximum")
     slow.add_column("fault")
     kinds: dict[str, list[str]] = {}
     for i, result in enumerate(results):
         keys = ("backend", "protocol", "warehouse", "workload", "tables", "faults_total", "rows", *_VERDICT)
-        shown.add_row(*(str(result[key]) for key in keys))
+        led = ", ".join(f"{version}: {times}" for version, times in sorted(result["led_by"].items()))
+        shown.add_row(*(str(result[key]) for key in keys), led)
         slow.add_column(f"{result['backend']}, {result['tables']}")
         for kind, found in result["seconds_to_full_commit"].items():
             cells = kinds.setdefault(kind, [])
@@ -350,7 +316,9 @@ def main() -> None:
     logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
     args.out.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
-    with interruptible():
+    with interruptible(), tempfile.TemporaryDirectory(prefix="calving-former-") as kept:
+        if (former := former_version(Path(kept))) is None:
+            console.print(f"no worker of another version takes part: {NO_HISTORY}")
         for backend in args.backend or BACKENDS:
             for tables in args.tables or (1, 20):
                 plan = Plan(
@@ -358,7 +326,7 @@ def main() -> None:
                 )
                 folder = Path(tempfile.mkdtemp(prefix="calving-campaign-"))
                 try:
-                    results.append(campaign(folder, plan))
+                    results.append(campaign(folder, plan, former))
                 except Exception:
                     console.print(f"broken off; the logs of its processes are in {folder}")
                     raise
