@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
     {"addresses", "version", "wording"},
-    {"secrets"},
+    {"caches", "secrets"},
     {"errors"},
     {"avro_binary", "host", "importing", "lean", "plugins", "retries", "storage_errors", "threads", "model"},
     {"protocol", "wire", "records"},

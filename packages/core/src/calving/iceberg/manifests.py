@@ -10,7 +10,6 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import lru_cache
 from typing import Any, Literal
 
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
@@ -39,6 +38,7 @@ from pyiceberg.typedef import StructProtocol
 from pyiceberg.types import NestedField
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from calving.caches import cached_by_length
 from calving.model import files
 from calving.writing.partitioning import to_record
 
@@ -66,6 +66,8 @@ _READ_AS: dict[type, tuple[Schema, dict[int, Callable[..., StructProtocol]], dic
 _METRICS = (*range(6, 12), 13)
 """The indices of a data file's fields that tell something of each column, and where its row groups begin."""
 _SCHEMA = "avro.schema"
+_CACHED = 2_000_000
+"""The characters of schemas whose readers are kept: anybody may have written them."""
 _DOUBLE = struct.Struct("<d")
 
 FileKey = tuple[str, int | None]
@@ -102,7 +104,7 @@ class _SharedReader(AvroFile[Any]):
         return self
 
 
-@lru_cache(maxsize=256)
+@cached_by_length(_CACHED)
 def _reader(schema_json: str, kind: type, *, lean: bool) -> AvroReader:
     reader = resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(schema_json)), *_READ_AS[kind])
     return _exact(_without_metrics(reader) if lean else reader)

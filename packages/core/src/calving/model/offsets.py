@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple, Self, TypeVar
+
+from calving.caches import cached_by_length
 
 
 class Topic(NamedTuple):
@@ -139,6 +140,8 @@ Coverage = Mapping[TopicPartition, tuple[Span, ...]]
 
 _RESTARTED = (1, 0)
 _LARGEST = 2**63 - 1
+_CACHED = 2_000_000
+"""The characters of texts whose values are kept: anybody may have written them."""
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -249,7 +252,7 @@ def encode_coverage(coverage: Mapping[TopicPartition, Iterable[tuple[int, int]]]
     return json.dumps(by_topic, separators=(",", ":"))
 
 
-@lru_cache(maxsize=16)
+@cached_by_length(_CACHED)
 def decode_coverage(text: str) -> Coverage:
     """The inverse of ``encode_coverage``. Cached by text: an idle sink sends the same text again and again to several
     readers.
@@ -274,7 +277,7 @@ def encode_covered(covered: Coverage, restarted: Collection[TopicPartition]) -> 
     return encode_coverage({**covered, **{tp: ((covered[tp][-1].end + 1, covered[tp][-1].end),) for tp in restarted}})
 
 
-@lru_cache(maxsize=16)
+@cached_by_length(_CACHED)
 def decode_covered(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
     """Coverage and restarted partitions, cached by text. Earlier versions may have written offsets from before the
     restart.
@@ -290,7 +293,7 @@ def encode_settled(settled: Coverage, restarted: Collection[TopicPartition]) -> 
     return encode_coverage({**settled, **{tp: (_RESTARTED, *settled.get(tp, ())) for tp in restarted}})
 
 
-@lru_cache(maxsize=16)
+@cached_by_length(_CACHED)
 def decode_settled(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
     """Settled offsets and restarted partitions, cached by text."""
     spans_of = dict(_decode(text))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
@@ -13,14 +12,17 @@ from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType, StructType
 
+from calving.caches import cached_by_length
 from calving.model.tables import Moments, Unit
 from calving.records.arrays import children_of, entries, items_of
 from calving.records.foreign import schema_of_json, without_foreign
 
 NAME_MAPPING = "schema.name-mapping.default"
+_CACHED = 16_000_000
+"""The characters of schemas that are kept parsed."""
 
 
-@lru_cache(maxsize=1024)
+@cached_by_length(_CACHED)
 def table_schema(text: str) -> Schema:
     """The schema of a JSON text; each text is parsed once per process."""
     return schema_of_json(text)

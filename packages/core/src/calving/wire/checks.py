@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from calving.caches import cached_by_length
 from calving.model.offsets import TopicPartition
-from calving.wire.schema import PAYLOADS, Resolved, resolve, schema_text
+from calving.wire.schema import CACHED, PAYLOADS, Resolved, resolve, schema_text
 
 _LONGEST_NAME, _LONGEST_PATH = 1_000, 65_536
 """The longest accepted name of a topic or of a level of a table's name, and path of a file, in characters."""
@@ -33,7 +34,7 @@ _SIMPLE = {name: name for name in ("null", "boolean", "long", "float", "double",
 """Names of types, by their names in Avro; both of whole numbers are one here. Any other name is that of a record."""
 
 
-@lru_cache(maxsize=256)
+@cached_by_length(CACHED)
 def resolve_theirs(text: str) -> Resolved:
     """Parse an embedded schema of somebody else.
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from calving.caches import cached_by_length
 from calving.model.events import (
     CommitComplete,
     CommitToTable,
@@ -26,7 +27,7 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.wire.checks import check_file, group_of, name_of, offset_of, resolve_theirs, tp_of
-from calving.wire.schema import Resolved, head_encoding, resolve, schema_text
+from calving.wire.schema import CACHED, Resolved, head_encoding, resolve, schema_text
 
 MAGIC = b"\xc2\x01"
 TYPES: tuple[type[Event], ...] = (StartCommit, DataWritten, DataComplete, CommitToTable, CommitComplete)
@@ -266,7 +267,7 @@ def _complete_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
     return DataComplete(UUID(bytes=body["f10100"]), _progress_in(body.get("f10101"), resolved))
 
 
-@lru_cache(maxsize=16)
+@cached_by_length(CACHED)
 def _assignments(data: bytes, text: str) -> tuple[PartitionProgress, ...]:
     """The assignments, which are the last field of a DataComplete of this schema. Cached, because an idle worker
     repeats them.

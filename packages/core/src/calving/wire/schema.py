@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 from calving.avro_binary import BinaryEncoding
+from calving.caches import cached_by_length
 from calving.model.files import PartitionField
 
 EVENTS = "org.apache.iceberg.connect.events"
 _PAYLOAD_ID = 10504
+CACHED = 2_000_000
+"""The characters of schemas that are kept parsed: anybody may have written them."""
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 
 Json = Any
@@ -202,7 +204,7 @@ class Resolved:
     """Fields whose timestamps are in milliseconds."""
 
 
-@lru_cache(maxsize=256)
+@cached_by_length(CACHED)
 def resolve(text: str) -> Resolved:
     """Parse an embedded schema.
 
@@ -223,7 +225,7 @@ def resolve(text: str) -> Resolved:
     )
 
 
-@lru_cache(maxsize=256)
+@cached_by_length(CACHED)
 def head_encoding(text: str) -> BinaryEncoding:
     """The encoding of the fields before the payload.
 
