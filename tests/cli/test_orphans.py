@@ -118,6 +118,20 @@ def test_a_location_of_two_tables_is_left_alone(catalog: Catalog, tmp_path: Path
     assert orphan.exists()
 
 
+def test_a_table_whose_name_has_a_dot_within_a_level_may_lie_anywhere(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_with(catalog, 1)
+    orphan = left_over(table)
+    monkeypatch.setattr("calving.cli.orphans.tables_of", lambda _: [("mutations", "a.b")])
+    (step,) = steps(sink(tmp_path, table))
+    assert step.text == (
+        "orphan files stay: it is unknown whether another table lies in its folders: table mutations.a.b cannot be"
+        " loaded: a level of its name has a dot"
+    )
+    assert orphan.exists()
+
+
 def test_another_sink_of_the_table_is_given_with_its_file(
     catalog: Catalog, tmp_path: Path, stores: dict[str, MemoryStore]
 ) -> None:

@@ -213,7 +213,7 @@ class Sink:
         committed yet. ``envelopes``: one for each record, or none.
         """
         self.records += len(raws)
-        for name in tables_of(self.catalog, ("db",)) if targets is not None else ():
+        for name in map(".".join, tables_of(self.catalog, ("db",))) if targets is not None else ():
             self.catalog.drop_table(name)
         for target in targets or ():
             if target.schema is not None:
@@ -263,7 +263,7 @@ class Sink:
         found.read = outcome.records
         found.files = {".".join(table.identifier): files.data_files for table, (files,) in outcome.written.items()}
         found.written = outcome.written
-        for name in tables_of(self.catalog, ("db",)):
+        for name in map(".".join, tables_of(self.catalog, ("db",))):
             schema = self.table(name).schema()
             found.tables[name] = table_of(schema)
             rows = [

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import Session
 from calving.cli.maintenance_step import MaintenanceStep
-from calving.errors import CalvingError
+from calving.errors import CalvingError, TableTroubleError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.expiry import GC_ENABLED
 from calving.iceberg.loading import look_for
@@ -73,8 +73,10 @@ class OrphanTask:
     @cached_property
     def _places(self) -> Mapping[str, Collection[str]]:
         """:raises CalvingError: a table cannot be loaded, so it may be anywhere."""
-        sink, places = self._sinks[0], {}
-        for name, table in look_for(self._catalog, tables_of(self._catalog)).items():
+        sink, places, listed = self._sinks[0], {}, tables_of(self._catalog)
+        if (dotted := next((table for table in listed if any("." in level for level in table)), None)) is not None:
+            raise TableTroubleError(f"table {'.'.join(dotted)} cannot be loaded: a level of its name has a dot")
+        for name, table in look_for(self._catalog, map(".".join, listed)).items():
             if isinstance(table, CalvingError):
                 raise table
             if table is not None:

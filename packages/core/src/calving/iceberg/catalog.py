@@ -296,8 +296,8 @@ def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bo
         return False
 
 
-def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
-    """The names of all tables in a namespace and below it. Without a namespace, of all tables in the catalog.
+def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[TableId]:
+    """All tables in a namespace and below it. Without a namespace, all tables in the catalog.
 
     :raises UnavailableError: the catalog gives no clear answer.
     """
@@ -305,8 +305,8 @@ def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
         return within(LISTING_SECONDS, "calving-look", lambda: _listed(catalog, namespace))
 
 
-def _listed(catalog: Catalog, namespace: TableId) -> list[str]:
-    names: list[str] = []
+def _listed(catalog: Catalog, namespace: TableId) -> list[TableId]:
+    tables: list[TableId] = []
     seen: set[TableId] = set()
     waiting = [namespace] if namespace else [tuple(name) for name in catalog.list_namespaces()]
     while waiting:
@@ -314,6 +314,6 @@ def _listed(catalog: Catalog, namespace: TableId) -> list[str]:
         if here in seen or not catalog.namespace_exists(here):
             continue
         seen.add(here)
-        names += [".".join(table) for table in catalog.list_tables(here)]
+        tables += map(tuple, catalog.list_tables(here))
         waiting += [tuple(name) for name in catalog.list_namespaces(here)]
-    return names
+    return tables

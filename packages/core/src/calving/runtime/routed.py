@@ -76,7 +76,7 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> Rout
                 raise
             return error
 
-    names = tables_of(catalog, table_id(fixed) if fixed else ())
+    names = [".".join(table) for table in tables_of(catalog, table_id(fixed) if fixed else ())]
     with ThreadPoolExecutor(_LOOKING) as pool:
         looked = dict(zip(names, pool.map(ours, names), strict=True))
     unreadable = {name: each for name, each in looked.items() if not isinstance(each, bool)}
