@@ -248,3 +248,22 @@ def test_forgotten_changes_stay_away_and_later_ones_come(changing: Cli) -> None:
     rows = dict(before) | {n % 7: n for n in range(200, 203)}
     found = {row["id"]: row["n"] for row in table_of(changing).scan().to_arrow().to_pylist()}
     assert found == rows
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_of_several_tables_one_that_lacks_nothing_is_left_as_it_is(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
+) -> None:
+    """So a command that was interrupted between two tables is run again."""
+    sink, _ = routed(tmp_path, topic(), unique, keys)
+    for start in (0, 40):
+        send_to(sink, "db.a", start, start + 20)
+        send_to(sink, "db.b", start + 20, start + 40)
+        sink.run_here()
+    with table_of(sink, "db.b").manage_snapshots() as by_hand:
+        by_hand.rollback_to_snapshot(snapshots(sink, "db.b")[0])
+    first, *_ = answered(sink, AsItIs(), RESTORE, "db.a", "db.b")
+    assert first.startswith("table db.a: branch main holds all")
+    assert sorted(sink.ids("db.b")) == [*range(20, 40), *range(60, 80)]
+    with pytest.raises(ConfigError, match="there is nothing to answer"):
+        answered(sink, AsItIs(), RESTORE, "db.a", "db.b")

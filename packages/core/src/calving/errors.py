@@ -74,6 +74,10 @@ class NewerVersionError(ConfigError):
     """A later version has written something that this one would misread. Install the version that the text names."""
 
 
+class NothingToAnswerError(ConfigError):
+    """A table lacks nothing that its sink has committed, so no rollback waits for an answer."""
+
+
 class NotInstalledError(ConfigError):
     """This machine lacks a program; the text says which one to install."""
 

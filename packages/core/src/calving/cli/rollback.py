@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from calving.cli.maintenance_step import committing
 from calving.cli.recover import mind_members, recover
-from calving.errors import ConfigError
+from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.rollback import RollbackPlan, TableRollback
 from calving.model.offsets import Coverage, TopicPartition, present, size, text_of, within
@@ -67,7 +67,8 @@ def rollback(
     dry_run: bool = False,
 ) -> Iterator[str]:
     """Roll each table back to the target, and give the answer, in one commit for each table. If the command is
-    interrupted, run it again. The sink may run, unless records are read again.
+    interrupted, run it again: of several tables, those that have their answer already are left as they are. The sink
+    may run, unless records are read again.
 
     :raises CalvingError: it cannot be done; nothing has changed for the table that the text names.
     """
@@ -81,17 +82,25 @@ def rollback(
     rollbacks = list(_rollbacks(sink, tables, target, answer, branch, again=again))
     if answer is RollbackAnswer.REREAD and not dry_run:
         mind_members(topics.source, (sink.group,))
+    unanswered: list[TableRollback] = []
     for each in rollbacks:
-        plan = each.plan()
+        try:
+            plan = each.plan()
+        except NothingToAnswerError as error:
+            if len(rollbacks) == 1 or (each is rollbacks[-1] and not unanswered):
+                raise
+            yield str(error)
+            continue
+        unanswered.append(each)
         _mind_topics(each.name, plan, topics)
         yield from _lines(each.name, plan, would=dry_run)
     if dry_run:
         return
-    for each in rollbacks:
+    for each in unanswered:
         with committing(each.name):
             each.commit()
     if answer is RollbackAnswer.REREAD:
-        yield from recover(sink, tables, dry_run=False)
+        yield from recover(sink, [each.name for each in unanswered], dry_run=False)
     else:
         yield "done"
 
@@ -146,7 +155,7 @@ def _lines(name: str, plan: RollbackPlan, *, would: bool) -> Iterator[str]:
 def _answer(plan: RollbackPlan, *, would: bool) -> str:
     gone: Coverage = plan.ledger.gone if plan.answer is RollbackAnswer.REREAD else plan.unanswered
     offsets = f"{counted(size(gone), 'offset')} ({text_of(gone)})" if gone else "no offset that is known"
-    be = "would be" if would else "are"
+    be = "would be" if would else "are" if size(gone) > 1 else "is"
     if plan.answer is RollbackAnswer.FORGET:
         return f"{offsets} {be} forgotten: their records stay away, in this table only"
     if plan.answer is RollbackAnswer.REREAD:

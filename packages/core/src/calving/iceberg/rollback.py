@@ -27,7 +27,13 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from calving.errors import CommitRefusedError, CommitUncertainError, ConfigError, TableTroubleError
+from calving.errors import (
+    CommitRefusedError,
+    CommitUncertainError,
+    ConfigError,
+    NothingToAnswerError,
+    TableTroubleError,
+)
 from calving.iceberg.catalog import find_table, reaching
 from calving.iceberg.history import ancestors, line_of, place_added
 from calving.iceberg.lineage import new_snapshot
@@ -116,6 +122,7 @@ class TableRollback:
     def plan(self) -> RollbackPlan:
         """What the command does with the table as it is now.
 
+        :raises NothingToAnswerError: the table lacks nothing.
         :raises ConfigError: it cannot be done; the text says why, and what is left to do.
         :raises UnavailableError: the catalog gives no clear answer, or a file of the table cannot be read.
         :raises NewerVersionError: a later version has written the table.
@@ -141,7 +148,7 @@ class TableRollback:
         line = from_here(line, _id(target))
         ledger = key.read(line, properties)
         if not leaving and not ledger.gone and ledger.doubt is None:
-            raise ConfigError(
+            raise NothingToAnswerError(
                 f"table {self.name}: branch {key.branch} holds all that this sink has committed to it: there is nothing"
                 " to answer"
             )
