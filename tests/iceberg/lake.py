@@ -29,6 +29,7 @@ from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile, file_name
 from calving.model.forms import OLDEST
 from calving.model.offsets import Span, TopicPartition, merged
+from calving.model.tables import OnRollback
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
@@ -48,6 +49,7 @@ class Lake:
         self.key = replace(KEY, branch=branch)
         self.form = OLDEST
         """The form in which the sink commits."""
+        self.on_rollback: OnRollback = "continue"
         self.snapshots: list[int] = []
         """Snapshots to which a test refers later."""
         self._at = 0
@@ -94,7 +96,15 @@ class Lake:
     def settle(self, *entries: Envelope) -> Settled:
         """The sink commits these entries of its control log, in one commit."""
         summary = {"kafka.connect.commit-id": "c"}
-        target = IcebergTarget(self.catalog, ("db", "t"), self._branch, self.key, summary, form=self.form)
+        target = IcebergTarget(
+            self.catalog,
+            ("db", "t"),
+            self._branch,
+            self.key,
+            summary,
+            form=self.form,
+            on_rollback=self.on_rollback,
+        )
         covered = merged(entry.spans[TP][-1] for entry in entries)
         settled = (Span(0, entries[0].spans[TP][-1].start),)
         progress = SourceProgress({TP: merged((*settled, *covered))}, {TP: settled})

@@ -15,7 +15,7 @@ from calving.iceberg.maintenance import check_forms
 from calving.protocol.forms import FORM
 from calving.protocol.ledger_key import SOURCE_OFFSETS
 from calving.protocol.recovery import AWAITED_OFFSETS
-from calving.runtime.preflight import held, owner_of
+from calving.runtime.preflight import held, on_rollback, owner_of
 from tests.serving.sinks import sink
 
 
@@ -51,3 +51,23 @@ def test_a_property_that_somebody_has_changed_is_named_with_its_table(tmp_path: 
     if name == FORM:
         with pytest.raises(ConfigError, match=sentence):
             check_forms("db.t", properties)
+
+
+@pytest.mark.parametrize(
+    ("keys", "policies"),
+    [
+        ({}, ["continue", "stop"]),
+        ({"iceberg.tables.on-rollback": "stop-on-doubt"}, ["stop-on-doubt", "stop-on-doubt"]),
+        ({"iceberg.table.db.a.on-rollback": "stop"}, ["stop", "stop"]),
+        (
+            {"iceberg.tables.on-rollback": "stop", "iceberg.table.db.b.on-rollback": "continue"},
+            ["stop", "continue"],
+        ),
+    ],
+)
+def test_a_table_of_changes_stops_after_a_rollback_unless_the_settings_say_otherwise(
+    keys: dict[str, str], policies: list[str]
+) -> None:
+    changes = {"iceberg.table.db.b.upsert-mode-enabled": "true", "iceberg.table.db.b.id-columns": "id"}
+    configured = sink(**{"iceberg.tables": "db.a,db.b", **changes, **keys})
+    assert [on_rollback(configured, name) for name in ("db.a", "db.b")] == policies

@@ -11,7 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.rollback import RolledBack
 from calving.serving.metrics import METRICS, exposition
 from calving.status.values import PartitionStatus, Status
 from tests.serving.sinks import NOW, status
@@ -55,6 +56,14 @@ def test_every_metric_has_a_value_for_a_sink_that_works() -> None:
     )
     names = {name.removesuffix("_bucket") for name in found}
     assert [m.name for m in METRICS if m.name not in names] == []
+
+
+def test_offsets_that_a_rollback_has_removed_are_told_until_somebody_answers() -> None:
+    found = status()
+    gone = {"db.t001": RolledBack({TopicPartition("orders", 0): (Span(100, 300),)})}
+    led = replace(found.coordinator, rolled_back=gone)
+    told = [values(each)["calving_table_gone_records"] for each in (replace(found, coordinator=led), found)]
+    assert [{name: number for (name,), number in each.items() if number} for each in told] == [{"db.t001": 200}, {}]
 
 
 def test_every_series_names_its_sink() -> None:

@@ -10,6 +10,7 @@ import pytest
 from calving.model.members import Member
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.members import Disagreement
+from calving.protocol.rollback import RolledBack
 from calving.serving import views
 from calving.status.values import Status, TableCommit
 from tests.serving.sinks import not_leading, status
@@ -53,3 +54,13 @@ def test_what_is_wrong_with_a_worker_or_a_partition_is_no_table() -> None:
 def test_a_table_in_trouble_has_its_reason_and_comes_first() -> None:
     rows = views.tables(status(broken=1))
     assert [row["trouble"] is None for row in rows] == [False, True, True]
+
+
+def test_a_table_that_was_rolled_back_tells_how_many_offsets_are_gone_and_what_answers() -> None:
+    found = status()
+    gone = {"db.t001": RolledBack({TopicPartition("orders", 0): (Span(100, 300),)})}
+    found = replace(found, coordinator=replace(found.coordinator, rolled_back=gone))
+    first, *others = views.tables(found)
+    assert (first["table"], first["gone_records"]) == ("db.t001", 200)
+    assert "calving rollback FILE --table db.t001 --as-is --then restore" in str(first["trouble"])
+    assert [row["gone_records"] for row in others] == [0, 0]
