@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from calving.settings.load import load
 from harness.topic import Topic
 from harness.waiting import wait_for
 from tests.cli.commands import Cli
+from tests.cli.test_commands import read_all
 from tests.e2e.test_catalog import assert_replayed, change, routed, send_to
 
 pytestmark = pytest.mark.services
@@ -267,3 +269,28 @@ def test_of_several_tables_one_that_lacks_nothing_is_left_as_it_is(
     assert sorted(sink.ids("db.b")) == [*range(20, 40), *range(60, 80)]
     with pytest.raises(ConfigError, match="there is nothing to answer"):
         answered(sink, AsItIs(), RESTORE, "db.a", "db.b")
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_what_is_read_again_goes_through_the_transforms_of_now(sink: Cli, caplog: pytest.LogCaptureFixture) -> None:
+    """Offsets 100 to 300: one is bad now, ten are filtered, and the others have other ids."""
+    first, dead = snapshots(sink)[0], f"dead-{sink.name}"
+    sink.keys |= {
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": dead,
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "transforms": "new",
+        "transforms.new.type": "Sql",
+        "transforms.new.query": (
+            "SELECT CASE WHEN id = 150 THEN 'bad' ELSE CAST(id + 1000 AS VARCHAR) END AS id"
+            " FROM records WHERE id NOT BETWEEN 200 AND 209"
+        ),
+    }
+    answered(sink, ToSnapshot(first), REREAD)
+    caplog.set_level("INFO")
+    sink.run_here()
+    again = {*range(100, 300)} - {150, *range(200, 210)}
+    assert Counter(sink.ids()) == Counter([*range(100), *(1000 + number for number in again)])
+    assert [letter.offset() for letter in read_all(sink.topic.servers, dead)] == [0]
+    read = re.findall(r"read (\d+) = written (\d+), dead letters (\d+), transform new (\d+)", caplog.text)
+    assert [sum(map(int, column)) for column in zip(*read, strict=True)] == [200, 189, 1, 10]

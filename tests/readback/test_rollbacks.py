@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,98 @@ def test_a_table_that_spark_replaces_is_answered(tmp_path: Path, topic: Callable
     sink.send(100, 110)
     sink.run_here()
     assert sorted(sink.ids()) == [-1, *range(100, 110)]
+
+
+def _by_snapshot(name: str, snapshot: int, at: str) -> list[str]:
+    return [f"call iceberg.system.rollback_to_snapshot('{name}', {snapshot})"]
+
+
+def _by_time(name: str, snapshot: int, at: str) -> list[str]:
+    return [f"call iceberg.system.rollback_to_timestamp('{name}', timestamp '{at}')"]
+
+
+def _by_current(name: str, snapshot: int, at: str) -> list[str]:
+    return [f"call iceberg.system.set_current_snapshot('{name}', {snapshot})"]
+
+
+def _by_branch(name: str, snapshot: int, at: str) -> list[str]:
+    return [f"alter table iceberg.{name} create or replace branch main as of version {snapshot}"]
+
+
+def _by_replacement(name: str, snapshot: int, at: str) -> list[str]:
+    """A table without rows, and with the same schema."""
+    return [f"create or replace table iceberg.{name} using iceberg as select * from iceberg.{name} where false"]
+
+
+MOVES = {
+    "rollback_to_snapshot": _by_snapshot,
+    "rollback_to_timestamp": _by_time,
+    "set_current_snapshot": _by_current,
+    "create or replace branch": _by_branch,
+    "create or replace table": _by_replacement,
+}
+KINDS = {"appended": (2, False), "changes, version 2": (2, True), "changes, version 3": (3, True)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("move", MOVES)
+def test_a_table_that_spark_moves_back_in_any_way_holds_what_the_answer_promises(
+    move: str, kind: str, request: pytest.FixtureRequest, tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    """Read again. The other answers do not depend on the way back."""
+    version, is_changed = KINDS[kind]
+    where = str(tmp_path) if version == 2 else str(request.getfixturevalue("rest_uri"))
+    sink, name = sink_in(where, tmp_path, topic(), unique), f"db.{unique}"
+    sink.keys |= {"iceberg.tables": name, "iceberg.tables.auto-create-props.format-version": str(version)}
+    if is_changed:
+        sink.keys |= {"iceberg.tables.cdc-field": "op", f"iceberg.table.{name}.id-columns": "id"}
+    more = (lambda first, end: change(sink, first, end)) if is_changed else sink.send
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    more(0, 60)
+    sink.run_here()
+    first = catalog.load_table(name).current_snapshot()
+    assert first is not None
+    more(60, 100)
+    sink.run_here()
+    at = datetime.fromtimestamp((first.timestamp_ms + 1) / 1000, UTC).isoformat(sep=" ")
+    spark_on(where, *MOVES[move](name, first.snapshot_id, at))
+    assert offsets_gone(sink) == (100 if move == "create or replace table" else 40)
+    if not is_changed:
+        more(100, 110)
+        sink.run_here()
+    [*rollback(load(sink.config), [name], AsItIs(), RollbackAnswer.REREAD)]
+    more(110 if not is_changed else 100, 120)
+    sink.run_here()
+    assert offsets_gone(sink) == 0
+    ((found,),) = spark_on(where, f"select count(*) n, count(distinct id) ids from iceberg.{name}")
+    if is_changed:
+        assert_replayed(sink, 120, name)
+        assert found["n"] == found["ids"]
+    else:
+        assert (found["n"], found["ids"]) == (120, 120)
+
+
+def test_a_branch_that_spark_moves_forward_again_needs_no_answer(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    sink, heads = sink_in(str(tmp_path), tmp_path, topic(), unique), []
+    sink.keys["iceberg.table.db.t.commit-branch"] = "audit"
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    for first in (0, 100):
+        sink.send(first, first + 100)
+        sink.run_here()
+        heads.append(catalog.load_table("db.t").metadata.refs["audit"].snapshot_id)
+    spark_on(
+        str(tmp_path),
+        f"alter table iceberg.db.t create branch kept as of version {heads[1]}",
+        f"alter table iceberg.db.t create or replace branch audit as of version {heads[0]}",
+    )
+    assert offsets_gone(sink) == 100
+    spark_on(str(tmp_path), "call iceberg.system.fast_forward('db.t', 'audit', 'kept')")
+    assert offsets_gone(sink) == 0
+    sink.send(200, 210)
+    sink.run_here()
+    ((found,),) = spark_on(
+        str(tmp_path), "select count(*) n, count(distinct id) ids from iceberg.db.t version as of 'audit'"
+    )
+    assert (found["n"], found["ids"]) == (210, 210)
