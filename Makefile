@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling rollbacks simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -17,6 +17,7 @@ help:
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
 	@echo "               campaign-short takes ten minutes"
 	@echo "make rolling   workers of two versions replace each other, on every store (REPLACEMENTS=500)"
+	@echo "make rollbacks another engine rolls tables back, and the command answers (ROLLBACKS=200)"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make versions  300 seeds with members of several versions and settings; and of 80 seeds"
 	@echo "               at least five notice each broken rule about them"
@@ -130,6 +131,10 @@ campaign-short: $(BIN)/calving
 REPLACEMENTS ?= 500
 rolling: $(BIN)/calving
 	@nice $(BIN)/python -m campaign.rolling --replacements $(REPLACEMENTS) $(ARGS)
+
+ROLLBACKS ?= 200
+rollbacks: $(BIN)/calving
+	@nice $(BIN)/python -m campaign.rollbacks --rollbacks $(ROLLBACKS) $(ARGS)
 
 SEEDS ?= 5000
 simulate: $(BIN)/calving

@@ -8,7 +8,11 @@ Each line on standard input is a JSON array that tells it what somebody has done
 
     ["back"]                         all tables have gone back in time
     ["dropped", TABLE, METADATA]     the table was dropped; METADATA is where its metadata file is
-    ["look away"]                    nothing is judged until the next line that tells what was done
+    ["look away"]                    nothing is judged until a line that tells what was done; the next three do not
+    ["rolled back", TABLE, METADATA, BEFORE, AFTER]
+                                     somebody has moved the table's head from one snapshot to another one
+    ["forgotten", TABLE]             what that has removed is to stay away
+    ["wanted", TABLE]                nothing is to stay away any more
     ["released", [FILE, ...]]        an operator has discarded these files, which belong in no table any more
     ["appended", TABLE, KEY, SURE]   somebody else appends a row with this key; it must be there, or may
     ["complete", SENT]               answer yes or no: each of so many records is where it belongs, or was dropped;
@@ -50,6 +54,7 @@ if TYPE_CHECKING:  # the process that checks imports nothing of calving
 _LOOK_SECONDS = 3.0
 _READ_SECONDS = 5.0
 _END_SECONDS = 120.0
+_OF_ROLLBACKS = ("rolled back", "forgotten", "wanted")
 _AWS = {
     "s3.endpoint": "AWS_ENDPOINT_URL",
     "s3.access-key-id": "AWS_ACCESS_KEY_ID",
@@ -248,7 +253,7 @@ def main(settings: dict[str, Any]) -> None:
                 _look(source, tables.read, database)
             elif what == "complete":
                 _look(source, tables.look, database)
-            else:
+            elif what not in _OF_ROLLBACKS:
                 away = what == "look away"
             print(_answer(what, rest, source, tables, audit), flush=True)
         if time.monotonic() - looked > _LOOK_SECONDS and not away:
@@ -286,6 +291,8 @@ def _answer(what: str, rest: list[Any], source: Source, tables: Tables, audit: A
         case "appended", table, key, surely:
             assert isinstance(audit, RowAudit), "nobody else appends to tables that records append to"
             audit.appended(table, key, surely=surely)
+        case name, *_ if name in _OF_ROLLBACKS:
+            _rollback(what, rest, source, tables, audit)
         case "recreating", *_:
             while not source.read(_READ_SECONDS):
                 pass
@@ -296,6 +303,19 @@ def _answer(what: str, rest: list[Any], source: Source, tables: Tables, audit: A
         case "complete", sent:
             return "yes" if tables.complete(sent) else "no"
     return "done"
+
+
+def _rollback(what: str, rest: list[Any], source: Source, tables: Tables, audit: Audit) -> None:
+    assert isinstance(tables, ChangedTables) and isinstance(audit, RowAudit), "no such campaign appends only"
+    match what, *rest:
+        case "rolled back", table, location, before, after:
+            while not source.read(_READ_SECONDS):
+                pass
+            tables.rolled_back(table, location, before, after)
+        case "forgotten", table:
+            tables.forgotten(table)
+        case "wanted", table:
+            audit.want_again(table)
 
 
 def _look(source: Source, look: Callable[[Mapping[str, str]], None], database: Path) -> None:

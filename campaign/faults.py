@@ -351,7 +351,7 @@ def rolled_back(f: Field) -> None:
     the workers, and has the removed records read again. If it does not say so in time, nobody does, and they are lost.
     """
     table = _some_table(f)
-    if table is None or (target := _before_a_commit(table, f.rng.randrange(3))) is None:
+    if table is None or (target := before_a_commit(table, f.rng.randrange(3))) is None:
         return
     name, sent = ".".join(table.name()), f.run.sent
     f.checker.tell("look away")
@@ -370,7 +370,7 @@ def rolled_back(f: Field) -> None:
     f.checker.tell("back")
 
 
-def _before_a_commit(table: Table, more: int) -> Snapshot | None:
+def before_a_commit(table: Table, more: int) -> Snapshot | None:
     """An ancestor of the head below a commit of the sink that added rows, and ``more`` snapshots below that."""
     own = False
     snapshot = table.current_snapshot()

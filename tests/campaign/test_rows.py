@@ -105,3 +105,39 @@ def test_a_table_that_is_appended_to_may_lack_offsets_but_not_rows_that_it_has_r
     assert not audit.found and not audit.broken
     audit.compare(TABLE, claim(4, [[1, 3]]), [row(0, "a")])
     assert audit.found == {"lost": 1}
+
+
+# Rollbacks
+
+
+def test_a_forgotten_change_is_as_if_it_had_never_been(audit: RowAudit) -> None:
+    audit.forget(TABLE, {0: [2]})
+    audit.compare(TABLE, claim(4, [[2, 3]]), [row(1, "a")])
+    assert not audit.found and not audit.broken
+    audit.compare(TABLE, claim(4, [[2, 3]]), [row(1, "c")])
+    assert audit.found == {"wrong": 1}
+
+
+def test_a_change_that_was_forgotten_and_is_wanted_again_must_be_there(audit: RowAudit) -> None:
+    audit.forget(TABLE, {0: [2]})
+    audit.compare(TABLE, claim(4), [row(1, "a")])
+    audit.want_again(TABLE)
+    audit.compare(TABLE, claim(4), [row(1, "a")])
+    assert audit.found == {"wrong": 1}
+
+
+def test_a_table_of_changes_may_lack_only_what_was_forgotten(audit: RowAudit) -> None:
+    audit.forget(TABLE, {0: [2]})
+    assert not audit.lacks(TABLE, {0: [[2, 3]]})
+    assert audit.lacks(TABLE, {0: [[1, 3]]}) and not audit.lacks(TABLE, {0: [[1, 3]]}, 1)
+    audit.compare(TABLE, claim(4, [[1, 3]]), [row(1, "a")])
+    assert audit.broken["I7"]
+
+
+def test_after_a_rollback_a_file_may_be_added_once_more(audit: RowAudit) -> None:
+    audit.added(TABLE, "f", 1)
+    audit.rolled_back(TABLE)
+    audit.added(TABLE, "f", 2)
+    assert not audit.broken
+    audit.added(TABLE, "f", 3)
+    assert audit.broken == {"I2": 1}

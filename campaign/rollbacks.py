@@ -1,0 +1,369 @@
+"""``make rollbacks``: somebody else rolls tables back under a sink that runs, and an operator answers, at random.
+
+The tables get rows that are appended, and rows that replace each other. On each store in turn another writer moves the
+heads of tables back by the catalog: to an earlier snapshot, or to one without anything that came before, as CREATE OR
+REPLACE TABLE does. An operator answers with ``calving rollback --as-is --then reread|forget|restore``, beside the sink
+where it may run. Workers are killed before, during and after the command, and so is the command, which then is run
+again. After each answer the tables must hold what it promises.
+
+Prints and saves, by store: rollbacks, answers, how often somebody was killed, answers that were refused, records, how
+many were lost, doubled or wrong, and how often an invariant did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+from rich.console import Console
+from rich.table import Table
+
+from calving.services.kafka import KafkaServer
+from calving.services.process import Process, interruptible
+from campaign.audit import INVARIANTS
+from campaign.checker import Checker
+from campaign.faults import before_a_commit
+from campaign.run import BACKENDS, Plan, Sink, broker_and_proxy, sink_of, store_of
+from harness.heads import row_count
+from harness.nursery import Forked
+from harness.producing import Producing
+
+_WORKERS, _TABLES = 2, 6
+_RECORDS_PER_SECOND = 60
+_LAST_RECORDS = 200
+_SECONDS = 240
+"""So long anything may take on a busy machine: a command, and the sink until everything is there."""
+_STRETCH = 40
+"""Rollbacks of one sink: the tables stay small, and reading them stays cheap."""
+_OFTEN, _SELDOM = 0.4, 0.1
+_DEEPEST = 6
+ANSWERS = ("reread", "forget", "restore")
+_VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "unanswered", "stuck")
+
+
+class Rollback(NamedTuple):
+    """A table whose head somebody has moved from one snapshot to another; ``after`` is None if it begins again."""
+
+    table: str
+    metadata: str
+    before: int
+    after: int | None
+
+
+def move_back(run: Sink, name: str, rng: random.Random) -> Rollback | None:
+    """As another engine does. None: there is nothing to go back to, or others have committed meanwhile."""
+    table = run.catalog.load_table(name)
+    head = table.current_snapshot()
+    target = before_a_commit(table, rng.randrange(_DEEPEST))
+    if head is None or target is None:
+        return None
+    begins_again = rng.random() < _SELDOM
+    updates: tuple[TableUpdate, ...] = (RemoveSnapshotRefUpdate(ref_name="main"),) if begins_again else _to(target)
+    guards = (
+        AssertRefSnapshotId(ref="main", snapshot_id=head.snapshot_id),
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+    )
+    try:
+        table._do_commit(updates, guards)
+    except CommitFailedException:
+        return None
+    return Rollback(name, table.metadata_location, head.snapshot_id, None if begins_again else target.snapshot_id)
+
+
+def _to(target: Snapshot) -> tuple[TableUpdate, ...]:
+    return (
+        SetSnapshotRefUpdate(
+            ref_name="main",
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=target.snapshot_id,
+            max_ref_age_ms=None,
+            max_snapshot_age_ms=None,
+            min_snapshots_to_keep=None,
+        ),
+    )
+
+
+@dataclass
+class Operator:
+    """Runs the command, which somebody may kill."""
+
+    run: Sink
+    rng: random.Random
+    runs: int = 0
+    killed: int = 0
+    refused: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def answer(self, tables: Sequence[str], answer: str) -> bool:
+        """Whether the command has done it, or had done it before it was killed."""
+        options = [option for name in tables for option in ("--table", name)]
+        line = ["rollback", str(self.run.config), *options, "--as-is", "--then", answer]
+        was_killed, deadline = False, time.monotonic() + _SECONDS
+        while True:
+            patience = self.rng.uniform(0.1, 3) if self.rng.random() < _OFTEN else _SECONDS
+            code, text = self._ended(line, patience)
+            if code == 0:
+                return True
+            if code == -signal.SIGKILL:
+                self.killed, was_killed = self.killed + 1, True
+            elif was_killed and "there is nothing to answer" in text:
+                return True
+            elif not any(passing in text for passing in ("stop all workers", "run it again")):
+                self.refused.append(f"{answer} of {', '.join(tables)}: {text.strip()}")
+                return False
+            if time.monotonic() > deadline:
+                self.failed.append(text)
+                return False
+            time.sleep(0.5)
+
+    def _ended(self, line: Sequence[str], seconds: float) -> tuple[int, str]:
+        """The exit code of a command, and what it printed; it is killed after so long."""
+        self.runs += 1
+        command = Forked("harness.command", line, self.run.folder / f"command-{self.runs}.log", {})
+        try:
+            code = command.wait(seconds)
+        except subprocess.TimeoutExpired:
+            command.kill()
+            code = command.wait(seconds)
+        return code, command.log.read_text(errors="replace")
+
+
+@dataclass
+class Crew:
+    """The workers of a sink."""
+
+    run: Sink
+    rng: random.Random
+    killed: int = 0
+
+    def fill(self) -> None:
+        while len(self._living()) < _WORKERS:
+            self.run.start()
+
+    def kill_one(self) -> None:
+        """Or none, mostly."""
+        if (living := self._living()) and self.rng.random() < _OFTEN:
+            self.rng.choice(living).kill()
+            self.killed += 1
+
+    def stop(self) -> None:
+        """All of them, each in one way or the other."""
+        for worker in self._living():
+            if self.rng.random() < _OFTEN:
+                worker.kill()
+                self.killed += 1
+            else:
+                worker.signal(signal.SIGTERM)
+        for worker in self._living():
+            worker.wait(_SECONDS)
+
+    def _living(self) -> list[Process]:
+        return [worker for worker in self.run.workers if worker.returncode is None]
+
+
+@dataclass
+class Answers:
+    """Rolls tables back and answers, again and again, until the sink is ``stuck``."""
+
+    run: Sink
+    checker: Checker
+    crew: Crew
+    operator: Operator
+    rng: random.Random
+    patience: float
+    rollbacks: int = 0
+    given: Counter[str] = field(default_factory=Counter)
+    stuck: bool = False
+
+    def round(self) -> None:
+        """Several tables go back; when all are answered, they are looked at."""
+        self.checker.tell("look away")
+        chosen = self.rng.sample(list(self.run.tables), self.rng.randint(1, len(self.run.tables)))
+        moved = [found for name in chosen if (found := move_back(self.run, name, self.rng)) is not None]
+        for each in moved:
+            self.checker.tell("rolled back", *each)
+        self.rollbacks += len(moved)
+        self.crew.kill_one()
+        time.sleep(self.rng.choice((0, 0, self.rng.uniform(0, 6))))
+        wanted = {each.table: self.rng.choice(ANSWERS) for each in moved}
+        print(f"{datetime.now(UTC):%H:%M:%S} {wanted}", file=sys.stderr, flush=True)
+        for answer in self.rng.sample(ANSWERS, len(ANSWERS)):
+            self._give([name for name, each in wanted.items() if each == answer], answer)
+        self.crew.fill()
+        self.crew.kill_one()
+        self.crew.fill()
+        sent = self.run.sent
+        self.stuck = not _within(self.patience, lambda: self.checker.is_complete(sent))
+        self.checker.tell("back")
+        self.checker.is_complete(sent)  # which looks at all of them
+
+    def _give(self, tables: Sequence[str], answer: str) -> None:
+        if not tables:
+            return
+        if answer == "reread":
+            self.crew.stop()
+        else:
+            self.crew.kill_one()
+        if self.operator.answer(tables, answer):
+            for name in tables:
+                self.given[answer] += 1
+                if answer != "restore":
+                    self.checker.tell("forgotten" if answer == "forget" else "wanted", name)
+        elif len(tables) > 1:
+            for name in tables:
+                self._give([name], answer)
+        elif answer != "forget":  # that one is never refused
+            self._give(tables, "forget")
+        self.crew.fill()
+
+
+def stretch(
+    folder: Path,
+    backend: str,
+    broker: KafkaServer,
+    seed: int,
+    first: int,
+    count: int,
+    sabotage: str | None = None,
+    *,
+    patience: float = _SECONDS,
+) -> dict[str, Any]:
+    """One sink on one store with so many rollbacks; there were ``first`` before, with other sinks. ``sabotage``: see
+    ``campaign/worker.py``. ``patience``: the sink is stuck if it takes so many seconds until everything is there.
+    """
+    plan = Plan(backend, _TABLES, workload="mixed", seed=seed)
+    store = store_of(folder, backend, broker)
+    run = sink_of(folder, broker, store, plan, None, f"rollbacks-{first}")
+    run.workload, run.poisoned, run.module = plan.workload, False, "campaign.worker"
+    if sabotage is not None:
+        run.environment["SABOTAGE"] = sabotage
+    checker = Checker(run, folder / "warehouse" / "catalog.db", None, plan.workload, plan.warehouse)
+    producing, rng = Producing(run, _RECORDS_PER_SECOND), random.Random(seed + first)
+    crew, operator = Crew(run, rng), Operator(run, rng)
+    answers = Answers(run, checker, crew, operator, rng, patience)
+    begin = time.time()
+    try:
+        crew.fill()
+        producing.start()
+        has_begun = _within(_SECONDS, lambda: all(row_count(run.catalog, name) for name in run.tables))
+        assert has_begun, f"the sink has not begun; logs in {folder}"
+        while answers.rollbacks < count and not answers.stuck:
+            answers.round()
+            time.sleep(rng.uniform(0, 3))
+        producing.stop()
+        sent = run.sent
+        answers.stuck |= not _within(patience, lambda: checker.is_complete(sent))
+        checker.watch_the_end(run.sent + _LAST_RECORDS, patience)
+        run.produce(_LAST_RECORDS, _LAST_RECORDS)
+        checked = checker.report()
+    finally:
+        producing.stop()
+        run.stop()
+        checker.stop()
+        if store is not broker:
+            store.stop()
+    return {"backend": backend, "seconds": round(time.time() - begin, 1), **_figures(answers, checked["report"])}
+
+
+def _figures(answers: Answers, report: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "rollbacks": answers.rollbacks,
+        **{answer: answers.given[answer] for answer in ANSWERS},
+        "refused": len(answers.operator.refused),
+        "workers killed": answers.crew.killed,
+        "commands killed": answers.operator.killed,
+        "records": answers.run.sent,
+        "lost": sum(report["GAP"]),
+        "doubled": sum(report["DUPLICATE"]),
+        "resurrected": report["resurrected"],
+        "wrong": sum(report["MISMATCH"]) + report["unknown"],
+        "invariants": sum(report[name] for name in INVARIANTS),
+        "unanswered": answers.rollbacks - answers.given.total(),
+        "stuck": int(answers.stuck),
+        "refusals": answers.operator.refused,
+        "failures": answers.operator.failed,
+        "checked": report,
+    }
+
+
+def _within(seconds: float, done: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if done():
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def _shown(results: Sequence[Mapping[str, Any]]) -> Table:
+    """A line for each store, over all its sinks."""
+    columns = ("rollbacks", *ANSWERS, "refused", "workers killed", "commands killed", "records", *_VERDICT)
+    shown = Table(title="Rollbacks by another engine under a running sink, and their answers")
+    for column in ("store", *columns):
+        shown.add_column(column)
+    for backend in dict.fromkeys(each["backend"] for each in results):
+        own = [each for each in results if each["backend"] == backend]
+        shown.add_row(backend, *(str(sum(each[name] for each in own)) for name in columns))
+    return shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", choices=BACKENDS, action="append")
+    parser.add_argument("--rollbacks", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("campaign-results"))
+    args = parser.parse_args()
+    logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}-rollbacks.json"
+    results: list[dict[str, Any]] = []
+    folder = Path(tempfile.mkdtemp(prefix="calving-rollbacks-"))
+    backends = args.backend or BACKENDS
+    with interruptible(), broker_and_proxy(folder) as (broker, _):
+        length = min(_STRETCH, -(-args.rollbacks // len(backends)))
+        while (first := sum(each["rollbacks"] for each in results)) < args.rollbacks:
+            backend = backends[len(results) % len(backends)]
+            own = folder / f"{first}-{backend}"
+            own.mkdir()
+            results.append(stretch(own, backend, broker, args.seed, first, min(length, args.rollbacks - first)))
+            path.write_text(json.dumps(results, indent=1))
+            print(json.dumps({key: found for key, found in results[-1].items() if key != "checked"}), flush=True)
+            if not _failed(results[-1:]):
+                shutil.rmtree(own)
+    Console(width=200).print(_shown(results))
+    if not _failed(results):
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(_failed(results))
+
+
+def _failed(results: Iterable[Mapping[str, Any]]) -> bool:
+    return any(each[key] for each in results for key in _VERDICT)
+
+
+if __name__ == "__main__":
+    main()
