@@ -126,6 +126,8 @@ def main() -> None:
                 _become(request, log)
                 return
             os.close(log)
+            with contextlib.suppress(OSError):  # the child does it, too: whoever knows it may kill its group at once
+                os.setpgid(child, child)
             os.write(status, child.to_bytes(4, "big"))
             children[child] = status
 

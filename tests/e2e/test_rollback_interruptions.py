@@ -42,6 +42,8 @@ _WRITES: tuple[tuple[Any, str], ...] = (
     (PyArrowFile, "create"),
     (KafkaCursor, "rewind"),
 )
+_HAS_EFFECT = ("_do_commit", "rewind")
+"""Of other calls the moment after is the moment before the next one."""
 
 
 class Killed(BaseException):
@@ -66,7 +68,8 @@ def end_at(
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             step(name)
             answer = original(*args, **kwargs)
-            step(name)
+            if name in _HAS_EFFECT:
+                step(name)
             return answer
 
         patch.setattr(kind, name, wrapped)
@@ -120,14 +123,14 @@ def tables(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 @pytest.mark.parametrize(
     ("answer", "later", "least"),
-    [(FORGET, True, 4), (RESTORE, False, 4), (RESTORE, True, 8), (REREAD, True, 14)],
+    [(FORGET, True, 4), (RESTORE, False, 4), (RESTORE, True, 6), (REREAD, True, 14)],
     ids=["forget", "restore, the branch goes forward", "restore, files are added", "reread"],
 )
 def test_a_command_that_is_killed_at_any_write_is_run_again(
     tables: Tables, answer: RollbackAnswer, later: bool, least: int
 ) -> None:
+    lost = tables.commit()
     for last in itertools.count():
-        lost = tables.commit()
         tables.roll_back()
         if later:
             tables.commit()
@@ -140,7 +143,7 @@ def test_a_command_that_is_killed_at_any_write_is_run_again(
                 tables.answer(answer)
         if answer is FORGET:
             tables.kept = {name: [n for n in kept if n not in lost[name]] for name, kept in tables.kept.items()}
-        tables.commit()
+        lost = tables.commit()
         tables.check()
         if not was_reached():
             break

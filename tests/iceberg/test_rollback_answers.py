@@ -16,6 +16,7 @@ from calving.errors import CommitUncertainError, ConfigError, UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.history import line_of
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.manifests import read_entries
 from calving.iceberg.rollback import RollbackPlan, TableRollback
 from calving.model.files import DataFile
 from calving.model.tables import RollbackAnswer
@@ -272,6 +273,37 @@ def test_what_was_read_again_meanwhile_does_not_come_back(lake: Lake) -> None:
     lake.append(-2)
     answered(lake, AsItIs(), RESTORE)
     assert lake.rows == [-2, -1, *own(0, 200)]
+
+
+def test_what_was_read_again_in_one_commit_with_later_records_comes_back(lake: Lake) -> None:
+    """The snapshots from before the first rollback have the records, too, but not the later ones."""
+    heads = three_commits(lake)
+    lake.roll_back(heads[1])
+    lake.recover()
+    lake.commit(100, 350)
+    lake.commit(350, 400)
+    lake.roll_back(heads[1])
+    lake.append(-2)
+    answered(lake, AsItIs(), RESTORE)
+    assert lake.rows == [-2, -1, *own(0, 400)]
+
+
+def test_what_was_read_again_comes_back_as_it_was_last(lake: Lake) -> None:
+    """Not with the rows from before it was read again: transforms may have changed since."""
+    heads = three_commits(lake)
+    lake.roll_back(heads[1])
+    lake.recover()
+    lake.commit(100, 200)
+    newer = lake.table.metadata.snapshot_by_id(lake.head)
+    assert newer is not None
+    files = {
+        entry.data_file.file_path for m in newer.manifests(lake.table.io) for entry in read_entries(lake.table.io, m)
+    }
+    lake.roll_back(heads[1])
+    lake.append(-2)
+    done = answered(lake, AsItIs(), RESTORE)
+    assert done.restoration is not None
+    assert len(done.restoration.files) == 1 and {file.file_path for file in done.restoration.files} <= files
 
 
 def test_only_what_one_of_several_rollbacks_removed_comes_back_once(lake: Lake) -> None:

@@ -82,15 +82,16 @@ class AbandonedCommits:
 
 
 def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Ledger) -> AbandonedCommits:
-    """The commits that bring back what the table lacks, each offset once (R10); what was forgotten only if nothing else
-    is lacking. ``apart``: the snapshots that the branch does not have, oldest first.
+    """The commits that bring back what the table lacks, each offset once (R10), and as the table had it last: records
+    that were read again between two rollbacks may have other rows than before. What was forgotten comes back only if
+    nothing else is lacking. ``apart``: the snapshots that the branch does not have, oldest first.
 
     :raises ConfigError: a snapshot has files of which no ledger tells the offsets.
     """
     snapshots: list[Ancestor] = []
     offsets: Coverage = {}
     lacking = ledger.unanswered or ledger.gone
-    for snapshot in apart:
+    for snapshot in reversed(list(apart)):
         if key.own((snapshot,)) is None:
             _mind_unknown_files(snapshot)
             continue
@@ -99,7 +100,7 @@ def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Led
         if added and not less(added, lacking):
             snapshots.append(snapshot)
             offsets, lacking = union(offsets, added), less(lacking, added)
-    return AbandonedCommits(tuple(snapshots), offsets, lacking)
+    return AbandonedCommits(tuple(reversed(snapshots)), offsets, lacking)
 
 
 def _mind_unknown_files(snapshot: Ancestor) -> None:
