@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -72,10 +72,7 @@ def rollback(
 
     :raises CalvingError: it cannot be done; nothing has changed for the table that the text names.
     """
-    if isinstance(target, ToSnapshot) and len(tables) > 1:
-        raise ConfigError("--to names a snapshot of one table: name one --table, or use --before or --at")
-    if answer is RollbackAnswer.REREAD and branch is not None:
-        raise ConfigError("--branch: only the branch to which the sink commits can be read again: leave --branch out")
+    _mind_options(tables, target, answer, branch)
     topics = SourceTopics(sink)
     if isinstance(target, WithoutRecord):
         target = replace(target, tp=within(target.tp, topics.identities.get(target.tp.topic, "")))
@@ -83,13 +80,9 @@ def rollback(
     if answer is RollbackAnswer.REREAD and not dry_run:
         mind_members(topics.source, (sink.group,))
     unanswered: list[TableRollback] = []
-    for each in rollbacks:
-        try:
-            plan = each.plan()
-        except NothingToAnswerError as error:
-            if len(rollbacks) == 1 or (each is rollbacks[-1] and not unanswered):
-                raise
-            yield str(error)
+    for each, plan in _plans(rollbacks):
+        if isinstance(plan, NothingToAnswerError):
+            yield str(plan)
             continue
         unanswered.append(each)
         _mind_topics(each.name, plan, topics)
@@ -103,6 +96,14 @@ def rollback(
         yield from recover(sink, [each.name for each in unanswered], dry_run=False)
     else:
         yield "done"
+
+
+def _mind_options(tables: Collection[str], target: RollbackTarget, answer: RollbackAnswer, branch: str | None) -> None:
+    """:raises ConfigError: the options do not go together."""
+    if isinstance(target, ToSnapshot) and len(tables) > 1:
+        raise ConfigError("--to names a snapshot of one table: name one --table, or use --before or --at")
+    if answer is RollbackAnswer.REREAD and branch is not None:
+        raise ConfigError("--branch: only the branch to which the sink commits can be read again: leave --branch out")
 
 
 def _rollbacks(
@@ -127,6 +128,23 @@ def _rollbacks(
             again=again,
             rules=file_rules(sink),
         )
+
+
+def _plans(rollbacks: Sequence[TableRollback]) -> list[tuple[TableRollback, RollbackPlan | NothingToAnswerError]]:
+    """What the command does with each table, or why it does nothing.
+
+    :raises NothingToAnswerError: none of them lacks anything.
+    """
+    plans: list[tuple[TableRollback, RollbackPlan | NothingToAnswerError]] = []
+    for each in rollbacks:
+        try:
+            plans.append((each, each.plan()))
+        except NothingToAnswerError as error:
+            plans.append((each, error))
+    errors = [plan for _, plan in plans if isinstance(plan, NothingToAnswerError)]
+    if len(errors) == len(plans):
+        raise errors[0]
+    return plans
 
 
 def _mind_topics(name: str, plan: RollbackPlan, topics: SourceTopics) -> None:
