@@ -9,7 +9,7 @@ import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from campaign.audit import Audit, Claim, Row
 from campaign.changes import Change
+from campaign.deletes import DeadKeys, Live
 from campaign.files import avro, content, keys, positions, rows, vector
 from campaign.tables import Seen, Tables
 
@@ -63,6 +64,19 @@ class RowAudit(Audit):
     def rolled_back(self, table: str) -> None:
         """Somebody has moved the head of a table back: files may be added once more."""
         self._added = {path: first for path, first in self._added.items() if first[0] != table}
+
+    def committed(self, table: str, claim: Claim) -> None:
+        """What was forgotten need not be there at any time: the table has read on behind it."""
+        source = {p: self._past_forgotten(table, p, end) for p, end in claim.source.items()}
+        super().committed(table, replace(claim, source=source))
+
+    def _past_forgotten(self, table: str, partition: int, end: int) -> int:
+        changes, away = self._changes[table, partition], self._forgotten[table, partition]
+        for offset, _ in changes[bisect_left(changes, end, key=lambda each: each[0]) :]:
+            if offset not in away:
+                break
+            end = offset + 1
+        return end
 
     def forget(self, table: str, offsets: Mapping[int, Iterable[int]]) -> None:
         """The records at these offsets, by partition, are to stay away from a table."""
@@ -192,37 +206,6 @@ class RowAudit(Audit):
 _REPORTED = {"GAP": "lost", "DUPLICATE": "doubled", "MISMATCH": "wrong"}
 
 
-@dataclass(frozen=True)
-class _Live:
-    """An entry of a manifest that is not deleted, with what it inherits."""
-
-    file: dict[str, Any]
-    sequence: int
-    spec: int
-
-    @property
-    def scope(self) -> str:
-        """The partition that an equality delete with this partition is about."""
-        return f"{self.spec}: {self.file['partition']}"
-
-
-class _DeadKeys:
-    """The sequence number of the newest equality delete of each key, by scope."""
-
-    def __init__(self, unpartitioned: Iterable[int]) -> None:
-        self._everywhere = {f"{spec}: {{}}" for spec in unpartitioned}
-        self._newest: dict[str, dict[int, int]] = defaultdict(dict)
-
-    def add(self, entry: _Live, named: Iterable[int]) -> None:
-        known = self._newest["" if entry.scope in self._everywhere else entry.scope]
-        for key in named:
-            known[key] = max(entry.sequence, known.get(key, 0))
-
-    def has(self, data: _Live, key: int) -> bool:
-        """Whether an equality delete reaches the row of this key in that data file."""
-        return any(self._newest[scope].get(key, 0) > data.sequence for scope in ("", data.scope))
-
-
 class ChangedTables(Tables):
     """Tables with deletes of every kind, each looked at as a whole."""
 
@@ -302,9 +285,9 @@ class ChangedTables(Tables):
 
     def _live_rows(self, metadata: Mapping[str, Any]) -> list[Row]:
         head = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}.get(metadata.get("current-snapshot-id"))
-        data: list[_Live] = []
+        data: list[Live] = []
         dead: dict[str, set[int]] = defaultdict(set)
-        dead_keys = _DeadKeys(spec["spec-id"] for spec in metadata["partition-specs"] if not spec["fields"])
+        dead_keys = DeadKeys(spec["spec-id"] for spec in metadata["partition-specs"] if not spec["fields"])
         for live in self._entries_of(head["manifest-list"]) if head else ():
             file = live.file
             if file["content"] == _KEYS:
@@ -324,13 +307,13 @@ class ChangedTables(Tables):
             if at not in dead[live.file["file_path"]] and not dead_keys.has(live, row.number)
         ]
 
-    def _entries_of(self, manifest_list: str) -> Iterator[_Live]:
+    def _entries_of(self, manifest_list: str) -> Iterator[Live]:
         for manifest in avro(manifest_list):
             for entry in avro(manifest["manifest_path"]):
                 if entry["status"] != _DELETED:
                     sequence = entry["sequence_number"]
                     own = manifest["sequence_number"] if sequence is None else sequence
-                    yield _Live(entry["data_file"], own, manifest["partition_spec_id"])
+                    yield Live(entry["data_file"], own, manifest["partition_spec_id"])
 
     def _keys_of(self, path: str) -> set[int]:
         if path not in self._keys_before:

@@ -141,3 +141,14 @@ def test_after_a_rollback_a_file_may_be_added_once_more(audit: RowAudit) -> None
     assert not audit.broken
     audit.added(TABLE, "f", 3)
     assert audit.broken == {"I2": 1}
+
+
+def test_a_table_may_be_valid_through_what_was_forgotten() -> None:
+    audit = RowAudit([TABLE], 1, lambda number: (TABLE, ""), change=CHANGES.__getitem__)
+    for number in range(len(CHANGES)):
+        audit.produced(0, number, number, 100 * number)
+    audit.forget(TABLE, {0: [2]})
+    audit.committed(TABLE, Claim("log", {"0": 0}, {0: 2}, {0: 2}, {}, 150))
+    assert not audit.broken
+    audit.committed(TABLE, Claim("log", {"0": 0}, {0: 2}, {0: 2}, {}, 250))
+    assert audit.broken == {"VTTS": 1}
