@@ -47,7 +47,8 @@ from calving.services.process import Process, interruptible
 from campaign.audit import INVARIANTS
 from campaign.checker import Checker
 from campaign.faults import before_a_commit
-from campaign.run import BACKENDS, Plan, Sink, broker_and_proxy, sink_of, store_of
+from campaign.run import BACKENDS, Plan, broker_and_proxy, sink_of, store_of
+from campaign.sink import Sink
 from harness.heads import row_count
 from harness.nursery import Forked
 from harness.producing import Producing
