@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 from pyiceberg.catalog import Catalog
@@ -63,25 +64,25 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> Rout
     if not sink.keys.routes_freely:
         return RoutedTables([], {})
     fixed = (sink.keys.topic_pattern or "").partition("{")[0].rpartition(".")[0]
-    settled = own_tables(sink)
-
-    def ours(name: str) -> bool | UnavailableError | ConfigError:
-        try:
-            table = find_table(catalog, table_id(name))
-            return table is not None and _has_records(table, sink, name, topics)
-        except UnavailableError as error:
-            return error
-        except ConfigError as error:
-            if name in settled or isinstance(error, NewerVersionError):
-                raise
-            return error
-
     names = [".".join(table) for table in tables_of(catalog, table_id(fixed) if fixed else ())]
     with ThreadPoolExecutor(_LOOKING) as pool:
-        looked = dict(zip(names, pool.map(ours, names), strict=True))
+        looked = dict(zip(names, pool.map(partial(_look, catalog, sink, topics), names), strict=True))
     unreadable = {name: each for name, each in looked.items() if not isinstance(each, bool)}
     witness = next((name for name in looked if name not in unreadable), None)
     return RoutedTables([name for name, each in looked.items() if each is True], unreadable, witness)
+
+
+def _look(catalog: Catalog, sink: Sink, topics: Collection[str], name: str) -> bool | UnavailableError | ConfigError:
+    """Whether a table holds such records; or why that cannot be told."""
+    try:
+        table = find_table(catalog, table_id(name))
+        return table is not None and _has_records(table, sink, name, topics)
+    except UnavailableError as error:
+        return error
+    except ConfigError as error:
+        if name in own_tables(sink) or isinstance(error, NewerVersionError):
+            raise
+        return error
 
 
 def _has_records(table: Table, sink: Sink, name: str, topics: Collection[str]) -> bool:
