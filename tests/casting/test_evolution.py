@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from calving.casting.table import Converted, TableConverter
 from calving.casting.type_counts import decide
-from calving.iceberg import tables
+from calving.iceberg import creation
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import change_schema
@@ -249,7 +249,7 @@ def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_nee
             other.apply(changes)
         change_schema(update, need)
 
-    monkeypatch.setattr(tables, "change_schema", late)
+    monkeypatch.setattr(creation, "change_schema", late)
     rows = grown.take(schemaless({"ours": 1}, {"both": 2}))
     assert [r["both"] for r in rows] == [None, 2]
     assert {"theirs", "ours", "both"} <= set(grown.schema.column_names)
@@ -265,7 +265,7 @@ def test_a_table_that_keeps_changing_is_tried_again_later(grown: Grown, monkeypa
             theirs.add_column(f"c{next(rounds)}", LongType())
         change_schema(update, need)
 
-    monkeypatch.setattr(tables, "change_schema", raced)
+    monkeypatch.setattr(creation, "change_schema", raced)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     with pytest.raises(UnavailableError, match=r"db\.t: its schema could not be changed"):
         grown.take(schemaless({"a": 1}))
