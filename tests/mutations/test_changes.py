@@ -14,6 +14,8 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IcebergType,
     IntegerType,
     LongType,
@@ -526,6 +528,33 @@ def test_a_key_or_order_value_that_loses_digits_is_bad(
     reasons = dict(sink.reasons(made))
     assert [*reasons] == [*range(len(good), len(good) + 2 * len(bad) + 1)]
     assert all(f" loses digits as a {kind}, but identifies the row" in reasons[len(good) + i] for i in range(len(bad)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (DoubleType(), [2**53, 0.1, 1.5, 10**18, 1e300, "0.5", -(2**53)], [2**53 + 1, str(2**53 + 1), -(2**53) - 1]),
+        (FloatType(), [2**24, 0.1, 1.5, "0.5"], [2**24 + 1, 1_700_000_000_001, 0.1 + 2**-40, "16777217"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("transforms", [(), (TransformSpec("t", "SetSchemaMetadata", {"schema.name": "x"}),)])
+@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("together", [True, False])
+def test_an_order_value_that_a_float_rounds_is_bad(
+    tmp_path: Path, kind: IcebergType, good: list[Any], bad: list[Any], transforms: Any, native: str, together: bool
+) -> None:
+    """Two order values would become one, and an older change that comes later would win."""
+    sink = Changing(tmp_path, RowMutations("op", order_field="n"), transforms=transforms)
+    sink.catalog.create_namespace("db")
+    columns = NestedField(1, "id", LongType(), required=True), NestedField(2, "n", kind, required=False)
+    sink.catalog.create_table("db.t", Schema(*columns))
+    messages = [change("u", i, n=n) for i, n in enumerate([*good, *bad])] + [change("d", 99, n=n) for n in bad]
+    with mock.patch.dict("os.environ", {"CALVING_NATIVE": native}):
+        made = [sink.take(*each) for each in ([messages] if together else [[one] for one in messages])]
+    reasons = [reason for one in made for reason in sink.reasons(one)]
+    assert [offset for offset, _ in reasons] == [*range(len(good), len(messages))]
+    assert all(f" loses digits as a {kind}, but identifies the row or orders" in reason for _, reason in reasons)
 
 
 @pytest.mark.parametrize("slots", [1, 2])

@@ -83,7 +83,7 @@ def cast(column: pa.Array, kind: IcebergType, target: Target, column_id: int) ->
         raise ExactPathError("only nulls")
     if isinstance(column.type, SemanticType):
         column = _meant(column, column.type.meaning, kind)
-    check_keeps(column.type, kind, target, column_id)
+    check_keeps(column, kind, target, column_id)
     match kind:
         case StructType():
             return _struct(column, kind, target)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.types import DateType, DecimalType, IcebergType, TimestampType, TimestamptzType, TimeType
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
 
-from calving.casting.numbers import is_number
-from calving.records.arrays import Scaled
+from calving.casting.numbers import is_number, single_text
+from calving.records.arrays import Digits, Scaled, Single
 from calving.records.failures import ExactPathError
 from calving.records.fields import Counting, Target
 from calving.records.semantics import PER_SECOND, Moment, Quantity
@@ -19,15 +30,24 @@ from calving.records.semantics import PER_SECOND, Moment, Quantity
 _LOST = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
 _IN_MICROS = TimeType | TimestampType | TimestamptzType
 _DAY = 86_400
+_DOUBLE_HOLDS, _FLOAT_HOLDS = 1 << 53, 1 << 24
+"""Up to these, doubles and floats hold every whole number."""
 
 
-def check_keeps(given: pa.DataType, kind: IcebergType, target: Target, column_id: int) -> None:
-    """:raises ExactPathError: the column is one in which no value may lose digits, and Arrow's cast may cut some."""
-    if column_id in target.compared and _may_lose(given, kind, target.counting(column_id)):
+def check_keeps(column: pa.Array, kind: IcebergType, target: Target, column_id: int) -> None:
+    """:raises ExactPathError: the target is one in which no value may lose digits, and Arrow's cast may cut some."""
+    if column_id in target.compared and _may_lose(column, kind, target.counting(column_id)):
         raise ExactPathError("a value may lose digits")
 
 
-def _may_lose(given: pa.DataType, kind: IcebergType, counting: Counting) -> bool:
+def _may_lose(column: pa.Array, kind: IcebergType, counting: Counting) -> bool:
+    given = column.type
+    if isinstance(kind, DoubleType | FloatType):
+        is_single = isinstance(kind, FloatType)
+        if pa.types.is_integer(given):
+            ends, most = pc.min_max(column).as_py(), _FLOAT_HOLDS if is_single else _DOUBLE_HOLDS
+            return bool(ends["min"] < -most or ends["max"] > most)
+        return is_single and not pa.types.is_float32(given)
     if isinstance(kind, DecimalType):
         return bool(pa.types.is_decimal(given) and given.scale > kind.scale)
     if not isinstance(kind, _IN_MICROS):
@@ -43,6 +63,8 @@ def loses(value: Any, converted: Any, kind: IcebergType, counting: Counting) -> 
         exact = value.number if isinstance(value, Scaled) else value
         with localcontext(prec=120):
             return bool(Decimal(repr(exact) if isinstance(exact, float) else exact) != converted)
+    if isinstance(kind, DoubleType | FloatType):
+        return _loses_as_float(value, converted, is_single=isinstance(kind, FloatType))
     if isinstance(kind, DateType):
         return _seconds_of_day(value)
     if not isinstance(kind, _IN_MICROS):
@@ -52,6 +74,21 @@ def loses(value: Any, converted: Any, kind: IcebergType, counting: Counting) -> 
     if isinstance(value, Quantity | Moment):
         return value.meaning.what != "date" and value.meaning.unit == "ns" and int(value) % 1000 != 0
     return bool(is_number(value) and counting.unit == "ns" and value % 1000)
+
+
+def _loses_as_float(value: Any, converted: float | None, *, is_single: bool) -> bool:
+    """Whether the shortest text of a float or double is another number than the value. A fraction without a schema, or
+    in a text, means the double that is nearest to it. ``converted``: None if the value needs a wider column first.
+    """
+    if isinstance(value, Single) or converted is None or not math.isfinite(converted):
+        return False
+    value = Decimal(value.strip().rstrip("dDfF")) if isinstance(value, str) else value
+    exact = value.number if isinstance(value, Scaled) else value
+    if not isinstance(exact, int | Digits):
+        double = float(exact)
+        is_whole = double.is_integer() and isinstance(exact, Decimal)
+        exact = exact if is_whole else repr(double)
+    return Decimal(exact) != Decimal(single_text(converted) if is_single else repr(converted))
 
 
 def _seconds_of_day(value: Any) -> bool:

@@ -81,13 +81,13 @@ def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, le
     return given
 
 
-def simple_column(values: Sequence[Any], kind: IcebergType) -> pa.Array | None:
+def simple_column(values: Sequence[Any], kind: IcebergType, *, keeps: bool) -> pa.Array | None:
     """Values of one simple kind as a column for which ``cast`` gives the same results as ``exact``; None if there is no
-    such column.
+    such column. ``keeps``: no value may lose digits.
     """
     kinds = {*map(type, values)}
     kinds.discard(type(None))
-    if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType):
+    if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType) and not keeps:
         try:
             return pa.array([None if v is None else float(v) for v in values], pa.float64())
         except OverflowError:

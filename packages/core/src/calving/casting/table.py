@@ -260,7 +260,8 @@ class TableConverter:
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
             column = given.items[target.field_id]
-            source = None if self._exactly else simple_column(column, target.field_type)
+            keeps = target.field_id in self.target.compared
+            source = None if self._exactly else simple_column(column, target.field_type, keeps=keeps)
             if source is None:
                 columns.append(self._values_exactly(column, target, wanted.type, findings))
             else:

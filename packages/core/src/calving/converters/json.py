@@ -158,9 +158,11 @@ def _field(names: tuple[str, ...], column: NestedField, target: Target) -> Field
 
 _KEEPING: Mapping[type[IcebergType], str] = {
     DecimalType: "other",
+    DoubleType: "fraction",
+    FloatType: "other",
     **dict.fromkeys((TimeType, TimestampType, TimestamptzType), "string"),
 }
-"""How values that may not lose digits are read, because Rust rounds decimals and cuts moments."""
+"""How values that may not lose digits are read, because Rust rounds numbers and cuts moments."""
 
 
 Read = Callable[[Payloads], tuple[Pieces, Indices]]
