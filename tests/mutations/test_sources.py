@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -505,6 +506,24 @@ def test_later_transforms_change_the_before_image_as_they_change_the_row(tmp_pat
     sink.take((None, postgres("c", None, {"id": 1, "v": "a"})))
     sink.take((None, postgres("u", {"id": 1, "v": "a"}, {"id": 2, "v": "b"})))
     assert sink.rows("key", "v") == [(2, "b")]
+
+
+@pytest.mark.parametrize("mode", ["hard", "soft"])
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
+def test_an_update_whose_before_image_does_not_fit_brings_no_column(tmp_path: Path, mode: Any, beside: bool) -> None:
+    sink = Changing(
+        tmp_path,
+        replace(CDC, delete_mode=mode, soft_delete_field="gone"),
+        transforms=(DEBEZIUM,),
+        evolution=Evolution(create=True, evolve=True),
+    )
+    sink.take((None, postgres("c", None, {"id": 1, "v": "a"})))
+    bad = postgres("u", {"id": "x", "v": "a"}, {"id": 1, "v": "b", "new": 5})
+    others = [(None, postgres("u", {"id": 1}, {"id": 2, "v": "b", "other": 5}))] if beside else []
+    ((offset, reason),) = sink.reasons(sink.take((None, bad), *others))
+    assert (offset, reason) == (1, "table db.t: field 'id': 'x' is not a long: not an integer")
+    names = {field.name for field in sink.table.schema().fields}
+    assert "new" not in names and ("other" in names) == beside
 
 
 def test_a_row_whose_before_image_a_transform_refuses_is_bad_and_changes_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""The operations of records on the rows of a mutation table (rules M1, M6, M10), and the rows as changes.
-
-An update that changes a key also deletes the row under its old key (rule M11).
-"""
+"""The operations of records on the rows of a mutation table (rules M1, M6, M10), and the rows as changes."""
 
 from __future__ import annotations
 
@@ -17,11 +14,12 @@ from calving.casting.table import Converted, TableConverter
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import OrderType, RowMutations, SchemaChange, TableSpec
-from calving.records.arrays import Indices, children_of, chosen, chosen_rows, compose, struct, without
+from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.positions import order_keys
 from calving.records.values import Content, Objects, RecordError, Values, field, texts, texts_of_any_case
 from calving.source.reading import Block
+from calving.tasks.before_images import bad_images, moved
 from calving.writing.changes import (
     DELETE,
     INSERT,
@@ -107,7 +105,7 @@ class Conversion:
         parts = []
         left: list[Converted] = []
         if len(stays):
-            rows = self._rows_of(values.choose(stays) if gone else values)
+            rows = self._rows_beside(values.choose(stays), chosen(operations, stays), before)
             parts.append(_within(rows, stays) if gone else rows)
             left = [*self._changed_keys(parts[0], values, operations, before)]
         if gone:  # a delete needs only its key and its order value (M10, M8)
@@ -127,9 +125,25 @@ class Conversion:
             return
         updates = pc.indices_nonzero(pc.equal(chosen(operations, found.index), UPDATE)).to_pylist()
         rows = Converted(chosen_rows(found.rows, updates), compose(found.index, updates))
-        is_soft = self._soft is not None
-        converter, old = (self.rows, self._identity) if is_soft else (self._keys, self._key_identity)
-        yield from _moved(rows, values, before, converter, old, self._identity)
+        old = self._key_identity if self._soft is None else self._identity
+        yield from moved(rows, values, before, self._of_images, old, self._identity)
+
+    @property
+    def _of_images(self) -> TableConverter:
+        """The converter of before images: a deleted row that stays is whole."""
+        return self._keys if self._soft is None else self.rows
+
+    def _rows_beside(self, values: Values, operations: pa.Array, before: Sequence[Values]) -> Converted:
+        """The values as rows. An update whose before image is bad requests no schema change."""
+        rows = self._rows_of(values)
+        if not rows.changes or not before:
+            return rows
+        updates = pc.indices_nonzero(pc.equal(operations, UPDATE)).to_pylist()
+        if not (bad := bad_images(updates, values, before, self._of_images)):
+            return rows
+        good = without(len(values), bad)
+        rows = _within(self._rows_of(values.choose(good)), good)
+        return replace(rows, bad=[*rows.bad, *bad.values()])
 
     def _rows_of(self, values: Values) -> Converted:
         """The values as rows. A value without its key is bad only for this reason, whatever else is wrong with it; it
@@ -274,71 +288,3 @@ def _struct(paths: Sequence[tuple[str, ...]], column: pa.Array) -> pa.Array:
     inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
     parts = [_struct(rest, column) if all(rest) else column for rest in inner.values()]
     return pa.StructArray.from_arrays(parts, names=list(inner))
-
-
-def _moved(
-    rows: Converted, of: Values, before: Sequence[Values], converter: TableConverter, old: Identity, new: Identity
-) -> Iterator[Converted]:
-    """The rows under their old keys, for the updates among ``rows`` that have changed a key. An id column that a before
-    image lacks has not changed.
-
-    ``rows``: the converted updates, of the values ``of``. ``converter``: makes rows of before images: whole ones, or
-    only their keys; then the other columns have the values after the update. ``old`` and ``new``: the places of the id
-    columns in what ``converter`` makes, and in ``rows``.
-    """
-    if rows.rows is None or not before:
-        return
-    places = chosen(pa.array(of.index, pa.int64()), rows.index)
-    for images in before:
-        positions = pc.index_in(places, value_set=pa.array(images.index, pa.int64()))
-        here = pc.indices_nonzero(positions.is_valid()).to_pylist()
-        if not here:
-            continue
-        made = converter.convert(images.choose(positions.drop_null().to_pylist()))
-        updates = compose(rows.index, here)
-        yield Converted(None, [], [error.within(updates) for error in made.bad], made.changes)
-        if made.rows is not None and made.rows.num_rows:
-            after = chosen_rows(rows.rows, compose(here, made.index))
-            yield from _under_old_keys(made, after, compose(updates, made.index), old, new)
-
-
-def _under_old_keys(
-    made: Converted, after: pa.RecordBatch, index: Indices, old: Identity, new: Identity
-) -> Iterator[Converted]:
-    assert made.rows is not None  # noqa: S101 - the caller has looked
-    is_whole = made.rows.schema.names == after.schema.names
-    keys = [
-        (place, place.of(after), pc.coalesce(before.of(made.rows), place.of(after)))
-        for before, place in zip(old.columns, new.columns, strict=True)
-    ]
-    changed = pc.indices_nonzero(_any(pc.not_equal(was, now) for _, now, was in keys)).to_pylist()
-    if not changed:
-        return
-    rows = made.rows if is_whole else after
-    for place, _, was in keys:
-        rows = _with_column(rows, place, was)
-    if is_whole and new.order is not None:  # the change counts by the order value of its event
-        rows = _with_column(rows, new.order, new.order.of(after))
-    yield replace(Converted(None, [], []), rows=chosen_rows(rows, changed), index=compose(index, changed))
-
-
-def _any(masks: Iterator[pa.Array]) -> pa.Array:
-    either = next(masks)
-    for mask in masks:
-        either = pc.or_(either, mask)
-    return either
-
-
-def _with_column(rows: pa.RecordBatch, place: ColumnPath, values: pa.Array) -> pa.RecordBatch:
-    first, *inner = place.path
-    return rows.set_column(first, rows.schema.field(first), _put(rows.column(first), inner, values))
-
-
-def _put(column: pa.Array, path: Sequence[int], values: pa.Array) -> pa.Array:
-    """The column with these values at a path through its structs, all of which are there then."""
-    if not isinstance(column, pa.StructArray):
-        kind = column.type
-        return pa.ExtensionArray.from_storage(kind, values) if isinstance(kind, pa.BaseExtensionType) else values
-    parts = list(children_of(column))
-    parts[path[0]] = _put(parts[path[0]], path[1:], values)
-    return struct(parts, column.type, None, len(column))
