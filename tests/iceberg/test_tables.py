@@ -12,6 +12,7 @@ from calving.errors import UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
+from calving.model.tables import SchemaChange
 from tests.iceberg.refusing import deny
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
@@ -49,6 +50,24 @@ def test_an_idle_table_of_the_settings_that_is_denied_does_not_hold_up_the_other
     tables.refresh(names)
     assert tables.specs().keys() == {*names}
     assert tables.troubled.keys() == {"db.idle"}
+
+
+def test_a_table_that_cannot_be_loaded_is_known_as_such_when_a_batch_needs_another_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Credentials that expire while a table cannot be loaded are that trouble's, and one warning is enough."""
+    catalog = open_catalog("c", {"type": "embedded", "warehouse": str(tmp_path)})
+    catalog.create_namespace("db")
+    for name in ("db.away", "db.well", "db.new"):
+        catalog.create_table(name, SCHEMA)
+    tables = Tables(catalog, "c", TableRules())
+    tables.refresh(["db.away", "db.well"])
+    deny(monkeypatch, catalog, "load_table", "db.away")
+    tables.refresh(["db.away", "db.well"])
+    tables.apply([SchemaChange("db.new", "load")])
+    assert tables.troubled.keys() == {"db.away"}
+    tables.refresh(["db.away", "db.well"])
+    assert caplog.text.count("db.away") == 1
 
 
 def test_no_more_than_a_thousand_names_of_missing_tables_are_kept(tmp_path: Path) -> None:

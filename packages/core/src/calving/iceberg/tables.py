@@ -81,7 +81,7 @@ class Tables:
         self._warned: set[str] = set()
         """Tables about whose soft-delete-field a warning was logged."""
         self.troubled: Mapping[str, UnavailableError] = {}
-        """Tables that could not be loaded the last time, and why."""
+        """Tables that could not be loaded when they were last looked for, and why."""
 
     def refresh(self, names: Iterable[str]) -> None:
         """Load these tables again, and the tables that were missing. If at least one table can be loaded, a table that
@@ -94,7 +94,8 @@ class Tables:
         tables, troubled = find_tables(self._catalog, wanted, self._known, self._refuse, self.witness)
         for name in troubled.keys() - self.troubled.keys():
             log.warning("%s; its files are written for the table as it was loaded before", troubled[name])
-        self.troubled = troubled
+        kept = {name: each for name, each in self.troubled.items() if name in self._known and name not in tables}
+        self.troubled = kept | troubled
         for name, table in tables.items():
             if name not in troubled:
                 with self._refusing(name):
