@@ -557,6 +557,41 @@ def test_an_order_value_that_a_float_rounds_is_bad(
     assert all(f" loses digits as a {kind}, but identifies the row or orders" in reason for _, reason in reasons)
 
 
+@pytest.mark.parametrize("tolerated", [True, False])
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("ops", ["cd", "d", "ud"])
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_a_delete_widens_its_key_as_a_row_does(
+    tmp_path: Path, ops: str, apart: bool, tolerated: bool, native: str
+) -> None:
+    tolerance = {} if tolerated else {"tolerance": Tolerance()}
+    sink = Changing(tmp_path, evolution=Evolution(evolve=True), **tolerance)  # type: ignore[arg-type]
+    sink.catalog.create_namespace("db")
+    columns = NestedField(1, "id", IntegerType(), required=True), NestedField(2, "v", StringType(), required=False)
+    sink.catalog.create_table("db.t", Schema(*columns))
+    messages = [change("c", 1, "x"), *(change(op, 2**40, "y", **({"new": 1} if op == "d" else {})) for op in ops)]
+    with mock.patch.dict("os.environ", {"CALVING_NATIVE": native}):
+        made = [sink.take(*each) for each in ([[one] for one in messages] if apart else [messages])]
+    assert not any(one.dead_letters for one in made)
+    assert sink.rows("id") == [(1,)]
+    assert [(f.name, str(f.field_type)) for f in sink.table.schema().fields if f.name in ("id", "new")] == [
+        ("id", "long")
+    ]
+
+
+def test_an_update_of_a_key_widens_it_for_the_old_key(tmp_path: Path) -> None:
+    unwrap = TransformSpec("unwrap", "DebeziumTransform")
+    sink = Changing(
+        tmp_path, RowMutations("_cdc.op"), evolution=Evolution(evolve=True), transforms=(unwrap,), tolerance=Tolerance()
+    )
+    sink.catalog.create_namespace("db")
+    sink.catalog.create_table("db.t", Schema(NestedField(1, "id", IntegerType(), required=True)))
+    about = {"source": {"db": "d", "table": "t"}, "ts_ms": 1}
+    created = {"op": "c", "before": None, "after": {"id": 2**40}, **about}
+    sink.take((None, created), (None, {"op": "u", "before": {"id": 2**40}, "after": {"id": 5}, **about}))
+    assert sink.rows("id") == [(5,)]
+
+
 @pytest.mark.parametrize("slots", [1, 2])
 def test_keys_inside_of_structs(tmp_path: Path, slots: int) -> None:
     """The structs have other fields, too, and a delete need not have them."""

@@ -26,7 +26,7 @@ class ColumnChanges:
 
     def missing(self, column: pa.Array, path: Path, typed: bool, found: Findings) -> None:
         """Request the column at this path, for which some values are there: a column is added only for a value."""
-        if not self._schema_evolution.evolves or column.null_count == len(column):
+        if not self._schema_evolution.adds or column.null_count == len(column):
             return
         if not typed and (pa.types.is_nested(column.type) or column.type == JSON):
             self._each_addition(column, path, found)

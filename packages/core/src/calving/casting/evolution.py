@@ -72,15 +72,24 @@ class SchemaEvolution:
         limits: Limits,
         partition_names: Iterable[str] = (),
         refused: Iterable[RefusedChange] = (),
+        *,
+        adds: bool = True,
     ) -> None:
-        """``partition_names``: the names of the table's partition fields. ``refused``: what the catalog refuses."""
+        """``partition_names``: the names of the table's partition fields. ``refused``: what the catalog refuses.
+        ``adds``: whether values bring columns, if the table evolves.
+        """
         self._table, self._limits, self._columns = table, limits, len(schema.column_names)
-        self.evolves = evolution.evolve
+        self.evolves, self._adds = evolution.evolve, adds
         self._fold = evolution.case_insensitive
         self._names = {self._key(name) for name in index_by_name(schema)}
         self._partitions = {*map(self._key, partition_names)}
         self._refused = {(each.kind, self._key(".".join(each.path))): each.reason for each in refused}
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
+
+    @property
+    def adds(self) -> bool:
+        """Whether values bring columns."""
+        return self.evolves and self._adds
 
     def fixed(self) -> SchemaEvolution:
         """The same table, which allows no change."""

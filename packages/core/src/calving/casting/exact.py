@@ -189,7 +189,7 @@ class ExactConverter:
 
         :raises UnfitError: the table cannot have this column.
         """
-        if self._typed or not self._schema_evolution.evolves:
+        if self._typed or not self._schema_evolution.adds:
             return
         kind = of_value(value)
         if kind is not None:

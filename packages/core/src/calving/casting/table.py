@@ -76,13 +76,17 @@ class TableConverter:
         refused: Iterable[RefusedChange] = (),
         exactly: bool = False,
         compared: Set[int] = frozenset(),
+        adds: bool = True,
     ) -> None:
         """``names``: the table's name mapping. ``partition_names``: the names of its partition fields. ``refused``: the
-        changes that its catalog refuses. ``compared``: the ids of its id columns and its order column.
+        changes that its catalog refuses. ``compared``: the ids of its id columns and its order column. ``adds``: as
+        ``SchemaEvolution`` takes it.
         """
         self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
-        self._schema_evolution = SchemaEvolution(table, schema, evolution, self._limits, partition_names, refused)
+        self._schema_evolution = SchemaEvolution(
+            table, schema, evolution, self._limits, partition_names, refused, adds=adds
+        )
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
         fold = evolution.case_insensitive
@@ -253,7 +257,7 @@ class TableConverter:
             values,
             self._struct,
             self._lookup(self._struct),
-            whole=self._evolution.evolve,
+            whole=self._schema_evolution.adds,
             learned_names=self._limits.learned_names,
         )
         findings.reasons = dict.fromkeys(given.no_objects, NOT_AN_OBJECT)
@@ -267,7 +271,7 @@ class TableConverter:
             else:
                 (made,) = cast_each([source], StructType(target), [wanted], self.target)
                 columns.append(self._column(source, made, target, wanted.type, findings))
-        if self._evolution.evolve:
+        if self._schema_evolution.adds:
             self._new(given.new, findings)
         if findings.reasons and findings.changes:
             # A bad record is not written, so it asks the table for no change.

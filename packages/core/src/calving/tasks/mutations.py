@@ -78,6 +78,20 @@ class Conversion:
         keys = self._identity.schema(schema)
         needed = self._identity.needed
         self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
+        self._old_keys = TableConverter(
+            table.name,
+            keys,
+            evolution,
+            names,
+            limits,
+            table.moments,
+            refused=table.refused,
+            compared=needed,
+            adds=False,
+        )
+        """The converter of the keys of rows to delete. It widens a column for a key, as a row with this key does.
+        Otherwise a key would be bad beside the row, and good after it.
+        """
         self._key_identity = self._identity.within(keys)
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)
@@ -109,7 +123,7 @@ class Conversion:
             parts.append(_within(rows, stays) if gone else rows)
             left = [*self._changed_keys(parts[0], values, operations, before)]
         if gone:  # a delete needs only its key and its order value (M10, M8)
-            keys = self._keys.convert(values.choose(gone))
+            keys = self._old_keys.convert(values.choose(gone))
             parts.append(_within(self._complete_only(keys, self._key_identity), gone))
         deletes = pa.repeat(pa.scalar(DELETE, pa.int8()), len(values.data))
         return [
@@ -131,7 +145,7 @@ class Conversion:
     @property
     def _of_images(self) -> TableConverter:
         """The converter of before images: a deleted row that stays is whole."""
-        return self._keys if self._soft is None else self.rows
+        return self._old_keys if self._soft is None else self.rows
 
     def _rows_beside(self, values: Values, operations: pa.Array, before: Sequence[Values]) -> Converted:
         """The values as rows. An update whose before image is bad requests no schema change."""
