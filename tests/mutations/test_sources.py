@@ -548,6 +548,13 @@ def test_by_an_order_field_the_delete_of_an_old_key_counts_by_the_order_of_its_e
     assert live == [2, 3]
 
 
+def test_the_order_value_of_a_before_image_may_be_anything(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, RowMutations("_cdc.op", order_field="n"), transforms=(DEBEZIUM,))
+    sink.take((None, postgres("c", None, {"id": 1, "n": 4})))
+    assert sink.reasons(sink.take((None, postgres("u", {"id": 1, "n": "x"}, {"id": 2, "n": 5})))) == []
+    assert sink.rows("id", "n") == [(2, 5)]
+
+
 def test_a_table_that_is_appended_to_gets_one_row_of_an_update_of_a_key(tmp_path: Path) -> None:
     sink = Changing(tmp_path, None, (), transforms=(DEBEZIUM,))
     sink.take((None, postgres("u", {"id": 1, "v": "a"}, {"id": 2, "v": "b"})))

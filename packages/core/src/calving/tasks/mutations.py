@@ -78,21 +78,30 @@ class Conversion:
         keys = self._identity.schema(schema)
         needed = self._identity.needed
         self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
-        self._old_keys = TableConverter(
-            table.name,
-            keys,
-            evolution,
-            names,
-            limits,
-            table.moments,
-            refused=table.refused,
-            compared=needed,
-            adds=False,
-        )
-        """The converter of the keys of rows to delete. It widens a column for a key, as a row with this key does.
-        Otherwise a key would be bad beside the row, and good after it.
-        """
+
+        def converter_of(identity: Identity) -> TableConverter:
+            """It widens a column for a key, as a row with this key does. Otherwise a key would be bad beside the row,
+            and good after it.
+            """
+            return TableConverter(
+                table.name,
+                identity.schema(schema),
+                evolution,
+                names,
+                limits,
+                table.moments,
+                refused=table.refused,
+                compared=identity.needed,
+                adds=False,
+            )
+
+        self._deleted_keys = converter_of(self._identity)
+        """The converter of the keys and order values of rows to delete."""
         self._key_identity = self._identity.within(keys)
+        images = replace(self._identity, order=None)
+        self._old_keys = converter_of(images)
+        """The converter of the keys of before images. The change counts by the order value of its event."""
+        self._old_identity = images.within(images.schema(schema))
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)
         mark = (self._mutations.soft_delete_field,)
@@ -123,7 +132,7 @@ class Conversion:
             parts.append(_within(rows, stays) if gone else rows)
             left = [*self._changed_keys(parts[0], values, operations, before)]
         if gone:  # a delete needs only its key and its order value (M10, M8)
-            keys = self._old_keys.convert(values.choose(gone))
+            keys = self._deleted_keys.convert(values.choose(gone))
             parts.append(_within(self._complete_only(keys, self._key_identity), gone))
         deletes = pa.repeat(pa.scalar(DELETE, pa.int8()), len(values.data))
         return [
@@ -139,7 +148,7 @@ class Conversion:
             return
         updates = pc.indices_nonzero(pc.equal(chosen(operations, found.index), UPDATE)).to_pylist()
         rows = Converted(chosen_rows(found.rows, updates), compose(found.index, updates))
-        old = self._key_identity if self._soft is None else self._identity
+        old = self._old_identity if self._soft is None else self._identity
         yield from moved(rows, values, before, self._of_images, old, self._identity)
 
     @property
