@@ -116,7 +116,7 @@ def _document(random: Random, depth: int = 2) -> dict[str, Any]:
 _BSON: tuple[Callable[[Random], Any], ...] = (
     lambda r: None,
     lambda r: r.choice([0, 1, -5, 2**31, 2**53 + 1]),
-    lambda r: r.choice([0.5, 1e10, -0.0]),
+    lambda r: r.choice([0.5, 1e10, -0.0, float("nan"), float("-inf")]),
     lambda r: r.choice(["x", "", "ä"]),
     lambda r: r.random() < 0.5,
     lambda r: {"$oid": "65a1b2c3d4e5f60718293a4b"},
@@ -130,6 +130,7 @@ _BSON: tuple[Callable[[Random], Any], ...] = (
     lambda r: {"$timestamp": {"t": 1_704_196_800, "i": 1}},
     lambda r: {"$binary": {"base64": "aGk=", "subType": "00"}},
     lambda r: {"$regularExpression": {"pattern": "^a", "options": "mi"}},
+    lambda r: {"$regex": "^a", "$options": "mi"},
     lambda r: {"$code": "f()"},
     lambda r: {"$symbol": "s"},
     lambda r: {"$minKey": 1},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +42,18 @@ def test_a_mongo_insert_becomes_a_struct() -> None:
         "undefined": None,
     }
     assert "before" not in found
+
+
+def test_numbers_that_json_lacks_are_read_as_debezium_writes_them() -> None:
+    found = objects(apply("MongoDebeziumTransform", {}, mongo(after='{"a": NaN, "l": [1.5, -Infinity]}')).value)[0]
+    assert math.isnan(found["after"]["a"])
+    assert found["after"]["l"] == [1.5, -math.inf]
+
+
+def test_a_regular_expression_has_the_same_fields_in_both_forms_of_extended_json() -> None:
+    old, new = '{"$regex": "^a", "$options": "mi"}', '{"$regularExpression": {"pattern": "^a", "options": "mi"}}'
+    found = objects(apply("MongoDebeziumTransform", {}, mongo(after=f'{{"r": [{old}, {new}]}}')).value)[0]
+    assert found["after"]["r"] == [{"regex": "^a", "options": "im"}] * 2
 
 
 def test_a_mongo_update_without_after_is_made_of_its_changes() -> None:

@@ -35,19 +35,15 @@ NULL = BsonValue(pa.null(), None)
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The fields of a document.
+    """The fields of a document. ``NaN`` and ``Infinity`` are numbers, as Debezium's default mode writes them.
 
     :raises ValueError: the text is no document.
     """
     with long_integers_named():
-        fields = json.loads(text, parse_constant=_no_constant)
+        fields = json.loads(text)
     if not isinstance(fields, dict):
         raise ValueError("not a document")
     return fields
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def document(fields: Mapping[str, Any], as_documents: bool) -> BsonValue:
@@ -177,6 +173,7 @@ _SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], BsonValue]] = {
     "$timestamp": lambda v: BsonValue(_INSTANT, int(v["$timestamp"]["t"]) * 1000),
     "$binary": lambda v: _binary(v["$binary"]),
     "$regularExpression": lambda v: _regex(v["$regularExpression"]["pattern"], v["$regularExpression"]["options"]),
+    "$regex": lambda v: _regex(v["$regex"], v["$options"]),
     "$symbol": lambda v: _text(v["$symbol"]),
     "$undefined": lambda _: NULL,
     "$minKey": lambda _: _text("MinKey"),
