@@ -290,6 +290,16 @@ def test_records_without_the_cdc_field_are_inserts_and_the_log_counts_them(
     assert not [each for each in caplog.records if "cdc-field" in each.getMessage()]
 
 
+def test_records_whose_operation_is_of_no_known_source_are_inserts_and_the_log_counts_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Changing(tmp_path)
+    sink.take(change("c", 1, "a"), change("-D", 1), change("1", 2, "a"), change("remove", 3), change(" Load", 4, "a"))
+    assert sink.rows("id") == [(1,), (2,), (3,), (4,)]
+    told = [each.getMessage() for each in caplog.records if "cdc-field" in each.getMessage()]
+    assert told == ["3 records whose text in cdc-field op names no operation: taken as inserts"]
+
+
 @pytest.mark.parametrize("evolve", [False, True])
 def test_a_soft_delete_needs_what_the_table_requires_unless_columns_evolve(tmp_path: Path, evolve: bool) -> None:
     sink = Changing(tmp_path, RowMutations("op", delete_mode="soft"), evolution=Evolution(create=True, evolve=evolve))

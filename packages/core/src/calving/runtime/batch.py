@@ -251,8 +251,8 @@ class BatchRunner:
         files = {self._tables.reference(table): in_steps(its) for table, its in found.files.items()}
         if account := found.account:
             log.info("%s", account)
-        for name, count in found.unnamed.items():
-            log.warning("%s without a value in cdc-field %s: taken as inserts", counted(count, "record"), name)
+        for which, count in found.unnamed.items():
+            log.warning("%s %s: taken as inserts", counted(count, "record"), which)
         if found.rejected:
             log.warning("bad records: %d; the first: %s", found.rejected, found.first_rejected)
         return BatchOutcome(files, found.latest_us, found.read, found.size, tuple(found.letters))

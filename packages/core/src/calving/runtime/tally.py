@@ -44,7 +44,7 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)
     """Bad records, by stage."""
     unnamed: Counter[str] = field(default_factory=Counter)
-    """Records that name no operation, by the field that they lack."""
+    """Records that name no operation, by what the log says of them."""
     stages: dict[str, float] = field(default_factory=dict)
     read: int = 0
     written: int = 0

@@ -16,7 +16,7 @@ from calving.records.cells import FullBlockError
 from calving.records.fields import name_mapping, table_schema
 from calving.records.values import RecordError, Values
 from calving.tasks.creation import Creation
-from calving.tasks.mutations import TRUNCATE, Conversion, Origin, operations
+from calving.tasks.mutations import TRUNCATE, UNCLEAR, Conversion, Origin, operations
 from calving.tasks.route import Held
 from calving.tasks.selection import Accounts, Routed, Tables, Timings
 from calving.tasks.spec import TaskSpec
@@ -102,8 +102,12 @@ class Caster:
                 continue
             named = operations(routed.values, mutations, fold=self._spec.path.evolution.case_insensitive)
             if named.null_count:
-                lacking[mutations.cdc_field or ""] = named.null_count
+                lacking[f"without a value in cdc-field {mutations.cdc_field}"] = named.null_count
                 named = pc.fill_null(named, INSERT)
+            unclear = pc.equal(named, UNCLEAR)
+            if odd := len(pc.indices_nonzero(unclear)):
+                lacking[f"whose text in cdc-field {mutations.cdc_field} names no operation"] = odd
+                named = pc.if_else(unclear, pa.scalar(INSERT, pa.int8()), named)
             routed = replace(routed, operations={**routed.operations, table: named})
             truncates = pc.indices_nonzero(pc.equal(named, TRUNCATE)).to_pylist()
             if not truncates:

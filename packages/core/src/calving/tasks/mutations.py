@@ -34,6 +34,10 @@ from calving.writing.changes import (
 
 TRUNCATE = 3
 """A truncate event: the source table was emptied. It is no operation on a row."""
+UNCLEAR = 4
+"""A text that no source is known to write: an insert (M1), of which the log tells."""
+_INSERTS = pa.array([*"CIRL", "CREATE", "INSERT", "READ", "LOAD", "REFRESH", "SNAPSHOT", "BOOTSTRAP-INSERT"])
+"""The texts with which sources name inserts, and the first reading of a table."""
 _OF_CONTENT: Mapping[Content, int] = {"deleted key": DELETE, "truncate": TRUNCATE}
 """The operations of values whose content decides."""
 
@@ -250,8 +254,7 @@ def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | Non
 def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -> pa.Array:
     """The operation of each value (M1). The first letter of its cdc-field decides; if the field is true or false, it
     tells whether the row is deleted. With ``fold``, case is ignored in the name of the field, and the last of several
-    such fields counts. Null: the value lacks the
-    field; it is an insert.
+    such fields counts. Null (the value lacks the field) and ``UNCLEAR`` are inserts.
     """
     if values.content in _OF_CONTENT:
         return pa.repeat(pa.scalar(_OF_CONTENT[values.content], pa.int8()), len(values))
@@ -271,8 +274,9 @@ def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -
         (letters, "T", TRUNCATE),
     ]
     masks = [pc.fill_null(pc.equal(where, pa.scalar(word)), False) for where, word, _ in cases]
-    whether = pc.make_struct(*masks)
-    named = pc.case_when(whether, *(pa.scalar(each, pa.int8()) for _, _, each in cases), pa.scalar(INSERT, pa.int8()))
+    whether = pc.make_struct(*masks, pc.is_in(words, _INSERTS))
+    found = (*(each for _, _, each in cases), INSERT, UNCLEAR)
+    named = pc.case_when(whether, *(pa.scalar(each, pa.int8()) for each in found))
     return pc.if_else(column.is_valid(), named, pa.scalar(None, pa.int8()))
 
 

@@ -34,7 +34,7 @@ class Accounts:
     filtered: Counter[str] = field(default_factory=Counter)
     bad: list[RecordError] = field(default_factory=list)
     unnamed: Counter[str] = field(default_factory=Counter)
-    """Records of mutation tables that name no operation, by the field that they lack."""
+    """Records of mutation tables that name no operation, by what the log says of them."""
 
     def reject(self, places: Indices, stage: Stage, error: str, reason: str, *, fatal: bool = False) -> None:
         """The records at these places are bad, all for the same reason."""

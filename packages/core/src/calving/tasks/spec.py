@@ -100,7 +100,7 @@ class TaskResult:
     stages: dict[str, float] = field(default_factory=dict)
     """CPU seconds by step."""
     unnamed: dict[str, int] = field(default_factory=dict)
-    """Records of mutation tables that name no operation, by the field that they lack. They are inserts (M1)."""
+    """Records of mutation tables that name no operation, by what the log says of them. They are inserts (M1)."""
 
     @staticmethod
     def of_error(number: int, error: BaseException) -> TaskResult | None:
