@@ -278,17 +278,22 @@ def test_dates_and_times_of_day_are_dates_and_times(registry: SchemaRegistry) ->
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "reason"),
     [
-        {"day": {"year": 2023, "month": 2, "day": 29}},
-        {"day": {"year": 2024, "month": 2}},
-        {"at": {"hours": 24}},
-        {"at": {"nanos": -1}},
-        {"span": {"start_time": {"seconds": 253_402_300_800}}},
+        ({"day": {"year": 2023, "month": 2, "day": 29}}, "field 'day': year 2023, month 2, day 29 is not a date"),
+        ({"day": {"year": 2024, "month": 2}}, "field 'day': year 2024, month 2, day 0 is not a date"),
+        ({"at": {"hours": 24}}, "field 'at': 24 h, 0 min, 0 s and 0 ns are not within a google.type.TimeOfDay"),
+        ({"at": {"nanos": -1}}, "field 'at': 0 h, 0 min, 0 s and -1 ns are not within a google.type.TimeOfDay"),
+        (
+            {"span": {"start_time": {"seconds": 253_402_300_800}}},
+            "field 'span.start_time': 253402300800 s and 0 ns are not a google.protobuf.Timestamp",
+        ),
     ],
 )
-def test_what_is_no_day_and_no_time_is_bad(registry: SchemaRegistry, message: dict[str, Any]) -> None:
-    assert list(payments(registry, message, {}).bad) == [0]
+def test_what_is_no_day_and_no_time_is_bad_and_its_field_is_named(
+    registry: SchemaRegistry, message: dict[str, Any], reason: str
+) -> None:
+    assert payments(registry, message, {}).bad == {0: reason}
 
 
 def test_enums_may_be_numbers(registry: SchemaRegistry) -> None:

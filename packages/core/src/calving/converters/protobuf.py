@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, time
 from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from calving.converters.building import MisfitError
 from calving.converters.interface import Converter, Decoded, flag, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import FREE, WRAPPED, message_decoder, names_of
 from calving.converters.protobuf_bytes import Key, count, head_of, parts_of
 from calving.converters.protobuf_files import check_fields, field_parameters, json_of, known_file, without_extensions
+from calving.converters.protobuf_meanings import calendar_date, time_of_day, timestamp
 from calving.converters.references import References
 from calving.converters.schema_bounds import Extent, check_symbols
 from calving.converters.schemas import BySchema, SchemaReader, SchemaRegistry, by_schema
@@ -183,7 +184,14 @@ class _Message:
 
 
 def _values(message: Message, fields: Sequence[_Field]) -> dict[str, Any]:
-    return {f.name: f.get(message) for f in fields}
+    """:raises MisfitError: a value is not what its field means."""
+    at = ""
+    try:
+        return {(at := f.name): f.get(message) for f in fields}
+    except MisfitError as error:
+        raise MisfitError((at, *error.path), error.reason) from error
+    except ValueError as error:
+        raise MisfitError((at,), str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,13 +289,13 @@ def _known(message: Descriptor, descriptor: FieldDescriptor) -> tuple[pa.DataTyp
     """Messages that mean a single value."""
     match message.full_name:
         case "google.protobuf.Timestamp":
-            return pa.timestamp("us", "UTC"), _timestamp
+            return pa.timestamp("us", "UTC"), timestamp
         case "google.protobuf.Duration":
             return pa.int64(), lambda m: m.seconds * 1000 + int(m.nanos / 1_000_000)
         case "google.type.Date":
-            return pa.date32(), lambda m: date(m.year, m.month, m.day)
+            return pa.date32(), calendar_date
         case "google.type.TimeOfDay":
-            return pa.time64("us"), _time_of_day
+            return pa.time64("us"), time_of_day
         case "confluent.type.Decimal":
             return _decimal(field_parameters(descriptor))
         case name if name in WRAPPED:
@@ -295,22 +303,6 @@ def _known(message: Descriptor, descriptor: FieldDescriptor) -> tuple[pa.DataTyp
         case name if name in FREE:
             return JSON, json_of
     return None
-
-
-def _timestamp(message: Any) -> int:
-    if not (_FIRST_SECOND <= message.seconds <= _LAST_SECOND and 0 <= message.nanos < 1_000_000_000):
-        raise ValueError(f"{message.seconds} s and {message.nanos} ns are not a google.protobuf.Timestamp")
-    return int(message.seconds * 1_000_000 + message.nanos // 1000)
-
-
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""The first and the last second of the years 1 to 9999, the range that Protobuf defines."""
-
-
-def _time_of_day(message: Any) -> time:
-    if not 0 <= message.nanos < 1_000_000_000:
-        raise ValueError(f"{message.nanos} ns are not within a google.type.TimeOfDay")
-    return time(message.hours, message.minutes, message.seconds, message.nanos // 1000)
 
 
 def _decimal(parameters: Mapping[str, str]) -> tuple[pa.DataType, Callable[[Any], Any]]:
