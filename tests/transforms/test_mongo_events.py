@@ -85,3 +85,24 @@ def test_mongo_arrays_of_several_kinds_are_bad_unless_taken_as_documents() -> No
 
 def test_what_is_no_mongo_event_is_bad() -> None:
     assert "not a MongoDB event" in chain("MongoDebeziumTransform").apply(records({"a": 1})).bad[0].reason
+
+
+def test_an_array_of_documents_without_a_common_field_takes_too_many_places() -> None:
+    text = "[" + ",".join(f'{{"f{i}":1}}' for i in range(4_000)) + "]"
+    found = chain("MongoDebeziumTransform").apply(mongo(after=f'{{"l": {text}}}'))
+    assert "iceberg.limits.cells" in found.bad[0].reason
+
+
+def test_an_array_of_many_documents_of_one_kind_takes_few_places() -> None:
+    text = "[" + ",".join(f'{{"f":{i}}}' for i in range(4_000)) + "]"
+    assert not chain("MongoDebeziumTransform").apply(mongo(after=f'{{"l": {text}}}')).bad
+
+
+def test_documents_of_an_array_have_the_fields_of_all() -> None:
+    text = '[{"a": 1, "l": [null]}, {"b": {"c": 1}}, {"b": {"d": "x"}, "l": [{"$numberLong": "5"}], "a": 4294967296}]'
+    found = objects(apply("MongoDebeziumTransform", {}, mongo(after=f'{{"l": {text}}}')).value)[0]["after"]["l"]
+    assert found == [
+        {"a": 1, "l": [None], "b": None},
+        {"a": None, "l": None, "b": {"c": 1, "d": None}},
+        {"a": 2**32, "l": [5], "b": {"c": None, "d": "x"}},
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from calving.casting.numbers import short
 from calving.errors import ConfigError
+from calving.model.record_path import Limits
 from calving.records.arrays import arrow
+from calving.records.cells import Cells, TooManyCellsError, cells_of
 from calving.records.jsontext import long_integers_named
 from calving.records.values import Content, Records, objects
 from calving.transforms.columns import Fields, by_type, check_options
@@ -87,27 +89,25 @@ def _typed(value: Any, as_documents: bool) -> BsonValue:
 
 
 def _array(items: Sequence[BsonValue]) -> BsonValue:
-    kind: pa.DataType = pa.null()
-    for item in items:
-        kind = _merged(kind, item.type)
-    return BsonValue(pa.list_(kind), [item.value for item in items])
+    return BsonValue(pa.list_(_merged(item.type for item in items)), [item.value for item in items])
 
 
-def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The common type of both. A document gets the fields of both."""
-    if a == b or pa.types.is_null(b):
-        return a
-    if pa.types.is_null(a):
-        return b
-    if {a, b} == {pa.int32(), pa.int64()}:
+def _merged(kinds: Iterable[pa.DataType]) -> pa.DataType:
+    """The common type of all, in time linear in them. A document gets the fields of all documents."""
+    distinct = [kind for kind in dict.fromkeys(kinds) if not pa.types.is_null(kind)]
+    if len(distinct) <= 1:
+        return distinct[0] if distinct else pa.null()
+    if set(distinct) == {pa.int32(), pa.int64()}:
         return pa.int64()
-    if pa.types.is_struct(a) and pa.types.is_struct(b):
-        fields = {f.name: f.type for f in a}
-        for field in b:
-            fields[field.name] = _merged(fields.get(field.name, pa.null()), field.type)
-        return pa.struct(list(fields.items()))
-    if pa.types.is_list(a) and pa.types.is_list(b):
-        return pa.list_(_merged(a.value_type, b.value_type))
+    structs = [kind for kind in distinct if isinstance(kind, pa.StructType)]
+    if len(structs) == len(distinct):
+        fields: dict[str, list[pa.DataType]] = {}
+        for field in (field for kind in structs for field in kind):
+            fields.setdefault(field.name, []).append(field.type)
+        return pa.struct([(name, _merged(of_name)) for name, of_name in fields.items()])
+    lists = [kind for kind in distinct if isinstance(kind, pa.ListType)]
+    if len(lists) == len(distinct):
+        return pa.list_(_merged(kind.value_type for kind in lists))
     raise ValueError("an array holds values of several kinds; set array_handling_mode = document")
 
 
@@ -182,6 +182,24 @@ _SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], BsonValue]] = {
 }
 
 
+_BYTES_OF_A_CELL = 12
+"""An element of an array has two bytes at least, and a field six."""
+
+
+def _count(kind: pa.DataType, value: Any, cells: Cells) -> None:
+    """Count the cells of what arrays hold: each document has those of all documents of its array.
+
+    :raises TooManyCellsError: there are too many.
+    """
+    if isinstance(kind, pa.StructType) and value is not None:
+        for name, inner in value.items():
+            _count(kind.field(name).type, inner, cells)
+    elif isinstance(kind, pa.ListType) and value is not None:
+        cells.elements(len(value), cells_of(kind.value_type))
+        for item in value:
+            _count(kind.value_type, item, cells)
+
+
 _BEFORE, _AFTER, _CHANGES, _OPERATION, _ID = "before", "after", "updateDescription", "op", "_id"
 _CONTENTS: tuple[Content, ...] = ("row", "partial row")
 
@@ -214,6 +232,10 @@ class MongoDebeziumTransform(Transform):
         if mode not in ("array", "document"):
             raise ConfigError("transform MongoDebeziumTransform: array_handling_mode is array or document")
         self._as_documents = mode == "document"
+        self._cells = Cells(Limits().cells)
+
+    def limit(self, limits: Limits) -> None:
+        self._cells = Cells(limits.cells)
 
     def apply(self, records: Records) -> list[Records]:
         event = Fields(records.value)
@@ -230,7 +252,7 @@ class MongoDebeziumTransform(Transform):
         for place, parts_of_event in enumerate(zip(*given, strict=True)):
             try:
                 made.append(self._documents(*parts_of_event))
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, TooManyCellsError) as error:
                 reasons[place] = f"{type(error).__name__}: {error}"
         if reasons:
             raise RefusedError(reasons)
@@ -258,7 +280,13 @@ class MongoDebeziumTransform(Transform):
         if new is None and changes is not None:
             new, content = _changed(old, changes)
             new.setdefault(_ID, key["id"])
-        return _Documents(self._typed(key), self._typed(old), self._typed(new), content)
+        made = _Documents(self._typed(key), self._typed(old), self._typed(new), content)
+        size = len(before or "") + len(after or "") + len((changes or {}).get("updatedFields") or "")
+        if size * size > _BYTES_OF_A_CELL * self._cells.most:  # a shorter text has too few elements and fields
+            self._cells.start(0)
+            for side in (made.before, made.after):
+                _count(side.type, side.value, self._cells)
+        return made
 
     def _typed(self, fields: Mapping[str, Any] | None) -> BsonValue:
         return NULL if fields is None else document(fields, self._as_documents)
