@@ -46,6 +46,7 @@ from calving.tasks.route import Router
 from tests.fuzz import work_typed
 from tests.fuzz.alone import Raw, Trial, fates
 from tests.java.cases import CASES
+from tests.transforms import applying
 
 MOST = 50
 _LEAST = 0.02
@@ -160,6 +161,12 @@ def _chain(*specs: TransformSpec, whole: bool = False) -> Work:
     return work
 
 
+def _documents(found: Sequence[bytes]) -> object:
+    """The records as documents of MongoDB, which are text in Debezium's events."""
+    events = [{"op": "c", "after": record.decode()} for record in found]
+    return applying.chain("MongoDebeziumTransform").apply(applying.records(*events, keys=[{"id": "1"}] * len(events)))
+
+
 def _column(kind: IcebergType) -> Work:
     schema = Schema(NestedField(1, "a", kind, required=False))
 
@@ -210,6 +217,7 @@ def ways() -> Iterator[Way]:
     yield Way("routes", _routes, texts=True)
     for kind in _COLUMNS:
         yield Way(f"column {kind}", _column(kind), texts=True)
+    yield Way("documents", _documents)
     yield Way("envelope", _chain(TransformSpec("t", "SetSchemaMetadata", {"schema.name": "x"}), whole=True))
     found = {(case.kind, tuple(case.options.items())): case for case in CASES}
     for case in found.values():
