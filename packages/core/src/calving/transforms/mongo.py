@@ -101,14 +101,19 @@ def _merged(kinds: Iterable[pa.DataType]) -> pa.DataType:
         return pa.int64()
     structs = [kind for kind in distinct if isinstance(kind, pa.StructType)]
     if len(structs) == len(distinct):
-        fields: dict[str, list[pa.DataType]] = {}
-        for field in (field for kind in structs for field in kind):
-            fields.setdefault(field.name, []).append(field.type)
-        return pa.struct([(name, _merged(of_name)) for name, of_name in fields.items()])
+        return _struct(structs)
     lists = [kind for kind in distinct if isinstance(kind, pa.ListType)]
     if len(lists) == len(distinct):
         return pa.list_(_merged(kind.value_type for kind in lists))
     raise ValueError("an array holds values of several kinds; set array_handling_mode = document")
+
+
+def _struct(kinds: Iterable[pa.StructType]) -> pa.DataType:
+    """The fields of all, each with the common type of those of its name."""
+    fields: dict[str, list[pa.DataType]] = {}
+    for field in (field for kind in kinds for field in kind):
+        fields.setdefault(field.name, []).append(field.type)
+    return pa.struct([(name, _merged(of_name)) for name, of_name in fields.items()])
 
 
 def _long(value: Any) -> BsonValue:
@@ -281,12 +286,18 @@ class MongoDebeziumTransform(Transform):
             new, content = _changed(old, changes)
             new.setdefault(_ID, key["id"])
         made = _Documents(self._typed(key), self._typed(old), self._typed(new), content)
-        size = len(before or "") + len(after or "") + len((changes or {}).get("updatedFields") or "")
+        self._check(made, sum(map(len, filter(None, (before, after, (changes or {}).get("updatedFields"))))))
+        return made
+
+    def _check(self, made: _Documents, size: int) -> None:
+        """``size``: the characters of the event's documents.
+
+        :raises TooManyCellsError: the documents have too many places.
+        """
         if size * size > _BYTES_OF_A_CELL * self._cells.most:  # a shorter text has too few elements and fields
             self._cells.start(0)
             for side in (made.before, made.after):
                 _count(side.type, side.value, self._cells)
-        return made
 
     def _typed(self, fields: Mapping[str, Any] | None) -> BsonValue:
         return NULL if fields is None else document(fields, self._as_documents)
