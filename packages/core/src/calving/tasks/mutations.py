@@ -82,28 +82,11 @@ class Conversion:
         keys = self._identity.schema(schema)
         needed = self._identity.needed
         self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
-
-        def converter_of(identity: Identity) -> TableConverter:
-            """It widens a column for a key, as a row with this key does. Otherwise a key would be bad beside the row,
-            and good after it.
-            """
-            return TableConverter(
-                table.name,
-                identity.schema(schema),
-                evolution,
-                names,
-                limits,
-                table.moments,
-                refused=table.refused,
-                compared=identity.needed,
-                adds=False,
-            )
-
-        self._deleted_keys = converter_of(self._identity)
+        self._deleted_keys = _keys(table, self._identity, evolution, names, limits)
         """The converter of the keys and order values of rows to delete."""
         self._key_identity = self._identity.within(keys)
         images = replace(self._identity, order=None)
-        self._old_keys = converter_of(images)
+        self._old_keys = _keys(table, images, evolution, names, limits)
         """The converter of the keys of before images. The change counts by the order value of its event."""
         self._old_identity = images.within(images.schema(schema))
         self._schema = change_schema(arrow_schema(relaxed))
@@ -215,6 +198,25 @@ class Conversion:
             is_gone = pc.equal(own, DELETE)
             rows = rows.set_column(self._soft, self._schema.field(self._soft), is_gone)
         return replace(found, rows=rows)
+
+
+def _keys(
+    table: TableSpec, identity: Identity, evolution: Evolution, names: Mapping[int, tuple[str, ...]], limits: Limits
+) -> TableConverter:
+    """The converter of the columns of an identity alone. It widens a column for a key, as a row with this key does.
+    Otherwise a key would be bad beside the row, and good after it.
+    """
+    return TableConverter(
+        table.name,
+        identity.schema(table_schema(table.schema_json)),
+        evolution,
+        names,
+        limits,
+        table.moments,
+        refused=table.refused,
+        compared=identity.needed,
+        adds=False,
+    )
 
 
 def _needed(
