@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from calving.cli.maintain import DEFAULT, MaintenanceOrder, maintain
-from calving.cli.maintenance_step import MaintenanceStep
+from calving.cli.maintain import maintain
+from calving.runtime.maintenance.maintainer import DEFAULT, MaintenanceOrder
+from calving.runtime.maintenance.step import MaintenanceStep
 from calving.settings.load import Sink
 
 

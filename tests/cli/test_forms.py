@@ -11,13 +11,13 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 
-from calving.cli.mend import BOUNDS
 from calving.cli.status import status
 from calving.cli.takeover import takeover
 from calving.errors import CommandFailedError, NewerVersionError
 from calving.iceberg.catalog import open_catalog
 from calving.model.forms import NEWEST, OLDEST, StoredForm
 from calving.protocol.forms import FORM
+from calving.runtime.maintenance.mend import BOUNDS
 from calving.settings.load import load
 from calving.source.client import client_config
 from harness.topic import Topic

@@ -14,11 +14,11 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from calving.backend.memory import MemoryBackend, MemoryStore
-from calving.cli.maintenance_step import MaintenanceStep
 from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.maintenance import orphan_search
 from calving.model.offsets import Span, TopicPartition, encode_coverage
+from calving.runtime.maintenance.step import MaintenanceStep
 from calving.settings.load import Sink, load
 from harness.topic import Topic
 from tests.cli import maintaining

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calving.cli.maintain import MaintenanceOrder, watch
-from calving.cli.maintenance_step import MaintenanceStep
-from calving.cli.watch import MaintenanceWatch
+from calving.cli.maintain import watch
 from calving.errors import AccessDeniedError, GaveUpError, UnavailableError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.maintenance.lease import LEASE, TableLease
 from calving.retries import Retries
+from calving.runtime.maintenance.maintainer import MaintenanceOrder
+from calving.runtime.maintenance.step import MaintenanceStep
+from calving.runtime.maintenance.watch import MaintenanceWatch
 from tests.cli.maintaining import lines
 from tests.cli.test_compact import file_of, sink_of, table_with
 from tests.iceberg.histories import pyiceberg_rows

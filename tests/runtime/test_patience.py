@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import cast
 from uuid import uuid4
@@ -99,6 +100,52 @@ def test_a_call_that_hangs_is_given_up_and_one_that_answers_is_not(never: thread
     with pytest.raises(TimeoutError, match="its own"):
         within(1.0, "test", lambda: (_ for _ in ()).throw(TimeoutError("its own")))
     never.set()
+
+
+def test_a_commit_waits_for_the_turn_at_its_table_and_is_not_late_for_it() -> None:
+    attempts, order = Attempts(2, 60.0), list[str]()
+    with ThreadPoolExecutor() as pool, attempts.turn("a"):
+        done = pool.submit(lambda: dict(attempts.run({"a": lambda: order.append("a"), "b": lambda: order.append("b")})))
+        until(lambda: order == ["b"])
+        order.append("turn")
+    assert done.result() == {"a": None, "b": None} and order == ["b", "turn", "a"]
+
+
+def test_a_commit_goes_on_beside_a_turn_that_hangs_and_has_all_its_time() -> None:
+    attempts = Attempts(2, 0.2)
+    with attempts.turn("a"):
+        began = time.monotonic()
+        assert dict(attempts.run({"a": lambda: time.sleep(0.15)})) == {"a": None}
+        assert time.monotonic() - began > 0.3
+        assert dict(attempts.run({"a": lambda: True})) == {"a": True}
+        assert time.monotonic() - began < 5, "the next one does not wait for it again"
+
+
+def test_a_turn_comes_between_two_cycles_and_not_at_a_table_whose_commit_hangs(never: threading.Event) -> None:
+    attempts, order = Attempts(1, 0.5), list[str]()
+
+    def commit() -> None:
+        time.sleep(0.1)
+        order.append("commit")
+
+    with ThreadPoolExecutor() as pool:
+        cycle = pool.submit(lambda: dict(attempts.run({"a": commit})))
+        until(lambda: bool(attempts._began))
+        with attempts.turn("b"):
+            order.append("turn")
+        cycle.result()
+    assert order == ["commit", "turn"]
+    dict(attempts.run({"a": never.wait}))
+    with attempts.turn("b"), pytest.raises(UnavailableError, match="have not ended"), attempts.turn("a"):
+        pass
+    never.set()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 # Failures

@@ -33,10 +33,10 @@ from calving.settings.load import load
 from calving.version import __version__
 
 if TYPE_CHECKING:
-    from calving.cli.maintain import MaintenanceOrder
-    from calving.cli.maintenance_step import MaintenanceStep
     from calving.cli.status import SinkStatus
     from calving.runtime.app import App
+    from calving.runtime.maintenance.maintainer import MaintenanceOrder
+    from calving.runtime.maintenance.step import MaintenanceStep
     from calving.settings.load import Sink
 
 app = typer.Typer(
@@ -380,7 +380,7 @@ def maintain(
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each step, for scripts.")] = False,
 ) -> None:
     """Maintain the sink's tables. The sink may run meanwhile. No row changes."""
-    from calving.cli.maintain import DEFAULT, MaintenanceOrder
+    from calving.runtime.maintenance.maintainer import DEFAULT, MaintenanceOrder
 
     if watch and dry_run:
         raise ConfigError("--watch and --dry-run exclude each other")

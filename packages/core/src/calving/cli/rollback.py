@@ -10,7 +10,6 @@ from functools import cached_property
 
 from pyiceberg.table.snapshots import Snapshot
 
-from calving.cli.maintenance_step import committing
 from calving.cli.recover import mind_members, recover
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
@@ -27,6 +26,7 @@ from calving.protocol.answers import (
     mind_ends,
 )
 from calving.runtime import components
+from calving.runtime.maintenance.step import committing
 from calving.runtime.preflight import file_rules, ledger_key
 from calving.settings.load import Sink
 from calving.source.interface import Source

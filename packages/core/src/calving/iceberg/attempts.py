@@ -7,9 +7,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from calving.errors import UnavailableError
 from calving.model.text import counted
 
 R = TypeVar("R")
@@ -35,12 +37,43 @@ class Attempts:
 
     An attempt that takes longer than ``seconds`` continues in the background. Until it ends, no other attempt is made
     for its key. Its thread does not delay the end of the process.
+
+    Other work has its ``turn`` at a key between them. An attempt waits for that as long as an attempt may take, then
+    begins beside it, and has all of its time left: it is never late because of a turn (K11).
     """
 
     def __init__(self, together: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._together, self._seconds, self._clock = together, seconds, clock
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._began: dict[Hashable, float] = {}
+        self._turns: dict[Hashable, float] = {}
+        """When each turn began."""
+
+    @contextmanager
+    def turn(self, key: Hashable) -> Iterator[None]:
+        """Wait until no attempt is made besides late ones; then none begins for this key until the end of the context.
+
+        :raises UnavailableError: an attempt for the key is late, or another turn at it; or attempts followed each other
+            for too long.
+        """
+        with self._lock:
+            if not self._lock.wait_for(lambda: self._is_quiet(key), self._seconds) or key in self._turns:
+                raise UnavailableError("other commits have not ended, so the table's maintenance waits")
+            self._turns[key] = self._clock()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._turns[key]
+                self._lock.notify_all()
+
+    def _is_quiet(self, key: Hashable) -> bool:
+        now = self._clock()
+        return all(each != key and now - began >= self._seconds for each, began in self._began.items())
+
+    def _has_turn(self, key: Hashable) -> bool:
+        """Whether a turn at this key lasts. One that takes too long counts no more: its commit may hang."""
+        return key in self._turns and self._clock() - self._turns[key] < self._seconds
 
     def run(self, jobs: Mapping[K, Callable[[], R]]) -> Iterator[tuple[K, R | UnfinishedAttempt | Raised]]:
         """Run the jobs; yields each result, or the error that its job raises, when the job ends."""
@@ -53,8 +86,7 @@ class Attempts:
                 if refused is not None:
                     yield key, refused
                     continue
-                deadlines[key] = self._clock() + self._seconds
-                self._start(key, jobs[key], ended)
+                deadlines[key] = self._clock() + self._seconds + self._start(key, jobs[key], ended)
             if not deadlines:
                 continue
             key = min(deadlines, key=lambda k: deadlines[k])
@@ -80,15 +112,24 @@ class Attempts:
             self._began[key] = self._clock()
             return None
 
-    def _start(self, key: K, job: Callable[[], R], ended: queue.SimpleQueue[tuple[K, R | Raised]]) -> None:
+    def _start(self, key: K, job: Callable[[], R], ended: queue.SimpleQueue[tuple[K, R | Raised]]) -> float:
+        """Returns how long the attempt may wait for a turn, in seconds."""
+        with self._lock:
+            patience = self._seconds if self._has_turn(key) else 0.0
+
         def run() -> None:
             result: R | Raised
+            if patience:
+                with self._lock:
+                    self._lock.wait_for(lambda: not self._has_turn(key), patience)
             try:
                 result = job()
             except Exception as error:  # this thread has no caller that could catch it
                 result = Raised(error)
             with self._lock:
                 del self._began[key]
+                self._lock.notify_all()
             ended.put((key, result))
 
         threading.Thread(target=run, name="calving-commit", daemon=True).start()
+        return patience

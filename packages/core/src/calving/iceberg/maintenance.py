@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Protocol, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Generic, Protocol, TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -48,6 +49,15 @@ MAX_TRIES = 50
 _CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFSETS}
 
 
+Turn = Callable[[], AbstractContextManager[bool]]
+"""A context in which one commit is made. It tells whether other commits may have come before it began."""
+
+
+def without_turns() -> AbstractContextManager[bool]:
+    """The turn of a process that makes no other commits."""
+    return nullcontext(False)
+
+
 class Change(Protocol):
     """What one commit changes. ``added``: the paths of the files that it adds."""
 
@@ -84,12 +94,14 @@ class Maintenance:
         sleep: Callable[[float], None] = time.sleep,
         at_once: int = KEYS_AT_ONCE,
         tasks: Callable[[], Tasks | None] = lambda: None,
+        turn: Turn = without_turns,
     ) -> None:
         """``key``: names the branch. ``about``: entries for the summaries of the snapshots. ``tasks``: the engine on
-        which very large files are searched.
+        which very large files are searched. ``turn``: of each attempt.
         """
         self._catalog, self._table, self._key, self._about = catalog, table, key, about
         self._cache, self._sleep, self._at_once, self._tasks = cache, sleep, at_once, tasks
+        self._turn = turn
 
     def convert(self) -> Iterator[DeleteReplacement]:
         """Turn all equality deletes into positions; yields each commit.
@@ -123,52 +135,28 @@ class Maintenance:
         :raises NewerVersionError: a later version has written the table.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
         """
-        target = IcebergTarget(self._catalog, self._table, self._key.branch, self._key, {}, sleep=self._sleep)
-        state = self._loaded(target)
-        made: dict[int, C] = {}
-        may_land = False
-        """Whether an attempt that has not landed yet may land later."""
+        attempts = _Attempts(self._catalog, self._table, self._key, task, self._sleep)
         try:
-            for is_last in tries(MAX_TRIES, lambda _: target.pause(1)):
-                change = task.of(state.table, self._key.branch)
+            for is_last in tries(MAX_TRIES, lambda _: attempts.target.pause(1)):
+                change = task.of(attempts.state.table, self._key.branch)
                 if change is None:
                     break
-                prepared = self._prepared(state, change)
-                made[prepared.snapshots[-1].snapshot_id] = change
-                might_land, may_land = may_land, True
-                try:
-                    landed: int | None = target.commit(state, prepared, self._noted(state, prepared))
-                except (CommitRefusedError, CommitUncertainError) as error:
-                    state = self._loaded(target)
-                    landed = target.landed(state)
-                    may_land = might_land or not isinstance(error, CommitRefusedError) or not target.moved(state)
-                    if landed is None and not may_land:
-                        target.discard()
-                    if landed is None and is_last:
-                        raise
+                with self._turn() as others_came:
+                    if others_came:
+                        # What took long is done: only what they have changed is looked at again.
+                        if (landed := attempts.look()) is not None:
+                            return landed
+                        change = task.of(attempts.state.table, self._key.branch)
+                    if change is None:
+                        break
+                    landed = attempts.make(change, self._prepared(attempts.state, change), is_last=is_last)
                 if landed is not None:
-                    # No other attempt can land any more, because all others require an earlier head.
-                    delete_orphans(state.table.io, task.unused(made[landed].added))
-                    return made[landed]
+                    return landed
         except Exception:  # a storage may raise anything
-            if not may_land:
-                delete_orphans(state.table.io, task.unused(()))
+            attempts.end()
             raise
-        if not may_land:
-            delete_orphans(state.table.io, task.unused(()))
+        attempts.end()
         return None
-
-    def _loaded(self, target: IcebergTarget) -> LoadedTable:
-        state = target.load()
-        check_forms(".".join(self._table), state.properties)
-        return state
-
-    def _noted(self, state: LoadedTable, prepared: Prepared) -> tuple[SetPropertiesUpdate, ...]:
-        """The ledgers of the head describe the new snapshot, too."""
-        refs = state.table.metadata.refs
-        head = refs[self._key.branch].snapshot_id
-        properties = carried_on(state.properties, refs, self._key.branch, head, place_added(prepared.updates))
-        return (SetPropertiesUpdate(updates=properties),) if properties else ()
 
     def _prepared(self, state: LoadedTable, change: Change) -> Prepared:
         head = next(iter(state.ancestry), {})
@@ -179,6 +167,65 @@ class Maintenance:
         except Exception:  # a storage may raise anything
             snapshot.discard()
             raise
+
+
+class _Attempts(Generic[C]):
+    """The attempts of one commit."""
+
+    def __init__(
+        self, catalog: Catalog, table: TableId, key: LedgerKey, task: Task[C], sleep: Callable[[float], None]
+    ) -> None:
+        self._name, self._branch, self._task = ".".join(table), key.branch, task
+        self.target = IcebergTarget(catalog, table, key.branch, key, {}, sleep=sleep)
+        self._made: dict[int, C] = {}
+        self._may_land = False
+        """Whether an attempt that has not landed yet may land later."""
+        self.state = self._loaded()
+
+    def look(self) -> C | None:
+        """Look at the table as it is now; returns the change that has landed."""
+        self.state = self._loaded()
+        landed = self.target.landed(self.state)
+        return None if landed is None else self._landed(landed)
+
+    def make(self, change: C, prepared: Prepared, *, is_last: bool) -> C | None:
+        """One attempt; returns the change that has landed."""
+        target, state = self.target, self.state
+        self._made[prepared.snapshots[-1].snapshot_id] = change
+        might_land, self._may_land = self._may_land, True
+        try:
+            landed: int | None = target.commit(state, prepared, self._noted(state, prepared))
+        except (CommitRefusedError, CommitUncertainError) as error:
+            self.state = self._loaded()
+            landed = target.landed(self.state)
+            self._may_land = might_land or not isinstance(error, CommitRefusedError) or not target.moved(self.state)
+            if landed is None and not self._may_land:
+                target.discard()
+            if landed is None and is_last:
+                raise
+        return None if landed is None else self._landed(landed)
+
+    def _landed(self, snapshot: int) -> C:
+        # No other attempt can land any more, because all others require an earlier head.
+        delete_orphans(self.state.table.io, self._task.unused(self._made[snapshot].added))
+        return self._made[snapshot]
+
+    def end(self) -> None:
+        """Delete what was written, if no attempt has landed, and none may land later."""
+        if not self._may_land:
+            delete_orphans(self.state.table.io, self._task.unused(()))
+
+    def _loaded(self) -> LoadedTable:
+        state = self.target.load()
+        check_forms(self._name, state.properties)
+        return state
+
+    def _noted(self, state: LoadedTable, prepared: Prepared) -> tuple[SetPropertiesUpdate, ...]:
+        """The ledgers of the head describe the new snapshot, too."""
+        refs = state.table.metadata.refs
+        head = refs[self._branch].snapshot_id
+        properties = carried_on(state.properties, refs, self._branch, head, place_added(prepared.updates))
+        return (SetPropertiesUpdate(updates=properties),) if properties else ()
 
 
 def check_forms(name: str, properties: Mapping[str, str]) -> None:

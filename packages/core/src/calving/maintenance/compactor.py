@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -16,13 +16,14 @@ from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
 from calving.iceberg.live_files import LiveData, LiveFiles, Manifests, data_of, deletes_of
 from calving.iceberg.locations import delete_orphans
-from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.maintenance import Maintenance, Turn, without_turns
 from calving.iceberg.manifests import LINEAGE_VERSION, partition_sources
 from calving.maintenance.compaction import Compaction, FileReplacement
 from calving.maintenance.plan import FileGroup, FileState, PartitionKey, Plan, Triggers, plan
 from calving.maintenance.refusals import commit_refusal
-from calving.maintenance.rewrite import output_spec, rewrite
+from calving.maintenance.rewrite import Rewriting, output_spec, rewrite
 from calving.model.events import TableId
+from calving.model.files import DataFile
 from calving.model.tables import RESERVED_COLUMNS
 from calving.protocol.ledger_key import LedgerKey
 from calving.records.foreign import writable
@@ -56,12 +57,19 @@ class Compactor:
         triggers: Triggers = Triggers(),  # noqa: B008 - it never changes
         write_properties: Mapping[str, str] | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        turn: Turn = without_turns,
+        rewriting: Rewriting | None = None,
+        made: Callable[[Table, Sequence[DataFile]], None] = lambda table, outputs: None,
     ) -> None:
         """``key``: of the sink that writes the table; it names the branch. ``about``: entries for the summaries of the
         snapshots. ``write_properties``: they count before the table's. The target size of ``triggers`` is the table's.
+
+        ``turn``: of each attempt. ``rewriting``: how files are rewritten, by default in this process. ``made``: gets
+        the new files before their commit.
         """
         self._catalog, self._table, self._key, self._about = catalog, table, key, about
         self._triggers, self._write_properties, self._sleep = triggers, write_properties or {}, sleep
+        self._turn, self._rewriting, self._made = turn, rewriting, made
 
     def load(self) -> Table | None:
         """The table; None if it or its branch does not exist.
@@ -123,11 +131,15 @@ class Compactor:
             return CompactedGroup(group, None, "equality deletes apply to them now: the task deletes comes first")
         deletions = Deletions(table, live, KnownPositions())
         try:
-            rewritten = rewrite(table, inputs.values(), deletions, output_spec(table, self._write_properties))
+            spec = output_spec(table, self._write_properties)
+            rewritten = (self._rewriting or rewrite)(table, inputs.values(), deletions, spec)
         except Exception as error:  # a storage may raise anything; nothing was committed
             return CompactedGroup(group, None, failed=_text(error))
+        self._made(table, rewritten.outputs)
         task = Compaction(self._key, table, inputs, rewritten)
-        maintenance = Maintenance(self._catalog, self._table, self._key, self._about, sleep=self._sleep)
+        maintenance = Maintenance(
+            self._catalog, self._table, self._key, self._about, sleep=self._sleep, turn=self._turn
+        )
         try:
             replacement = maintenance.commit(task)
         except (CommitRefusedError, CommitUncertainError):

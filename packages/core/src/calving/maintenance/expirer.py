@@ -33,7 +33,7 @@ from calving.errors import CommitRefusedError, CommitUncertainError, Unavailable
 from calving.iceberg.catalog import find_table, is_refusal
 from calving.iceberg.expiry import due, may_delete
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, delete_orphans
-from calving.iceberg.maintenance import MAX_TRIES, check_forms, rolled_back
+from calving.iceberg.maintenance import MAX_TRIES, Turn, check_forms, rolled_back, without_turns
 from calving.maintenance.expired_files import EXPIRED_FILES, ExpiredFiles, lists, made_lists
 from calving.maintenance.named import UnnamedFiles, files_of
 from calving.maintenance.orphans import folders
@@ -106,9 +106,10 @@ class Expirer:
         grace_ms: int,
         rules: FileRules = OWN_LOCATIONS,
         sleep: Callable[[float], None] = time.sleep,
+        turn: Turn = without_turns,
     ) -> None:
-        """``key``: of the sink that writes the table; it names the branch."""
-        self._catalog, self._table, self._key = catalog, table, key
+        """``key``: of the sink that writes the table; it names the branch. ``turn``: of each attempt."""
+        self._catalog, self._table, self._key, self._turn = catalog, table, key, turn
         self._grace_ms, self._rules, self._sleep = grace_ms, rules, sleep
         self._property = key.of_table(EXPIRED_FILES)
 
@@ -153,24 +154,40 @@ class Expirer:
         """
         plan: Expiration | None = None
         for is_last in tries(MAX_TRIES, lambda number: self._sleep(_BACKOFF.pause(number))):
-            if (table := self.load()) is None or self.refusal(table) is not None:
-                return None
-            metadata = table.metadata
             try:
-                if plan is None or not plan.is_of(metadata, due(metadata, self._key.branch, now_ms)):
-                    plan = self.plan(table, now_ms)
-                if plan is None:
+                if (planned := self._planned(plan, now_ms)) is None:
                     return None
-                plan.unnamed.strike(metadata)
+                table, plan = planned
+                with self._turn() as others_came:
+                    if others_came:
+                        if (planned := self._planned(plan, now_ms)) is None:
+                            return None
+                        table, plan = planned
+                    expired = self._commit(table, plan, now_ms, is_last=is_last)
             except FileNotFoundError as error:
                 plan = None
                 if is_last:
                     raise UnavailableError(f"table {'.'.join(self._table)}: {described(error)}") from error
                 continue
-            expired = self._commit(table, plan, now_ms, is_last=is_last)
             if expired is not None:
                 return expired
         return None
+
+    def _planned(self, plan: Expiration | None, now_ms: int) -> tuple[Table, Expiration] | None:
+        """The table as it is now, and the plan for it, by the former ``plan`` if that still holds; None if nothing is
+        due.
+
+        :raises FileNotFoundError: a snapshot has expired meanwhile.
+        """
+        if (table := self.load()) is None or self.refusal(table) is not None:
+            return None
+        metadata = table.metadata
+        if plan is None or not plan.is_of(metadata, due(metadata, self._key.branch, now_ms)):
+            plan = self.plan(table, now_ms)
+        if plan is None:
+            return None
+        plan.unnamed.strike(metadata)
+        return table, plan
 
     def _commit(self, table: Table, plan: Expiration, now_ms: int, *, is_last: bool) -> ExpiredSnapshots | None:
         """One attempt; None if it did not land."""

@@ -21,7 +21,7 @@ from calving.iceberg.catalog import find_table
 from calving.iceberg.history import whole_number
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.live_files import partition_of
-from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.maintenance import Maintenance, Turn, without_turns
 from calving.iceberg.manifest_writers import WritableSpec, write_entries
 from calving.iceberg.manifests import (
     LIST_FIRST_ROW_ID,
@@ -165,12 +165,13 @@ class ManifestMerger:
         about: Mapping[str, str],
         least: int,
         sleep: Callable[[float], None] = time.sleep,
+        turn: Turn = without_turns,
     ) -> None:
         """``key``: of the sink that writes the table; it names the branch. ``about``: entries for the summaries of the
-        snapshots. ``least``: so many small manifests are merged.
+        snapshots. ``least``: so many small manifests are merged. ``turn``: of each attempt.
         """
         self._catalog, self._table, self._key, self._about = catalog, table, key, about
-        self._least, self._sleep = least, sleep
+        self._least, self._sleep, self._turn = least, sleep, turn
 
     def load(self) -> Table | None:
         """The table; None if it or its branch does not exist.
@@ -200,7 +201,9 @@ class ManifestMerger:
             nothing is lost, run it again.
         """
         task = ManifestMerging(group, _target(table))
-        maintenance = Maintenance(self._catalog, self._table, self._key, self._about, sleep=self._sleep)
+        maintenance = Maintenance(
+            self._catalog, self._table, self._key, self._about, sleep=self._sleep, turn=self._turn
+        )
         try:
             return MergedGroup(group, maintenance.commit(task))
         except (CommitRefusedError, CommitUncertainError):

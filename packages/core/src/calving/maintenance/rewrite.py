@@ -6,16 +6,16 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
+from pyroaring import BitMap64
 
 from calving.errors import BadRecordError, TableTroubleError
-from calving.iceberg.delete_files import Deletions
 from calving.iceberg.live_files import LiveData
 from calving.iceberg.locations import carried
 from calving.iceberg.manifests import LINEAGE_VERSION
@@ -46,6 +46,21 @@ class RewrittenRows:
     places: RowPlaces
 
 
+class DeletedRows(Protocol):
+    """The deleted rows of the files of one head."""
+
+    def before(self, path: str) -> BitMap64:
+        """The positions of the deleted rows of a file."""
+
+
+class Rewriting(Protocol):
+    """``rewrite``, or something that does it elsewhere."""
+
+    def __call__(
+        self, table: Table, inputs: Collection[LiveData], deletions: DeletedRows, spec: TableSpec, /
+    ) -> RewrittenRows: ...
+
+
 def output_spec(table: Table, write_properties: Mapping[str, str]) -> TableSpec:
     """The table as outputs are written: in its default spec, and in no sort order, because files are joined."""
     metadata = table.metadata
@@ -65,7 +80,7 @@ def output_spec(table: Table, write_properties: Mapping[str, str]) -> TableSpec:
 def rewrite(
     table: Table,
     inputs: Collection[LiveData],
-    deletions: Deletions,
+    deletions: DeletedRows,
     spec: TableSpec,
     limits: Limits = Limits(),  # noqa: B008 - it never changes
 ) -> RewrittenRows:

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calving.cli.maintenance_step import MaintenanceStep
 from calving.errors import CommandFailedError, CommitRefusedError, CommitUncertainError, TableTroubleError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.delete_files import Deletions, KnownPositions
@@ -28,6 +27,7 @@ from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
 from calving.mutations.columns import ColumnReader, columns_of
 from calving.mutations.keys import KeyPart, parts
+from calving.runtime.maintenance.step import MaintenanceStep
 from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
 from calving.writing.changes import identity

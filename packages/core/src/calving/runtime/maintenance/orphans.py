@@ -13,7 +13,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import Session
-from calving.cli.maintenance_step import MaintenanceStep
 from calving.errors import CalvingError, TableTroubleError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.expiry import GC_ENABLED
@@ -23,6 +22,7 @@ from calving.iceberg.maintenance import rolled_back
 from calving.maintenance.orphan_search import OrphanSearch, delete
 from calving.maintenance.orphans import StoredFile, folders, owners, table_within
 from calving.model.text import bytes_text, counted
+from calving.runtime.maintenance.step import MaintenanceStep
 from calving.runtime.preflight import file_rules, ledger_key, own_tables, owner_of
 from calving.settings.load import Sink
 

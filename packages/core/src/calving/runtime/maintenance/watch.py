@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from calving.cli.maintenance_step import MaintenanceStep, failed
 from calving.retries import Retries
+from calving.runtime.maintenance.step import MaintenanceStep, failed
 
 Run = Callable[[str], Iterator[MaintenanceStep]]
 """Starts a run of all tasks for a table, which yields its steps; a step makes at most one commit."""

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calving.cli.maintenance_step import MaintenanceStep, committing
 from calving.iceberg.catalog import table_id
 from calving.iceberg.summary import engine
 from calving.maintenance.compactor import CompactedGroup, Compactor, partition_text
 from calving.maintenance.plan import FileGroup, Plan
 from calving.model.text import bytes_text, counted
+from calving.runtime.maintenance.means import Means
+from calving.runtime.maintenance.step import MaintenanceStep, committing
 from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
 
 COMPACT = "compact"
 
 
-def compacted(catalog: Catalog, sink: Sink, name: str, now_ms: int, *, dry_run: bool) -> Iterator[MaintenanceStep]:
+def compacted(means: Means, sink: Sink, name: str, now_ms: int, *, dry_run: bool) -> Iterator[MaintenanceStep]:
     """Compact what is due in one table; yields what becomes of each group of files.
 
     :raises CommandFailedError: others have committed too fast.
     """
     key = ledger_key(sink, "", name)
-    compactor = Compactor(catalog, table_id(name), key, engine(), sink.triggers(name), sink.write_properties)
+    compactor = Compactor(
+        catalog=means.catalog,
+        table=table_id(name),
+        key=key,
+        about=engine(),
+        triggers=sink.triggers(name),
+        write_properties=sink.write_properties,
+        turn=means.turn(table_id(name)),
+        rewriting=means.rewriting,
+        made=means.made,
+    )
     table = compactor.load()
     if table is None:
         yield _step(name, "nothing", "nothing to compact")

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyiceberg.catalog import Catalog
-
-from calving.cli.maintenance_step import MaintenanceStep, committing
 from calving.iceberg.catalog import table_id
 from calving.iceberg.summary import engine
 from calving.maintenance.manifest_plan import ManifestGroup
 from calving.maintenance.manifests import ManifestMerger, MergedGroup
 from calving.model.text import bytes_text, counted
+from calving.runtime.maintenance.means import Means
+from calving.runtime.maintenance.step import MaintenanceStep, committing
 from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
 
 MANIFESTS = "manifests"
 
 
-def merged(catalog: Catalog, sink: Sink, name: str, *, dry_run: bool) -> Iterator[MaintenanceStep]:
+def merged(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator[MaintenanceStep]:
     """Merge what is due in one table; yields what becomes of each group of manifests.
 
     :raises CommandFailedError: others have committed too fast.
     """
     least = int(sink.maintenance(name, "manifests"))
-    merger = ManifestMerger(catalog, table_id(name), ledger_key(sink, "", name), engine(), least)
+    table_name, key = table_id(name), ledger_key(sink, "", name)
+    merger = ManifestMerger(means.catalog, table_name, key, engine(), least, turn=means.turn(table_name))
     if (table := merger.load()) is None:
         yield _step(name, "nothing", "no manifests to merge")
         return

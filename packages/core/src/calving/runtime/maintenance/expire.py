@@ -7,10 +7,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
 
-from calving.cli.maintenance_step import MaintenanceStep, committing
 from calving.errors import CalvingError, ConfigError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.parking import CatalogStorage, Parking
@@ -18,6 +16,8 @@ from calving.maintenance.expirer import ExpiredSnapshots, Expirer, FileDeletion
 from calving.maintenance.orphans import owners
 from calving.model.text import bytes_text, counted, listed
 from calving.runtime import components
+from calving.runtime.maintenance.means import Means
+from calving.runtime.maintenance.step import MaintenanceStep, committing
 from calving.runtime.named_files import files_of_log
 from calving.runtime.preflight import file_rules, ledger_key, owner_of
 from calving.settings.load import Sink
@@ -56,14 +56,21 @@ def _files_of_log(sink: Sink) -> frozenset[str]:
 
 
 def expired(
-    catalog: Catalog, sink: Sink, name: str, now_ms: int, logs: ControlLogs, *, dry_run: bool
+    means: Means, sink: Sink, name: str, now_ms: int, logs: ControlLogs, *, dry_run: bool
 ) -> Iterator[MaintenanceStep]:
     """Delete the files of one table whose grace is over, and expire the snapshots that are due; yields what was done.
 
     :raises CommandFailedError: others have committed too fast.
     """
     key = ledger_key(sink, "", name)
-    expirer = Expirer(catalog, table_id(name), key, int(sink.maintenance(name, "grace_ms")), file_rules(sink))
+    expirer = Expirer(
+        catalog=means.catalog,
+        table=table_id(name),
+        key=key,
+        grace_ms=int(sink.maintenance(name, "grace_ms")),
+        rules=file_rules(sink),
+        turn=means.turn(table_id(name)),
+    )
     if (table := expirer.load()) is None:
         yield _step(name, "nothing", "no snapshots to expire")
         return

@@ -1,0 +1,31 @@
+"""What a driver of maintenance lends to the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calving.iceberg.maintenance import Turn, without_turns
+from calving.maintenance.rewrite import Rewriting
+from calving.model.events import TableId
+from calving.model.files import DataFile
+from calving.mutations.cache import KeyCache
+from calving.mutations.lookup import Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """``tasks``: the engine, for searches in very large files; None to search in this process. ``turn``: of the commits
+    to a table. ``rewriting``: how files are rewritten, by default in this process. ``made``: gets the files that are
+    about to replace others, and raises nothing.
+    """
+
+    catalog: Catalog
+    cache: Callable[[], KeyCache]
+    tasks: Callable[[], Tasks | None]
+    turn: Callable[[TableId], Turn] = lambda table: without_turns
+    rewriting: Rewriting | None = None
+    made: Callable[[Table, Sequence[DataFile]], None] = lambda table, outputs: None
