@@ -26,7 +26,7 @@ from calving.iceberg.history import look
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_branch
 from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
-from calving.iceberg.resolution import Resolvers
+from calving.iceberg.resolvers import Resolvers
 from calving.iceberg.summary import Report, engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
@@ -90,7 +90,7 @@ class IcebergCommitter:
         self._parking = Parking(CatalogStorage(catalog, style.files))
         self._folders: dict[TableId, str] = {}
         """The folder of the data files of each table, as it was last loaded."""
-        self._resolvers = Resolvers(style.mutations, style.key_cache_bytes, tasks)
+        self.resolvers = Resolvers(style.mutations, style.key_cache_bytes, tasks)
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
@@ -115,7 +115,7 @@ class IcebergCommitter:
     @property
     def key_cache_bytes(self) -> dict[str, int]:
         """Bytes in the key cache, by table."""
-        return self._resolvers.cache_bytes
+        return self.resolvers.cache_bytes
 
     def look(self, table: TableId) -> None:
         """Look at a table between its commits (R2a).
@@ -316,7 +316,7 @@ class IcebergCommitter:
             expected_uuids=expected,
             mark=mark,
             watch=report.watch,
-            resolver=self._resolvers.of(table),
+            resolver=self.resolvers.of(table),
             equality=mutations is not None and mutations.row_deletes == "equality",
             doubtful=doubtful_files(commit.entries),
             files=style.files,
@@ -334,5 +334,5 @@ class IcebergCommitter:
         report.settled(done, target.head, target.counts)
         if done.snapshot_id is not None and target.io is not None:
             unused = target.unused.get(done.snapshot_id, ())
-            self._resolvers.served(table, request.commit_id, unused, target.io)
+            self.resolvers.served(table, request.commit_id, unused, target.io)
         return done, target.mark

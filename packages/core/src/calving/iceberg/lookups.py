@@ -104,6 +104,16 @@ class Lookups:
                     by_path |= self._all_here(pool, looking, away)
         return [by_path[file.path][0] for file, _ in wanted], sum(was_held for _, was_held in by_path.values())
 
+    def learn(self, looking: KeySearch, files: Iterable[Candidate]) -> None:
+        """Read the key columns of these files into the cache.
+
+        :raises Exception: whatever the storage raises.
+        """
+        for file in files if self._cache is not None else ():
+            batches, _ = self._batches(looking, file)
+            for _ in batches:
+                pass
+
     def _divided(
         self, looking: KeySearch, wanted: Sequence[Wanted]
     ) -> tuple[Sequence[Wanted], Sequence[Wanted], Tasks | None]:

@@ -4,16 +4,13 @@ built. What is read of a table is kept from commit to commit.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from uuid import UUID
 
 import pyarrow.compute as pc
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.table import Table
 from pyroaring import BitMap64
@@ -21,13 +18,11 @@ from pyroaring import BitMap64
 from calving.errors import OtherSettingsError, TableTroubleError
 from calving.iceberg.delete_files import Deleted, Deletions, KnownPositions, write_deleted
 from calving.iceberg.live_files import LiveFiles, Manifests
-from calving.iceberg.locations import delete_orphans
 from calving.iceberg.lookups import KeySearch, Lookups
 from calving.iceberg.manifests import FileKey, partition_sources
 from calving.iceberg.schemas import as_in
 from calving.model import files
-from calving.model.events import TableId
-from calving.model.tables import MutationCounts, OrderType, RowMutations
+from calving.model.tables import MutationCounts, OrderType
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning, by_id_columns, new_files
 from calving.mutations.columns import Column, ColumnReader, File, columns_of
@@ -86,6 +81,8 @@ class RowChangeResolver:
         self._steps: tuple[Step, ...] = ()
         self._matches: dict[_About, Matches] = {}
         """Matches of the keys of ``_steps``: after a refused attempt only new files are searched."""
+        self.columns: tuple[Column, ...] = ()
+        """The columns that were last read of data files; none before the first search."""
 
     def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> RowChanges:
         """For each step: delete the rows with its keys from the head of the branch and from earlier steps.
@@ -192,6 +189,7 @@ class _Resolution:
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
         """Find the rows that these keys delete."""
         columns, order = columns_of(self._table.metadata.schema(), ids), self._order()
+        self._resolver.columns = (*columns, *order)
         mapping = self._table.name_mapping()
         reading = ColumnReader(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
         steps = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
@@ -291,57 +289,3 @@ class _Resolution:
             counts=counts,
             seconds=seconds,
         )
-
-
-class Resolvers:
-    """The resolvers of a process. ``mutations`` returns a table's settings. ``tasks`` returns the engine for searches
-    in large tables.
-    """
-
-    def __init__(
-        self,
-        mutations: Callable[[TableId], RowMutations | None],
-        cache_bytes: int,
-        tasks: Callable[[], Tasks | None] = lambda: None,
-    ) -> None:
-        self._mutations, self._cache_bytes, self._tasks = mutations, cache_bytes, tasks
-        self._cache: KeyCache | None = None
-        self._made: dict[TableId, RowChangeResolver] = {}
-        self._lock = threading.Lock()
-        self._served: dict[TableId, tuple[UUID, tuple[str, ...]]] = {}
-        """Files that the last cycle's commits of a table have used, but that are not part of the table."""
-
-    def of(self, table: TableId) -> RowChangeResolver | None:
-        """The resolver of a table; None if it is only appended to, or keeps equality deletes."""
-        mutations = self._mutations(table)
-        if mutations is None or mutations.row_deletes == "equality":
-            return None
-        with self._lock:
-            if table not in self._made:
-                self._cache = self._cache or KeyCache(self._cache_bytes)
-                appends = mutations.cdc_field is not None and mutations.inserts == "append"
-                self._made[table] = RowChangeResolver(
-                    mutations.order_field,
-                    self._cache,
-                    tasks=self._tasks,
-                    order_type=mutations.order_type,
-                    appends=appends,
-                )
-            return self._made[table]
-
-    @property
-    def cache_bytes(self) -> dict[str, int]:
-        """Bytes in the key cache, by table."""
-        return {} if self._cache is None else self._cache.by_owner()
-
-    def served(self, table: TableId, cycle: UUID, paths: Iterable[str], io: FileIO) -> None:
-        """Note files that are not needed after their commit: key files, and data files without live rows. Files from an
-        earlier cycle are deleted now: since then a saved position above their entries was written, so no coordinator
-        reads them again.
-        """
-        before, due = self._served.pop(table, (cycle, ()))
-        if before == cycle:
-            paths = (*due, *paths)
-        else:
-            delete_orphans(io, due)
-        self._served[table] = cycle, tuple(paths)

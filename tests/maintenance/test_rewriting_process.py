@@ -1,0 +1,88 @@
+"""Files that are rewritten in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calving.iceberg.catalog import table_id
+from calving.maintenance.compactor import CompactedGroup, Compactor
+from calving.maintenance.rewriting_process import RewritingProcess
+from harness.structure import check
+from tests.iceberg.histories import KEY, MutationTable, create, pyiceberg_rows
+from tests.maintenance.compacting import EAGER
+
+
+def filled(catalog: Catalog, version: int = 2, layout: str = "moving") -> MutationTable:
+    """A table with several files of a partition, of which some have deleted rows."""
+    table = create(catalog, layout, version)
+    for number in range(4):
+        table.commit(table.step([], inserts=[{"id": number * 10 + each, "name": "a", "g": 0} for each in range(5)]))
+    table.commit(table.step([], [{"id": 3}, {"id": 11}]))
+    return table
+
+
+def compacted(table: MutationTable, rewriting: RewritingProcess) -> list[CompactedGroup]:
+    compactor = Compactor(table.catalog, table_id(table.name), KEY, {}, EAGER, rewriting=rewriting)
+    return [compactor.compact(group) for group in compactor.plan(table.table, 0).groups]
+
+
+def stored(table: MutationTable) -> set[str]:
+    location = Path(table.table.metadata.location.removeprefix("file://"))
+    return {path.name for path in location.rglob("*.parquet")}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_it_writes_the_rows_that_are_not_deleted(catalog: Catalog, version: int) -> None:
+    table = filled(catalog, version)
+    (done,) = compacted(table, RewritingProcess())
+    assert done.replacement is not None and len(done.replacement.outputs) == 1
+    assert pyiceberg_rows(table.table) == table.rows()
+    check(table.table)
+
+
+def test_what_fails_there_is_told_here_and_nothing_is_left(catalog: Catalog) -> None:
+    table = filled(catalog)
+    lost = next(iter(sorted(stored(table))))
+    for path in Path(table.table.metadata.location.removeprefix("file://")).rglob(lost):
+        path.unlink()
+    before = stored(table)
+    (done,) = compacted(table, RewritingProcess())
+    assert done.replacement is None and done.failed is not None and lost in done.failed
+    assert stored(table) == before
+
+
+def test_a_rewriting_that_is_given_up_leaves_nothing_and_none_begins_after_it(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, rewriting = filled(catalog), RewritingProcess()
+    before, started = stored(table), RewritingProcess._started
+
+    def and_stop(self: RewritingProcess) -> subprocess.Popen[bytes]:
+        process = started(self)
+        threading.Timer(0.2, self.stop).start()
+        return process
+
+    monkeypatch.setattr(RewritingProcess, "_started", and_stop)
+    (done,) = compacted(table, rewriting)
+    assert done.failed is not None and "has ended with code" in done.failed
+    (done,) = compacted(table, rewriting)
+    assert done.failed is not None and "ends its maintenance" in done.failed
+    assert stored(table) == before
+
+
+def test_it_ends_with_the_process_that_asked() -> None:
+    code = "from calving.maintenance.rewriting_process import end_with; end_with(0)"
+    read, write = os.pipe()
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=read)
+    os.close(read)
+    assert process.poll() is None
+    os.close(write)
+    assert process.wait(60) == -signal.SIGTERM
