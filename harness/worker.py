@@ -29,6 +29,7 @@ from pyiceberg.table import Table
 from calving.backend.interface import Cursor, Session
 from calving.cli.main import main
 from calving.iceberg import commit, resolution
+from calving.maintenance.rewriting_process import RewritingProcess
 from calving.protocol.coordinator import Coordinator
 from calving.runtime.batch import BatchRunner
 from calving_kafka.cursor import KafkaCursor
@@ -50,6 +51,7 @@ PLACES: dict[str, tuple[type | ModuleType, str]] = {
     "publish": (SESSION, "publish"),
     "acknowledge": (CURSOR, "acknowledge"),
     "deletes": (resolution, "write_deleted"),
+    "rewrite": (RewritingProcess, "__call__"),
     "table": (Table, "_do_commit"),
     "offsets": (Transactions, "_store"),
     "transaction": (Transactions, "_commit"),

@@ -19,6 +19,7 @@ from calving.settings.load import Sink, parse
 from calving.status.backlog import Backlog, Mark
 from calving.status.board import after_cycle
 from calving.status.histogram import BYTES, Histogram
+from calving.status.maintenance import MaintenanceRun, MaintenanceStatus, after_begin, after_run
 from calving.status.values import (
     NO_SECONDS,
     NO_SIZES,
@@ -122,7 +123,15 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
         now - 3,
         int((now - 5) * 1e6),
     )
-    return Status(facts, worker, log, _coordinator(names, broken, now))
+    return Status(facts, worker, log, _coordinator(names, broken, now), _maintenance(names, now))
+
+
+def _maintenance(names: list[str], now: float) -> MaintenanceStatus:
+    found = MaintenanceStatus()
+    for name in names:
+        joined = MaintenanceRun("compact", "done", "14 files became 1 file", now - 60, 1.5, 10**6)
+        found = after_run(after_begin(found, name, now - 61.5), name, joined)
+    return found
 
 
 def _coordinator(names: list[str], broken: int, now: float) -> CoordinatorStatus:

@@ -343,6 +343,7 @@ class App:
             topics=self._topics,
             backend=self._backend,
             committer=self._made().committer,
+            maintenance=self._made().maintenance,
             board=self._board,
             leader=leader,
             own=self._reporter.members.own,

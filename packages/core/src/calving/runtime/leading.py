@@ -29,6 +29,7 @@ from calving.threads import where
 
 if TYPE_CHECKING:
     from calving.iceberg.commit import IcebergCommitter  # slow to import
+    from calving.runtime.maintenance.leader import LeaderMaintenance
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +60,12 @@ class CoordinatorThread:
         board: Board,
         leader: Leader | None = None,
         own: Member | None = None,
+        maintenance: Callable[[IcebergCommitter, Board], LeaderMaintenance | None] = lambda committer, board: None,
     ) -> None:
-        """``leader``: this process, as its events name it to the others. ``own``: its worker, with all its settings."""
-        self._own = own
+        """``leader``: this process, as its events name it to the others. ``own``: its worker, with all its settings.
+        ``maintenance``: begins to maintain the tables beside the commits.
+        """
+        self._own, self._begin_maintenance = own, maintenance
         self._sink, self._topics, self._backend, self._leader = sink, topics, backend, leader
         self._make_committer, self._board = committer, board
         self._stop = threading.Event()
@@ -72,6 +76,7 @@ class CoordinatorThread:
         self.buffered = 0
         self._loop: CoordinatorLoop | None = None
         self._looks: Looks | None = None
+        self._maintenance: LeaderMaintenance | None = None
         self.moved = time.monotonic()
         """When this coordinator last made progress or found nothing to do. At first, when it was made."""
         self.has_moved = False
@@ -104,8 +109,11 @@ class CoordinatorThread:
         self._stop.set()
 
     def join(self, seconds: float) -> None:
-        """Wait until it has ended, at most ``seconds``."""
+        """Wait until it and its maintenance have ended, at most ``seconds``."""
+        until = time.monotonic() + seconds
         self._thread.join(seconds)
+        if self._maintenance is not None:
+            self._maintenance.join(max(0.0, until - time.monotonic()))
 
     def _run(self) -> None:
         try:
@@ -148,8 +156,9 @@ class CoordinatorThread:
                 loop.step(min(0.2, keys.commit_interval_ms / 5000))
                 self._after_step(loop, committer)
         finally:
-            if self._looks is not None:
-                self._looks.stop()
+            for beside in (self._looks, self._maintenance):
+                if beside is not None:
+                    beside.stop()
             if cursor is not None:
                 cursor.close()
             session.close()
@@ -164,6 +173,8 @@ class CoordinatorThread:
         self.buffered = sum(loop.machine.buffered.values())
         if loop.last is None or loop.complete_cycles == self.complete_cycles:
             return
+        if not self.complete_cycles:  # now it is known to lead
+            self._maintenance = self._begin_maintenance(committer, self._board)
         self.complete_cycles = loop.complete_cycles
         cycle = replace(loop.last, ended_at=time.time(), tables=committer.reports())
         failing = {".".join(t): n for t, n in loop.machine.failures.items()}

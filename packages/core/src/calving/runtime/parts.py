@@ -6,7 +6,7 @@ Importing these parts takes most of a start, so they are made while the group st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
@@ -35,6 +35,10 @@ from calving.runtime.routed import routed_tables
 from calving.settings.keys import TableKeys
 from calving.settings.load import Sink
 from calving.source.interface import Source
+from calving.status.board import Board
+
+if TYPE_CHECKING:
+    from calving.runtime.maintenance.leader import LeaderMaintenance
 
 
 class Parts:
@@ -95,6 +99,22 @@ class Parts:
             tasks=self._engine.for_other_jobs,
             seen={table_id(name): record.mark for name, record in tables.items() if record.mark is not None},
             tables=lambda: [table_id(name) for name in self._held_tables()],
+        )
+
+    def maintenance(self, committer: IcebergCommitter, board: Board) -> LeaderMaintenance | None:
+        """The maintenance beside a committer, which has begun; None if the sink asks for none."""
+        if not self._sink.maintains_any:
+            return None
+        from calving.runtime.maintenance.leader import LeaderMaintenance  # not imported by a sink without it
+
+        return LeaderMaintenance(
+            sink=self._sink,
+            catalog=self._catalog,
+            tables=self._held_tables,
+            resolvers=committer.resolvers,
+            attempts=self._attempts,
+            tasks=self._engine.for_other_jobs,
+            board=board,
         )
 
     def nothing_waits(self, backend: Backend) -> bool:

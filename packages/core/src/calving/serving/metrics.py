@@ -26,6 +26,7 @@ from calving.model.tables import MutationCounts
 from calving.serving.cardinality import by_table, partitions_of, tables_of
 from calving.status.health import reasons
 from calving.status.histogram import Histogram
+from calving.status.maintenance import MaintenanceStatus
 from calving.status.remedies import Cause
 from calving.status.values import Status, TableStatus
 
@@ -142,7 +143,14 @@ def _mutations(of: Callable[[MutationCounts], int]) -> Callable[[Status, float],
     return _bounded(_each(lambda status: {name: of(counts) for name, counts in status.coordinator.mutations.items()}))
 
 
+def _maintenance(
+    of: Callable[[MaintenanceStatus], Mapping[tuple[str, str], Value]],
+) -> Callable[[Status, float], Samples]:
+    return lambda status, now: sorted(of(status.maintenance).items(), key=lambda sample: sample[0])
+
+
 _TP = ("topic", "partition")
+_DONE = ("task", "outcome")
 
 # fmt: off
 METRICS: tuple[Metric, ...] = (
@@ -245,6 +253,14 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_key_cache_bytes", "gauge", ("table",),
            "Size of a table's key columns in this worker's cache on disk.",
            _bounded(_each(lambda s: s.coordinator.key_cache))),
+    Metric("calving_maintenance_runs_total", "counter", _DONE,
+           "Tasks of maintenance at a table by this worker: done; nothing, because nothing was due; left alone;"
+           " dropped, because others changed the files; failed.",
+           _maintenance(lambda m: {key: seconds.count for key, seconds in m.seconds.items()})),
+    Metric("calving_maintenance_duration_seconds", "histogram", _DONE, "How long these tasks took.",
+           _maintenance(lambda m: m.seconds)),
+    Metric("calving_maintenance_rewritten_bytes_total", "counter", _DONE,
+           "Bytes of files and manifests that these tasks were to rewrite.", _maintenance(lambda m: m.rewritten)),
 )
 # fmt: on
 

@@ -12,6 +12,7 @@ from calving.serving import connect
 from calving.serving.history import Events
 from calving.status.backlog import Backlog
 from calving.status.health import of_tables
+from calving.status.maintenance import TableMaintenance
 from calving.status.remedies import Trouble
 from calving.status.values import CommitCycle, PartitionStatus, Status, TableCommit, TableStatus
 
@@ -140,6 +141,28 @@ def _table(status: Status, name: str, wrong: str | None, last: TableCommit | Non
         "mutations": _mutations(coordinator.mutations.get(name)),
         "last_change": _commit(change) if change else None,
         "key_cache_bytes": coordinator.key_cache.get(name),
+        "maintenance": _maintenance(status.maintenance.tables.get(name)),
+    }
+
+
+def _maintenance(table: TableMaintenance | None) -> Json | None:
+    """The maintenance of a table by this worker; None if it has never looked at it."""
+    if table is None:
+        return None
+    last = table.last
+    return {
+        "running_since": table.running_since,
+        "looked_at": table.looked_at,
+        "last": None
+        if last is None
+        else {
+            "task": last.task,
+            "outcome": last.outcome.replace(" ", "-"),
+            "text": last.text,
+            "ended_at": last.ended_at,
+            "seconds": last.seconds,
+            "bytes": last.rewritten,
+        },
     }
 
 

@@ -255,6 +255,9 @@ class TableKeys(BaseModel):
     tombstones: Tombstones | None = Field(None, alias="tombstones", description="As `iceberg.tables.tombstones`.")
     on_truncate: Policy | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
     on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
+    maintenance_enabled: bool | None = Field(
+        None, alias="maintenance.enabled", description="As `iceberg.maintenance.enabled`."
+    )
     small_files: Files | None = Field(
         None, alias="maintenance.small-files", description="As `iceberg.maintenance.small-files`."
     )
@@ -460,6 +463,12 @@ class SinkKeys(BaseModel):
         " Default: `stop` if the sink changes rows of the table, else `continue`.",
     )
 
+    maintenance_enabled: bool = Field(
+        False,
+        alias="iceberg.maintenance.enabled",
+        description="Whether the worker that leads maintains the tables while the sink runs, as `calving maintain"
+        " --watch` does: tasks deletes, compact, manifests and expire. The keys below say when.",
+    )
     small_files: Files = Field(
         _TRIGGERS.small_files,
         alias="iceberg.maintenance.small-files",
@@ -493,8 +502,8 @@ class SinkKeys(BaseModel):
     pause_ms: PauseMs = Field(
         60_000,
         alias="iceberg.maintenance.pause-ms",
-        description="How long `calving maintain --watch` waits after each of its commits to a table, and how often it"
-        " looks what is due.",
+        description="How long the leader, or `calving maintain --watch`, waits after each commit of maintenance to a"
+        " table, and how often it looks what is due.",
     )
     grace_ms: GraceMs = Field(
         3_600_000,

@@ -140,6 +140,15 @@ class Sink:
         """When files of a table are compacted."""
         return Triggers(**{name: self.maintenance(table, name) for name in TRIGGERS})
 
+    def maintains(self, table: str) -> bool:
+        """Whether the leader maintains a table."""
+        return bool(self.maintenance(table, "maintenance_enabled"))
+
+    @property
+    def maintains_any(self) -> bool:
+        """Whether the leader may have tables to maintain."""
+        return any(map(self.maintains, ("", *self.tables)))
+
     def maintenance(self, table: str, name: str) -> Any:
         """The value of a key of maintenance for a table, by the name of its field."""
         own = getattr(self.tables.get(table, TableKeys()), name)

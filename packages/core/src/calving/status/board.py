@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from calving.model.tables import MutationCounts
 from calving.status.histogram import SECONDS, Histogram
+from calving.status.maintenance import MaintenanceStatus
 from calving.status.values import (
     STEPS,
     CommitCycle,
@@ -89,6 +90,10 @@ class Board:
     def coordinator(self, value: CoordinatorStatus) -> None:
         with self._lock:
             self.status = replace(self.status, coordinator=value)
+
+    def maintenance(self, change: Callable[[MaintenanceStatus], MaintenanceStatus]) -> None:
+        with self._lock:
+            self.status = replace(self.status, maintenance=change(self.status.maintenance))
 
 
 @dataclass(frozen=True, slots=True)

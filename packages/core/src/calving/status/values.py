@@ -13,6 +13,7 @@ from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
 from calving.status.backlog import Backlog
 from calving.status.histogram import RECORDS, SECONDS, Histogram
+from calving.status.maintenance import NO_MAINTENANCE, MaintenanceStatus
 
 Counts = Mapping[str, int]
 NO_SECONDS, NO_SIZES = Histogram.of(SECONDS), Histogram.of(RECORDS)
@@ -324,6 +325,7 @@ class Status:
     worker: WorkerStatus = WorkerStatus()
     log: LogStatus = LogStatus()
     coordinator: CoordinatorStatus = CoordinatorStatus()
+    maintenance: MaintenanceStatus = NO_MAINTENANCE
 
     @property
     def led(self) -> CoordinatorStatus:

@@ -8,6 +8,7 @@ manifests, ``expire`` removes old snapshots with their files, ``orphans`` delete
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from calving.runtime.maintenance.manifests import MANIFESTS, merged
 from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.mend import BOUNDS, mended
 from calving.runtime.maintenance.orphans import ORPHANS, OrphanTask
-from calving.runtime.maintenance.step import MaintenanceStep
+from calving.runtime.maintenance.step import MaintenanceStep, failed
 from calving.runtime.maintenance.watch import Run
 from calving.runtime.preflight import ledger_key, own_tables
 from calving.runtime.routed import routed_tables
@@ -99,7 +100,25 @@ class Maintainer:
         sinks = (self._sink, *self._order.other_sinks)
         logs = ControlLogs(sinks)
         with closing(OrphanTask(self._catalog, sinks, now_ms, dry_run=self._order.dry_run)) as search:
-            yield lambda name: self._steps(name, now_ms, logs, search)
+            yield lambda name: self._observed(name, self._steps(name, now_ms, logs, search))
+
+    def _observed(self, name: str, steps: Iterator[MaintenanceStep]) -> Iterator[MaintenanceStep]:
+        if (observer := self._means.observer) is None:
+            yield from steps
+            return
+        step: MaintenanceStep | None
+        while True:
+            observer.begins(name)
+            began = time.monotonic()
+            try:
+                step = next(steps, None)
+            except Exception as error:  # whoever takes the steps says so
+                observer.ends(name, failed(name, error), time.monotonic() - began)
+                raise
+            observer.ends(name, step, time.monotonic() - began)
+            if step is None:
+                return
+            yield step
 
     def _steps(self, name: str, now_ms: int, logs: ControlLogs, search: OrphanTask) -> Iterator[MaintenanceStep]:
         catalog, sink, tasks, dry_run = self._catalog, self._sink, self._order.tasks, self._order.dry_run

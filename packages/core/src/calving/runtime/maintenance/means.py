@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -14,6 +15,17 @@ from calving.model.events import TableId
 from calving.model.files import DataFile
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
+from calving.runtime.maintenance.step import MaintenanceStep
+
+
+class Observer(Protocol):
+    """Sees the tasks of all tables."""
+
+    def begins(self, table: str) -> None:
+        """The next task of a table begins."""
+
+    def ends(self, table: str, step: MaintenanceStep | None, seconds: float) -> None:
+        """What came of it, and how long it took; None: there was no task left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +41,4 @@ class Means:
     turn: Callable[[TableId], Turn] = lambda table: without_turns
     rewriting: Rewriting | None = None
     made: Callable[[Table, Sequence[DataFile]], None] = lambda table, outputs: None
+    observer: Observer | None = None
