@@ -19,7 +19,7 @@ from rich.console import Console
 
 from calving.backend.interface import Session
 from calving.cli import main, preview
-from calving.cli.health import TableHealth, commit_seconds_of, health, reasons_of
+from calving.cli.health import Maintained, TableHealth, commit_seconds_of, health, maintained_of, reasons_of
 from calving.cli.inspect import PartitionState, positions_of
 from calving.cli.status import SinkStatus, as_json
 from calving.cli.status_text import as_text
@@ -367,6 +367,28 @@ def test_a_speed_that_the_control_log_does_not_tell_is_unknown_and_no_zero() -> 
     progress = as_json(seen(), 100.0)["progress"]
     assert (progress["rate"], progress["seconds_left"]) == (None, None)
     assert "nobody reads" in "\n".join(shown(replace(seen(), workers=0, measured_rate=5.0)))
+
+
+def test_the_last_maintenance_of_a_table_is_shown_and_is_in_the_json() -> None:
+    done = Maintained(90.0, "compact", "done", "14 files became 1 file", 40.0)
+    found = replace(seen(TABLES), maintained={TABLES[0].name: done, "db.quiet": Maintained(None)})
+    text = " ".join(" ".join(shown(found)).split())
+    assert "Maintenance by the worker that leads" in text
+    assert "done: 14 files became 1 file; one runs now" in text and "nothing was due" in text
+    told = {table["table"]: table["maintenance"] for table in as_json(found, 100.0)["tables"]}
+    assert told[TABLES[0].name]["task"] == "compact" and told[TABLES[1].name] is None
+    assert "Maintenance" not in " ".join(shown(seen(TABLES)))
+
+
+def test_the_leader_tells_what_its_maintenance_did_last_at_each_table() -> None:
+    on, off = (sink(**{"iceberg.maintenance.enabled": value}) for value in ("true", "false"))
+    with serving(Worker(status(1_000.0, tables=3))) as client:
+        leader = Leader("m-1", socket.gethostname(), client.url)
+        told = maintained_of(on, leader)
+        assert maintained_of(off, leader) is None
+    assert told is not None and len(told) == 3
+    assert told["db.t002"] == Maintained(None, "compact", "done", "14 files became 1 file", 940.0)
+    assert maintained_of(on, leader) is None  # it is gone
 
 
 def test_a_file_is_buffered_since_its_entry_was_made(tmp_path: Path) -> None:

@@ -185,6 +185,37 @@ def commit_seconds_of(leader: Leader | None, token: str | None = None) -> dict[t
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What the leader's maintenance does at a table, and did last. Times are seconds since the epoch."""
+
+    running_since: float | None
+    task: str = ""
+    outcome: str = ""
+    text: str = ""
+    ended_at: float | None = None
+
+
+def maintained_of(sink: Sink, leader: Leader | None, token: str | None = None) -> dict[str, Maintained] | None:
+    """The maintenance of each table at which the leader has looked, from its status server; None if the sink asks for
+    none, or the server does not answer, or has a version without maintenance.
+    """
+    if not sink.maintains_any:
+        return None
+    with contextlib.suppress(*_UNREADABLE):
+        tables = [(str(each["table"]), each["maintenance"]) for each in _fetched(leader, "api/tables", token)]
+        return {table: _maintained(told) for table, told in tables if told is not None}
+    return None
+
+
+def _maintained(told: Mapping[str, Any]) -> Maintained:
+    since, last = told["running_since"], told["last"]
+    running = None if since is None else float(since)
+    if last is None:
+        return Maintained(running)
+    return Maintained(running, str(last["task"]), str(last["outcome"]), str(last["text"]), float(last["ended_at"]))
+
+
 def _fetched(leader: Leader | None, path: str, token: str | None) -> Any:
     """The server's answer.
 

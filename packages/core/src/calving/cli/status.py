@@ -5,14 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from calving.backend.interface import Session
-from calving.cli.health import TableHealth, commit_seconds_of, health, read_token, reasons_of
+from calving.cli.health import (
+    Maintained,
+    TableHealth,
+    commit_seconds_of,
+    health,
+    maintained_of,
+    read_token,
+    reasons_of,
+)
 from calving.cli.inspect import PartitionState, positions_of
 from calving.model.events import Leader, WorkerEnd
 from calving.model.offsets import SourceOffsets, TopicPartition, named, text_of
@@ -72,6 +80,8 @@ class SinkStatus:
     """The versions of the workers that have answered last, as far as the control log tells them."""
     measured_rate: float | None = None
     """Records that all workers together have read a second, by the control log; None if it does not tell."""
+    maintained: Mapping[str, Maintained] | None = None
+    """By table, from the leader; None if no leader answers, or none maintains tables."""
 
     @property
     def health(self) -> str:
@@ -205,14 +215,15 @@ def status(sink: Sink) -> SinkStatus:
     leader = heard.leader if workers else None
     token = read_token(leader, sink.keys)
     told = None if (reasons := reasons_of(leader, sink.keys.name, token)) is None else tuple(reasons)
-    seconds = commit_seconds_of(leader, token) if told is not None and any(t.mutations for t in tables) else None
+    answering = leader if told is not None else None
+    seconds = commit_seconds_of(answering, token) if any(t.mutations for t in tables) else None
     times = source.first_times({p.partition: p.visible for p in positions if p.not_visible})
     at = min((ms / 1000 for ms in times.values()), default=None)
     silent = 0.0 if heard.cycle_at is None else time.time() - heard.cycle_at
     facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others
     log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused, heard.versions
     rate = heard.published.rate(time.time(), sink.keys.commit_interval_ms / 1000)
-    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, rate)
+    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, rate, maintained_of(sink, answering, token))
 
 
 def _beyond_end(p: PartitionState) -> str:
@@ -252,7 +263,10 @@ def as_json(status: SinkStatus, now: float) -> dict[str, Any]:
         "versions": list(status.versions),
         "leader": None if status.leader is None else {**status.leader._asdict(), "url": status.leader.url or None},
         "partitions": [_position_json(p) for p in status.positions],
-        "tables": [_table_json(t, now, changes_of(status, t)) for t in status.tables],
+        "tables": [
+            {**_table_json(t, now, changes_of(status, t)), "maintenance": _maintenance_json(status, t.name)}
+            for t in status.tables
+        ],
     }
 
 
@@ -293,6 +307,11 @@ def _table_json(t: TableHealth, now: float, changes: Mapping[str, int | None]) -
         "rolled_back": None if t.rolled_back is None else _rolled_back_json(t.rolled_back),
         "mutations": dict(changes) or None,
     }
+
+
+def _maintenance_json(status: SinkStatus, table: str) -> dict[str, Any] | None:
+    found = (status.maintained or {}).get(table)
+    return None if found is None else asdict(found)
 
 
 def _rolled_back_json(found: RolledBack) -> dict[str, Any]:

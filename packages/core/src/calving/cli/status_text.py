@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.progress_bar import ProgressBar
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from calving.cli.health import TableHealth
+from calving.cli.health import Maintained, TableHealth
 from calving.cli.inspect import PartitionState, positions_table
 from calving.cli.status import COMMIT, SinkStatus, changes_of, valid_through, waits_of
 from calving.model.offsets import TopicPartition, text_of
@@ -36,6 +36,8 @@ def as_text(status: SinkStatus, now: float, lines: int | None = None) -> Iterato
         yield Text(f"and {counted(hidden[0], 'partition')}, {counted(hidden[1], 'table')} more", "dim")
     if lines is None and any(t.mutations for t in tables):
         yield from _mutations(status)
+    if lines is None and status.maintained:
+        yield _maintained(status.maintained, now)
     for reason, cause in status.causes.items():
         yield Text(f"DEGRADED: {printable(reason)}", "red")
         yield Text(f"  {advice(cause)}", "dim")
@@ -103,6 +105,15 @@ def _tables(tables: Sequence[TableHealth], now: float) -> RichTable:
         state = Text(t.state, "red" if t.state == "DEGRADED" else "")
         name, records_there = Text(printable(t.name)), Text("" if t.records is None else str(t.records))
         shown.add_row(name, state, records_there, *times, waits_of(t) or "-", *map(Text, missing))
+    return shown
+
+
+def _maintained(tables: Mapping[str, Maintained], now: float) -> RichTable:
+    shown = RichTable("table", "task", "last", "ended", title="Maintenance by the worker that leads")
+    for name, table in sorted(tables.items()):
+        running = "" if table.running_since is None else "; one runs now"
+        last = f"{table.outcome}: {table.text}{running}" if table.task else f"nothing was due{running}"
+        shown.add_row(*(Text(printable(each)) for each in (name, table.task or "-", last)), ago(table.ended_at, now))
     return shown
 
 

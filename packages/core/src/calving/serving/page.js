@@ -264,6 +264,11 @@ function opened() {
     return null;
   }
 }
+function maintained(m, now) {
+  if (!m) return "none by this worker";
+  const last = m.last ? `${m.last.text} (${m.last.task}, ${ago(m.last.ended_at, now)})` : "nothing was due";
+  return last + (m.running_since == null ? "" : `; a task runs for ${seconds(now - m.running_since)}`);
+}
 async function drawDetail(s) {
   const open = opened();
   if (!open) { $("detail").hidden = true; return; }
@@ -274,7 +279,7 @@ async function drawDetail(s) {
     ["trouble", t.trouble ?? "none"], ["last commit", ago(t.committed_at, s.now)], ["valid through", ago(t.valid_through, s.now)],
     ["snapshot", t.snapshot_id || "–"], ["files that wait", number(t.buffered_files)],
     ["the oldest announced", ago(t.buffered_since, s.now)], ["failures in a row", number(t.failures)],
-    ["files", number(t.files)], ["size", bytes(t.bytes)],
+    ["files", number(t.files)], ["size", bytes(t.bytes)], ["maintenance", maintained(t.maintenance, s.now)],
   ] : [["position", number(t.position)], ["end", number(t.end)], ["committed up to", number(t.committed)], ["to read", number(t.source_lag)],
     ["not visible", number(t.not_visible)], ["the oldest waits for", t.waiting_since == null ? "–" : seconds(s.now - t.waiting_since)]];
   sync($("detailfacts"), facts.flatMap(([fact, value]) => [{key: fact, text: fact, tag: "dt"}, {key: "=" + fact, text: value}]), "dd", (node, {text}) => put(node, text));
