@@ -59,6 +59,14 @@ def test_a_pause_comes_after_each_commit_and_after_each_run() -> None:
     assert said(run, 250) == [(0, "a first"), (60, "a second"), (180, "a first"), (240, "a second")]
 
 
+def test_files_are_compacted_at_once_after_the_deletes_that_applied_to_them() -> None:
+    def run(name: str) -> Iterator[MaintenanceStep]:
+        yield step("done", "converted", task="deletes")
+        yield step("done", "joined")
+
+    assert said(run, 50) == [(0, "a converted"), (0, "a joined")]
+
+
 def test_what_was_said_and_has_not_changed_is_not_said_again() -> None:
     texts = iter(["rolled back", "rolled back", "recovered"])
 

@@ -94,3 +94,37 @@ def test_another_worker_goes_on_where_the_leader_was_killed_during_a_compaction(
     r.stop()
     r.assert_exactly_once()
     assert compacted(r) >= done + 2
+
+
+def ids(run: Run) -> list[int] | None:
+    """The ids of the table's rows; None while pyiceberg cannot read it, because it has equality deletes."""
+    try:
+        return sorted(run.catalog.load_table(NAME).scan().to_arrow()["id"].to_pylist())
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("deletes", ["positions", "equality"])
+def test_of_rows_that_change_while_their_files_are_joined_each_is_there_once(
+    run: Callable[..., Run], deletes: str
+) -> None:
+    upserts = {
+        "iceberg.tables.upsert-mode-enabled": "true",
+        "iceberg.tables.default-id-columns": "id",
+        "iceberg.tables.row-deletes": deletes,
+    }
+    r = run(upserts)
+    r.start()
+    r.produce(300)
+    changed, deadline = 0, time.monotonic() + 300
+    while compacted(r) < 4 and time.monotonic() < deadline:
+        for _ in range(40):
+            changed = (changed + 7) % 300
+            r.send(changed, changed * 7 % r.partitions)
+        r.produce(20, 50)
+    wait_for(lambda: ids(r) == [*range(r.sent)])
+    r.stop()
+    assert ids(r) == [*range(r.sent)]
+    assert compacted(r) >= 4
+    converted = [line for line in r.workers[0].log.read_text().splitlines() if "maintenance (deletes)" in line]
+    assert bool(converted) == (deletes == "equality")

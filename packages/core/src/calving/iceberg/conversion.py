@@ -71,10 +71,13 @@ class DeleteConversion:
         cache: KeyCache | None = None,
         at_once: int = KEYS_AT_ONCE,
         tasks: Callable[[], Tasks | None] = lambda: None,
+        until: int | None = None,
     ) -> None:
         """``at_once``: about how many keys are held in memory. It is also about how many keys one commit converts; but
-        a commit converts at least one file. ``tasks``: the engine on which very large files are searched.
+        a commit converts at least one file. ``tasks``: the engine on which very large files are searched. ``until``:
+        the sequence number of the newest deletes to convert.
         """
+        self._until = until
         self._lookups, self._at_once, self._known = Lookups(cache, tasks), at_once, KnownPositions()
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self._chosen: frozenset[FileKey] = frozenset()
@@ -83,7 +86,7 @@ class DeleteConversion:
         self._written: list[str] = []
 
     def of(self, table: Table, branch: str) -> DeleteReplacement | None:
-        """The changes of the next commit on this head of the branch; None if the head has no equality deletes.
+        """The changes of the next commit on this head of the branch; None if it has no equality deletes to convert.
 
         :raises TableTroubleError: files of the table cannot be read.
         """
@@ -137,7 +140,7 @@ class DeleteConversion:
         """The equality deletes that the next commit converts."""
         left = self._at_once
         for delete in sorted(deletes, key=lambda each: (each.sequence, each.file.file_path)):
-            if left <= 0:
+            if left <= 0 or (self._until is not None and delete.sequence > self._until):
                 return
             yield delete
             left -= delete.file.record_count

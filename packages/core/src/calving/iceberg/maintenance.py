@@ -104,15 +104,22 @@ class Maintenance:
         self._turn = turn
 
     def convert(self) -> Iterator[DeleteReplacement]:
-        """Turn all equality deletes into positions; yields each commit.
+        """Turn the equality deletes that the table has now into positions; yields each commit. Those that come
+        meanwhile stay: a sink that goes on to write them must not keep the other tasks waiting for ever.
 
         :raises TableTroubleError: the table cannot be loaded or read.
         :raises NewerVersionError: a later version has written the table.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
         """
-        if not self._has_branch():
+        table = find_table(self._catalog, self._table)
+        head = table.metadata.snapshot_by_name(self._key.branch) if table is not None else None
+        if head is None:
             return
-        while (done := self.commit(DeleteConversion(self._cache, self._at_once, self._tasks))) is not None:
+
+        def conversion() -> DeleteConversion:
+            return DeleteConversion(self._cache, self._at_once, self._tasks, head.sequence_number)
+
+        while (done := self.commit(conversion())) is not None:
             yield done
 
     def mend(self, mending: Mending) -> Corrections | None:

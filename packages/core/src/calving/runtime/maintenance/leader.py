@@ -22,6 +22,7 @@ from calving.iceberg.resolvers import Resolvers
 from calving.maintenance.rewriting_process import RewritingProcess
 from calving.model.events import TableId
 from calving.mutations.lookup import Tasks
+from calving.retries import Retries
 from calving.runtime.maintenance.compact import COMPACT
 from calving.runtime.maintenance.continuous import continuous
 from calving.runtime.maintenance.maintainer import DEFAULT, Maintainer, MaintenanceOrder
@@ -80,7 +81,8 @@ class LeaderMaintenance:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                for step in continuous(self._maintainer, self._tables, self._stop.wait):
+                retries = Retries(self._sink.keys.retry_seconds)
+                for step in continuous(self._maintainer, self._tables, self._stop.wait, retries):
                     if not self._stop.is_set():
                         _tell(step)
             except Exception as error:  # the thread has no caller; a catalog may raise anything

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from calving.retries import Retries
+from calving.runtime.maintenance.deletes import DELETES
 from calving.runtime.maintenance.step import MaintenanceStep, failed
 
 Run = Callable[[str], Iterator[MaintenanceStep]]
@@ -25,6 +26,9 @@ class _Pace:
 class MaintenanceWatch:
     """Takes the next step of each table when it is due: after a step that changed the table, and after a run, the pause
     of the table comes. An error of one table stops no other; but if nothing succeeds any more, it ends.
+
+    After a conversion of equality deletes there is no pause: the sink would write new ones, and files to which these
+    apply are not compacted (K4).
     """
 
     def __init__(
@@ -84,7 +88,7 @@ class MaintenanceWatch:
             pace.run = None
         if step is None:
             pace.run = None
-        if step is None or pace.run is None or step.outcome in ("done", "dropped", "failed"):
+        if step is None or pace.run is None or (step.outcome in ("done", "dropped", "failed") and step.task != DELETES):
             pace.due = self._clock() + self._pause(name)
         if step is not None and self._is_news(step, pace):
             yield step
