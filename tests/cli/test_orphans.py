@@ -123,7 +123,7 @@ def test_a_table_whose_name_has_a_dot_within_a_level_may_lie_anywhere(
 ) -> None:
     table = table_with(catalog, 1)
     orphan = left_over(table)
-    monkeypatch.setattr("calving.cli.orphans.tables_of", lambda _: [("mutations", "a.b")])
+    monkeypatch.setattr("calving.runtime.maintenance.orphans.tables_of", lambda _: [("mutations", "a.b")])
     (step,) = steps(sink(tmp_path, table))
     assert step.text == (
         "orphan files stay: it is unknown whether another table lies in its folders: table mutations.a.b cannot be"
