@@ -46,6 +46,13 @@ def test_a_key_that_only_one_of_them_has_differs() -> None:
     assert Member("", "", keys={"a": "1"}).differing(Member("", "", keys={"b": "1"})) == ("a", "b")
 
 
+@pytest.mark.parametrize("level", [4, 9])
+def test_keys_that_a_later_version_has_put_together_in_its_own_way_differ(level: int) -> None:
+    later = replace(OTHER, keys={"all": "4"}, level=level)
+    for one, two in ((OWN, later), (later, OWN)):
+        assert one.differing(two) == ("all", "iceberg", "topics")
+
+
 def test_workers_that_do_not_describe_themselves_are_left_out() -> None:
     assert heard(answer(None, "java")).disagreements == ()
 
@@ -137,14 +144,28 @@ TABLE, ANOTHER = ("db", "t"), ("db", "u")
         (replace(OTHER, keys={**OTHER.keys, OF_TABLE: "4"}), (TABLE,)),
         (replace(OTHER, keys={**OWN.keys, OF_TABLE: "4"})._coarser(), (TABLE,)),
         (replace(OTHER, keys={"iceberg": "4", "topics": "1"}, level=3), (TABLE, ANOTHER)),
+        (replace(OTHER, keys={"all": "4"}, level=4), (TABLE, ANOTHER)),
     ],
-    ids=["same", "other tables", "not told yet", "default", "table", "table, in short", "all, in short"],
+    ids=["same", "other tables", "not told yet", "default", "table", "table, in short", "all, in short", "unknown"],
 )
 def test_a_table_is_disputed_if_a_worker_tells_another_branch_or_may_have_one(
     other: Member, disputed: tuple[TableId, ...]
 ) -> None:
     members = heard(answer(OWN.short, "a"), answer(other, "b"))
     assert members.disputed(OWN, [TABLE, ANOTHER]) == {*disputed}
+
+
+def test_each_worker_is_compared_once_however_many_tables_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Member] = []
+    differing = Member.differing
+
+    def counted(one: Member, two: Member) -> tuple[str, ...]:
+        compared.append(two)
+        return differing(one, two)
+
+    monkeypatch.setattr(Member, "differing", counted)
+    assert not heard(answer(OTHER, "b")).disputed(OWN, [("db", f"t{number}") for number in range(1_000)])
+    assert compared == [OTHER]
 
 
 def test_workers_that_tell_nothing_dispute_no_branch() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from calving.model.events import DataComplete, Envelope
 from calving.model.members import MOST_KEYS, Member
+from calving.protocol.members import Members
 from calving.settings.digest import COMMITTED, described, digests
 from calving.settings.load import parse
 
@@ -175,6 +178,32 @@ def test_workers_with_different_numbers_of_keys_compare_what_both_can_tell() -> 
     assert few.level < some.level
     assert few.differing(some) == tuple(f"iceberg.table.db.t{i}" for i in sorted(range(20, 40), key=str))
     assert few.differing(many(2000)) == ("iceberg.table",)
+
+
+LONG = "db." + "o" * 190
+
+
+def of_long_table(**changed: str) -> Member:
+    own = {"id-columns": "id", "partition-by": "day(ts)"} | {
+        key.replace("_", "-"): text for key, text in changed.items()
+    }
+    keys = BASE | {"iceberg.tables": LONG} | {f"iceberg.table.{LONG}.{key}": text for key, text in own.items()}
+    return described(parse(keys), "0.2.0", "h", "f")
+
+
+@pytest.mark.parametrize(("key", "value"), [("cdc_field", "op"), ("commit_branch", "audit"), ("id_columns", "key")])
+def test_each_key_of_a_table_with_a_long_name_has_a_digest_of_its_own(key: str, value: str) -> None:
+    first, second = of_long_table(), of_long_table(**{key: value})
+    assert first.settings != second.settings
+    assert len(first.differing(second)) == 1
+
+
+@pytest.mark.parametrize("most", [MOST_KEYS, 7, 0])
+def test_a_table_with_a_long_name_waits_while_workers_commit_it_to_different_branches(most: int) -> None:
+    own, other = of_long_table(), of_long_table(commit_branch="audit").within(most)
+    members = Members(own)
+    members.hear(Envelope(0, 0, DataComplete(UUID(int=1)), parts=0, member=other, sender="b"))
+    assert members.disputed(own, [tuple(LONG.split("."))])
 
 
 def test_a_description_is_small_whatever_the_settings_are() -> None:

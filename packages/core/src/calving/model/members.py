@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from calving.model.forms import OLDEST, StoredForm
+from calving.model.text import printable
 
 MOST_KEYS = 60
 """How many digests a worker sends at most. They stand beside every event of its publications."""
+_LONGEST_KEY = 200
 MOST_TOLD = 6
 """How many workers a coordinator describes at most."""
 
@@ -52,14 +54,15 @@ class Member:
 
     def differing(self, other: Member) -> tuple[str, ...]:
         """The keys, or the beginnings of keys, that have another value in ``other``, sorted; none if one of the two
-        does not tell its keys.
+        does not tell its keys. A later version may have put keys together in a way that this one does not know: then
+        all that the two tell differs.
         """
         if not self.keys or not other.keys:
             return ()
         one, two = self, other
-        while one.level < two.level:
+        while one.level < min(two.level, len(_GROUPS)):
             one = one._coarser()
-        while two.level < one.level:
+        while two.level < min(one.level, len(_GROUPS)):
             two = two._coarser()
         return tuple(sorted(key for key in one.keys.keys() | two.keys if one.keys.get(key) != two.keys.get(key)))
 
@@ -68,6 +71,14 @@ class Member:
         for key, own in sorted(self.keys.items()):
             groups.setdefault(_GROUPS[self.level](key), []).append((key, own))
         return replace(self, keys={name: digest(items, 8) for name, items in groups.items()}, level=self.level + 1)
+
+
+def told_key(key: str) -> str:
+    """A key as workers name it. One that is too long, or not safe to show, has a digest, by which it stays another than
+    all others.
+    """
+    shown = printable(key, _LONGEST_KEY)
+    return key if shown == key else f"{shown} {digest(key, 8)}"
 
 
 def digest(value: object, letters: int) -> str:

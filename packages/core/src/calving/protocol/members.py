@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, TableId
-from calving.model.members import MOST_TOLD, Member
+from calving.model.members import MOST_TOLD, Member, told_key
 
 REMEMBERED = 3
 """Commit cycles after which a worker that has not answered is forgotten."""
@@ -98,7 +98,9 @@ class Members:
         other settings may, until it tells which they are.
         """
         others = {member for member, _ in self._members.values() if member.settings != own.settings}
-        return frozenset(table for table in tables if any(_disputes(own, other, table) for other in others))
+        # Many workers tell the same, and a sink may have thousands of tables.
+        told = {(frozenset(own.differing(other)), max(own.level, other.level) > 0) for other in others}
+        return frozenset(table for table in tables if any(_disputes(keys, table, are_groups=are) for keys, are in told))
 
     @property
     def described(self) -> Member | None:
@@ -106,12 +108,11 @@ class Members:
         return self.own if self.own is None or self.disagreements else self.own.short
 
 
-def _disputes(own: Member, other: Member, table: TableId) -> bool:
-    keys = own.differing(other)
-    of_branch = f"iceberg.table.{'.'.join(table)}.commit-branch", "iceberg.tables.default-commit-branch"
-    if not keys or any(key in keys for key in of_branch):
+def _disputes(keys: frozenset[str], table: TableId, *, are_groups: bool) -> bool:
+    """Whether a worker that differs in these keys, or groups of keys, may commit the table to another branch."""
+    of_branch = told_key(f"iceberg.table.{'.'.join(table)}.commit-branch"), "iceberg.tables.default-commit-branch"
+    if not keys or not keys.isdisjoint(of_branch):
         return True
-    are_groups = max(own.level, other.level) > 0
     return are_groups and any(key.startswith(f"{group}.") for key in of_branch for group in keys)
 
 

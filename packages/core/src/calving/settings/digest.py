@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from calving.converters.interface import effective
 from calving.model.forms import NEWEST
-from calving.model.members import MOST_KEYS, Member, digest
+from calving.model.members import MOST_KEYS, Member, digest, told_key
 from calving.model.record_path import TransformSpec
 from calving.model.tables import MAIN
 from calving.model.text import printable
@@ -24,7 +24,7 @@ from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 from calving.settings.load import Sink
 
 _LONGEST = 200
-"""The longest host, file and key that is sent."""
+"""The longest host and file that is sent."""
 _LETTERS, _LETTERS_UNKNOWN = 8, 2
 """The hexadecimal letters of a digest, and of the digest of a value that nobody knows to be harmless."""
 COMMITTED = (
@@ -78,7 +78,7 @@ def digests(sink: Sink) -> dict[str, str]:
     unknown = {key for key in values if key not in steps and not is_harmless(key)}
     unknown |= {key for key, step in steps.items() if not all(map(is_harmless, _options(step)))}
     letters = {key: _LETTERS_UNKNOWN if key in unknown else _LETTERS for key in values}
-    return {printable(key, _LONGEST): digest([key, value], letters[key]) for key, value in sorted(values.items())}
+    return {told_key(key): digest([key, value], letters[key]) for key, value in sorted(values.items())}
 
 
 def _of_sink(keys: SinkKeys) -> dict[str, object]:
