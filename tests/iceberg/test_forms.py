@@ -79,6 +79,17 @@ def test_an_earlier_version_reads_no_ledger_of_the_table(lake: Lake) -> None:
         ledger_of(lake.key, lake.table)
 
 
+def test_an_earlier_version_takes_no_other_branch_of_the_table(lake: Lake, branch: str) -> None:
+    downgraded(lake)
+    key = replace(lake.key, branch="main" if branch != "main" else "audit")
+    with pytest.raises(NewerVersionError, match=rf"^table db\.t: .* {SENTENCE}"):
+        ledger_of(key, lake.table)
+
+
+def test_the_newer_form_of_another_sink_does_not_count_for_a_commit(lake: Lake) -> None:
+    ledger_of(replace(KEY, group=f"{KEY.group}-2"), lake.table)
+
+
 def test_an_earlier_version_commits_nothing_to_the_table(lake: Lake) -> None:
     downgraded(lake)
     with pytest.raises(NewerVersionError, match=SENTENCE):

@@ -52,6 +52,15 @@ def check_table_form(properties: Mapping[str, str], name: str, own: StoredForm =
         )
 
 
+def check_owner_forms(properties: Mapping[str, str], owner: str, own: StoredForm = NEWEST) -> None:
+    """The same for all branches to which the ``owner``, ``<control topic>.<group>``, writes the table: a new branch
+    begins with what is in another one.
+    """
+    for name in properties:
+        if name == f"{FORM}.{owner}" or name.startswith(f"{FORM}.{owner}@"):
+            check_table_form(properties, name, own)
+
+
 def check_table_forms(properties: Mapping[str, str], own: StoredForm = NEWEST) -> None:
     """The same for all sinks that write the table, in all branches."""
     for name in properties:

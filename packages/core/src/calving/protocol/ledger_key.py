@@ -23,7 +23,7 @@ from calving.model.offsets import (
     merged,
     without,
 )
-from calving.protocol.forms import FORM, check_table_form
+from calving.protocol.forms import check_owner_forms
 from calving.protocol.ledger import (
     Ledger,
     SourceProgress,
@@ -92,7 +92,7 @@ class LedgerKey:
 
         :raises NewerVersionError: the table is written in a form that this process does not know.
         """
-        check_table_form(properties, self.of_table(FORM), self.newest)
+        check_owner_forms(properties, f"{self.control_topic}.{self.group}", self.newest)
         control: ControlOffsets = {}
         if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
             control = entry_of(properties, self.of_table(self.offsets), decode_control)
