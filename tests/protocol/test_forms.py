@@ -75,6 +75,17 @@ def test_an_answer_counts_that_is_heard_before_the_start_of_its_cycle() -> None:
     assert in_use(SECOND, start(1), answer(1, None), early, end(1), start(2), answer(2, SECOND)) == OLDEST
 
 
+def test_answers_that_come_too_late_or_are_made_up_take_little_memory() -> None:
+    forms = FormInUse(SECOND)
+    forms.hear(answer(1, FIRST))
+    for cycle in range(2, 5_000):
+        forms.hear(answer(cycle, SECOND))
+        forms.hear(answer(1, SECOND))
+    assert len(forms._lowest) <= 1_000
+    forms.complete(UUID(int=1))
+    assert forms.form == FIRST
+
+
 def test_a_form_that_was_in_use_stays_whoever_joins() -> None:
     assert in_use(SECOND, end(1, SECOND), start(2), answer(2, FIRST), answer(2, None)) == SECOND
 

@@ -89,15 +89,20 @@ LATER = StoredForm(NEWEST.number + 1, "0.9.0")
 OWN = Member("", "aa", LATER, keys={BRANCH: "1"})
 
 
-def requests(*members: Member, own: Member | None = OWN, answers: bool = True) -> list[CommitTables]:
-    """What is asked of the tables in cycles to which one worker after the other answers."""
+def requests(
+    *members: Member, own: Member | None = OWN, answers: bool = True, hidden: bool = False
+) -> list[CommitTables]:
+    """What is asked of the tables in cycles to which one worker after the other answers. ``hidden``: the broker shows
+    no partition meanwhile.
+    """
+    shown = [PARTITIONS | ({TopicPartition("s", 1)} if not answers else set())]
     store, tables, clock = MemoryStore(), Noted(), Clock()
     cursor = MemoryBackend(SinkIdentity("sink", "group", "control"), store=store).open("m").follow(replay=True)
     machine = Coordinator(Intervals(5, 20, 5), cursor.log.start, clock(), tables.seen)
     running = CoordinatorLoop(
         cursor=cursor,
         committer=tables,
-        partitions=lambda: PARTITIONS | ({TopicPartition("s", 1)} if not answers else set()),
+        partitions=lambda: shown[0],
         machine=machine,
         clock=clock,
         fresh_id=uuid4,
@@ -106,7 +111,9 @@ def requests(*members: Member, own: Member | None = OWN, answers: bool = True) -
         own=own,
     )
     source = TopicPartition("s", 0)
+    shows = shown[0]
     for cycle, member in enumerate(members):
+        shown[0] = shows
         while not machine.missing:
             running.step(0)
         table = TableReference("c", ("db",), "t")
@@ -115,7 +122,8 @@ def requests(*members: Member, own: Member | None = OWN, answers: bool = True) -
         advance = {source: Advance(cycle or None, cycle + 1)}
         answer = Publication((written, done), advance, {source: (Span(cycle, cycle + 1),)}, member=member)
         MemorySession(store, f"w{member.settings}").publish(answer, Claim("w", 1))
-        while machine.missing:
+        shown[0] = frozenset() if hidden else shows
+        while len(tables.requests) <= cycle:
             running.step(0)
     return tables.requests
 
@@ -135,6 +143,11 @@ def test_a_table_is_disputed_until_no_worker_with_another_branch_has_answered_fo
 def test_a_leader_has_heard_all_if_it_has_settings_itself_and_no_answer_lacks(own: Member, answers: bool) -> None:
     (request,) = requests(OWN, own=own, answers=answers)
     assert not request.heard_all
+
+
+def test_a_cycle_in_which_the_broker_shows_no_partition_tells_nothing_of_the_workers() -> None:
+    asked = requests(OWN, OWN, hidden=True)
+    assert [(request.heard_all, request.form) for request in asked] == [(False, OLDEST)] * 2
 
 
 def test_a_coordinator_does_not_listen_beyond_the_time_of_its_next_cycle(monkeypatch: pytest.MonkeyPatch) -> None:

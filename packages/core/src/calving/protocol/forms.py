@@ -16,6 +16,8 @@ from calving.protocol.ledger import entry_of, shown
 
 FORM = "calving.form"
 """The table property; the owner's name follows."""
+_MOST = 1_000
+"""Of how many cycles the answers are kept: some come late, and anybody who may write into the log can make up more."""
 
 
 def check_form(envelope: Envelope, own: StoredForm = NEWEST) -> None:
@@ -130,7 +132,10 @@ class FormInUse:
         match envelope.event:
             case DataComplete(commit_id) if commit_id != NO_COMMIT:
                 form = OLDEST if envelope.member is None else envelope.member.form
-                self._lowest[commit_id] = min(form, self._lowest.get(commit_id, form))
+                # The cycle that was answered last is kept longest.
+                self._lowest[commit_id] = min(form, self._lowest.pop(commit_id, form))
+                if len(self._lowest) > _MOST:
+                    del self._lowest[next(iter(self._lowest))]
             case CommitComplete(commit_id):
                 self.form = max(self.form, envelope.attached.form)
                 self._lowest.pop(commit_id, None)

@@ -86,6 +86,8 @@ class CoordinatorLoop:
         self._unheard_since: float | None = None
         self._silent_reads = 0
         self._members, self._own = Members(), own
+        self._expected: frozenset[TopicPartition] = frozenset()
+        """The partitions whose answers the open cycle waits for."""
         self.unread: Coverage = {}
         """Offsets that the log did not show as read at the end of two cycles. What one cycle lacks may be in an entry
         of another partition of the log.
@@ -103,8 +105,8 @@ class CoordinatorLoop:
         :raises UnexpectedError: the log delivers no entries, not even this coordinator's own.
         :raises NewerVersionError: workers of a later version have written what this one would misread.
         """
-        partitions = self._partitions()
-        self._act(self.machine.tick(self._clock(), self._fresh_id(), partitions))
+        self._expected = self._partitions()
+        self._act(self.machine.tick(self._clock(), self._fresh_id(), self._expected))
         if self.idle:
             timeout = max(0.0, min(timeout, self.machine.due - self._clock()))
             self._look_for_topics()
@@ -142,7 +144,7 @@ class CoordinatorLoop:
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
                 case Acknowledge(position, events, attached, departed):
-                    for event in events if not self.machine.unanswered else ():
+                    for event in events if self._heard_all else ():
                         if isinstance(event, CommitComplete):
                             self._form.complete(event.commit_id)
                     attached = replace(attached, members=self._members.differing)
@@ -166,7 +168,14 @@ class CoordinatorLoop:
         if self._own is None:
             return effect
         disputed = self._members.disputed(self._own, effect.tables)
-        return replace(effect, disputed=disputed, heard_all=not self.machine.unanswered)
+        return replace(effect, disputed=disputed, heard_all=self._heard_all)
+
+    @property
+    def _heard_all(self) -> bool:
+        """Whether the last commit had the answers of all partitions. Without a partition nobody is known: the broker
+        may not show the topics now.
+        """
+        return bool(self._expected) and not self.machine.unanswered
 
     def _attached(self, attached: Attachment) -> Attachment:
         return replace(attached, leader=self._leader, form=self._form.form)
