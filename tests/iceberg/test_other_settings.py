@@ -213,3 +213,24 @@ def test_the_columns_of_key_files_are_counted_whatever_the_table_says_of_statist
         "write.format.default": "parquet",
     }
     assert key_file_properties({})["write.metadata.metrics.default"] == "truncate(16)"
+
+
+def test_parked_files_that_an_appending_leader_did_not_hold_back_are_not_lost(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    """Their earlier records have not been read, so a leader that changes rows holds them back; but parked files wait in
+    no buffer.
+    """
+    late, last = (entry(table, i, Step(table.step([row(i, "a")]).data_files, ())) for i in (1, 2))
+    read = SourceProgress({TP: (Span(10, 20),)}, {})
+    file = Parking(CatalogStorage(catalog)).park(table_id(table.name), ParkedCommit((late,), {0: 2}, read), None)
+    parked = {table_id(table.name): Parked(file, 1, {TP: (Span(10, 20),)})}
+    progress = SourceProgress({TP: (Span(10, 30),)}, {})
+    request = CommitTables(uuid4(), {table_id(table.name): (last,)}, {0: 3}, progress, None, parked=parked)
+    (outcome,) = dict(committer(catalog).commit(request)).values()
+    assert isinstance(outcome, Failed)
+    assert outcome.waits and outcome.parked is None
+    assert "1 parked entry comes before earlier records" in outcome.reason
+    (outcome,) = dict(committer(catalog, mutations=None).commit(request)).values()
+    assert isinstance(outcome, Committed)
+    assert rows_of(table.table) == [(1, "a", 0), (2, "a", 0)]

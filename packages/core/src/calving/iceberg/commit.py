@@ -23,7 +23,7 @@ from calving.errors import (
 from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.iceberg.catalog import find_table
 from calving.iceberg.history import look
-from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_branch
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_branch, refuse_other_parking
 from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.resolvers import Resolvers
@@ -282,6 +282,8 @@ class IcebergCommitter:
         for commit in chain(self._parking.commits(table, parked), [latest]):
             commit = commit.judged_by(request.progress.restarted)
             done, mark = self._make(table, commit, request, mark, report)
+            if commit.files:
+                refuse_other_parking(table, self._style.group, done.admitted.held_back)
             self._parking.made(table, commit, mark)
             snapshot_id = done.snapshot_id or snapshot_id
         self._parking.served(table, parked)

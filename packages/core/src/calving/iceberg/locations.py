@@ -182,6 +182,19 @@ def refuse_other_order(table: TableId, group: str, deletes: Collection[DataFile]
             )
 
 
+def refuse_other_parking(table: TableId, group: str, held_back: Collection[Envelope]) -> None:
+    """``held_back``: what these settings of a worker of ``group`` hold back of a parked commit.
+
+    :raises OtherSettingsError: there is something. It was parked by settings that hold nothing back, and is in no
+        buffer in which it could wait.
+    """
+    if held_back:
+        raise OtherSettingsError(
+            f"table {'.'.join(table)}: {counted(len(held_back), 'parked entry comes', 'parked entries come')} before"
+            f" earlier records, and this worker's settings change rows in their order: {_others(group)}"
+        )
+
+
 def _others(group: str) -> str:
     return (
         f"the files were written with other settings. If two sinks have the group {group}, give each a name of its own."
