@@ -11,8 +11,10 @@ from calving.model.events import (
     Attachment,
     CommitComplete,
     DataComplete,
+    DataWritten,
     Envelope,
     StartCommit,
+    TableReference,
 )
 from calving.model.forms import NEWEST, OLDEST, UNMARKED, StoredForm
 from calving.model.members import Member
@@ -88,6 +90,17 @@ def test_answers_that_come_too_late_or_are_made_up_take_little_memory() -> None:
 
 def test_a_form_that_was_in_use_stays_whoever_joins() -> None:
     assert in_use(SECOND, end(1, SECOND), start(2), answer(2, FIRST), answer(2, None)) == SECOND
+
+
+def written(form: StoredForm) -> Envelope:
+    table = TableReference("catalog", ("db",), "orders")
+    return Envelope(1, 0, DataWritten(UUID(int=1), table, (), ()), attached=Attachment(form=form))
+
+
+@pytest.mark.parametrize("envelope", [written(SECOND), start(1, SECOND)])
+def test_a_leader_commits_in_the_form_of_what_it_has_heard_before_a_former_leader_names_it(envelope: Envelope) -> None:
+    """The former leader's CommitComplete stands in another partition of the control log."""
+    assert in_use(SECOND, envelope, start(2), answer(2, FIRST), complete=False) == SECOND
 
 
 def test_a_leader_uses_no_form_that_it_does_not_know() -> None:

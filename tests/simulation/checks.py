@@ -29,6 +29,7 @@ from calving.model.events import (
     StartCommit,
     TableId,
 )
+from calving.model.forms import OLDEST
 from calving.model.offsets import ControlOffsets, Coverage, Span, TopicPartition, named, without
 from calving.protocol.commit import Admitted
 from calving.protocol.effects import CommitTables
@@ -99,6 +100,9 @@ class Judge:
     def committing(self, request: CommitTables) -> None:
         self._decided[request.commit_id] = request.valid_through_us
         self._check("a table", request.commit_id, request.valid_through_us)
+        written = max((entry.attached.form for entries in request.tables.values() for entry in entries), default=OLDEST)
+        if written > request.form:
+            raise Violation(f"F1: files in form {written.number} are committed in form {request.form.number}")
 
     def committed(self, event: CommitToTable) -> None:
         if event.valid_through_us != self._decided[event.commit_id]:

@@ -58,6 +58,19 @@ class PassesOverEarlyAnswers(World):
             super().step(timeout)
 
 
+@mutant("F1 a leader forgets the form in which files were written", THEME)
+class ForgetsTheForm(World):
+    class coordinator_loop(CoordinatorLoop):
+        class _OfAnswers(FormInUse):
+            def hear(self, envelope: Envelope) -> None:
+                super().hear(replace(envelope, attached=replace(envelope.attached, form=OLDEST)))
+
+        def step(self, timeout: float) -> None:
+            if type(self._form) is FormInUse:
+                self._form = self._OfAnswers(self._form._own)
+            super().step(timeout)
+
+
 @mutant("F2 a member goes on although others use a form that it does not know", THEME)
 class ReadsAnyForm(World):
     def minds(self, version: Version) -> StoredForm:

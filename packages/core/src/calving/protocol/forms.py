@@ -111,7 +111,8 @@ class FormInUse:
     """The form that a coordinator names in StartCommit and CommitComplete.
 
     It is the lowest of those that the answers of a whole cycle name, and never lower than one that was in use before:
-    what is written stays.
+    what is written stays. Any event tells a form that was in use: that of a former coordinator may be heard after the
+    files that were written in its form, from another partition of the control log.
     """
 
     def __init__(self, own: StoredForm = NEWEST) -> None:
@@ -129,6 +130,7 @@ class FormInUse:
         :raises NewerVersionError: see ``check_form``.
         """
         check_form(envelope, self._own)
+        self.form = max(self.form, envelope.attached.form)
         match envelope.event:
             case DataComplete(commit_id) if commit_id != NO_COMMIT:
                 form = OLDEST if envelope.member is None else envelope.member.form
@@ -137,7 +139,6 @@ class FormInUse:
                 if len(self._lowest) > _MOST:
                     del self._lowest[next(iter(self._lowest))]
             case CommitComplete(commit_id):
-                self.form = max(self.form, envelope.attached.form)
                 self._lowest.pop(commit_id, None)
 
     def complete(self, commit_id: UUID) -> None:
