@@ -13,9 +13,12 @@ from calving.backend import SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryCursor, MemorySession, MemoryStore
 from calving.errors import UnexpectedError
 from calving.model.events import (
+    Attachment,
+    CommitComplete,
     DataComplete,
     DataWritten,
     Envelope,
+    Leader,
     PartitionProgress,
     Publication,
     TableId,
@@ -90,14 +93,21 @@ OWN = Member("", "aa", LATER, keys={BRANCH: "1"})
 
 
 def requests(
-    *members: Member, own: Member | None = OWN, answers: bool = True, hidden: bool = False
+    *members: Member,
+    own: Member | None = OWN,
+    answers: bool = True,
+    hidden: bool = False,
+    told: tuple[Member, ...] = (),
 ) -> list[CommitTables]:
     """What is asked of the tables in cycles to which one worker after the other answers. ``hidden``: the broker shows
-    no partition meanwhile.
+    no partition meanwhile. ``told``: the workers that a former coordinator tells of.
     """
     shown = [PARTITIONS | ({TopicPartition("s", 1)} if not answers else set())]
     store, tables, clock = MemoryStore(), Noted(), Clock()
-    cursor = MemoryBackend(SinkIdentity("sink", "group", "control"), store=store).open("m").follow(replay=True)
+    backend = MemoryBackend(SinkIdentity("sink", "group", "control"), store=store)
+    former = Attachment(leader=Leader("former", "", ""), members=told)
+    backend.open("former").follow(replay=True).acknowledge({}, (CommitComplete(uuid4()),), former)
+    cursor = backend.open("m").follow(replay=True)
     machine = Coordinator(Intervals(5, 20, 5), cursor.log.start, clock(), tables.seen)
     running = CoordinatorLoop(
         cursor=cursor,
@@ -107,6 +117,7 @@ def requests(
         clock=clock,
         fresh_id=uuid4,
         unknown=lambda asked: (),
+        leader=Leader("m", "", ""),
         newest=LATER,
         own=own,
     )
@@ -137,6 +148,20 @@ def test_a_table_is_disputed_until_no_worker_with_another_branch_has_answered_fo
     asked = requests(OWN, other, *[OWN] * 4)
     assert [bool(request.disputed) for request in asked] == [False, *[True] * 3, False, False]
     assert all(request.heard_all for request in asked)
+
+
+def test_a_table_is_disputed_for_three_cycles_by_a_worker_that_the_former_leader_tells_of() -> None:
+    other = replace(OWN, settings="bb", keys={BRANCH: "2"}, id="wbb")
+    assert [bool(request.disputed) for request in requests(*[OWN] * 5, told=(OWN, other))] == [
+        *[True] * 3,
+        False,
+        False,
+    ]
+
+
+def test_what_the_former_leader_tells_of_a_worker_ends_with_an_answer_of_it() -> None:
+    before, other = (replace(OWN, settings="bb", keys={BRANCH: branch, "topics": "2"}, id="wbb") for branch in "21")
+    assert [bool(request.disputed) for request in requests(OWN, other, OWN, told=(OWN, before))] == [True, False, False]
 
 
 @pytest.mark.parametrize(("own", "answers"), [(None, True), (OWN, False)])

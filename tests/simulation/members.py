@@ -28,6 +28,7 @@ from calving.model.events import (
     DataWritten,
     Envelope,
     Event,
+    Leader,
     Publication,
     StartCommit,
 )
@@ -317,6 +318,7 @@ class Member:
                 lambda: world.now,
                 world.fresh_id,
                 world.unknown,
+                leader=Leader(self.sender, "", ""),
                 newest=world.minds(self.version),
                 own=None if self.others is None else self.others.own,
             )
@@ -338,7 +340,7 @@ class Member:
         self._group = SimGroup(world.broker, member, self._on_revoked, world.call)
         self._elect_after = 0.0
         machine = world.worker(BatchLimits(12, 10_000), world.minds(self.version))
-        self.others = world.versions.described(self._name, self.version, self.settings)
+        self.others = world.versions.described(self._name, member, self.version, self.settings)
         self.loop = world.worker_loop(
             group=self._group,
             session=self._session,

@@ -157,15 +157,16 @@ class Versions:
 
     # What members say and write
 
-    def described(self, name: str, version: Version, settings: Settings) -> Members | None:
-        """The other members, as a member of this version hears of them."""
+    def described(self, name: str, sender: str, version: Version, settings: Settings) -> Members | None:
+        """The other members, as a member of this version hears of them. ``sender``: as the control log names it."""
         if not version.tells:
             return None
         table, branch = (
             self._world.digest(text) for text in ("append" if settings.appends else "upsert", settings.branch)
         )
         keys = {"table": table, "iceberg.tables.default-commit-branch": branch}
-        return Members(Description(version.form.version, f"{table} {branch}", version.form, name, "", keys))
+        own = Description(version.form.version, f"{table} {branch}", version.form, name, "", keys, id=sender)
+        return Members(own)
 
     def joined(self, sender: str, version: Version, settings: Settings) -> Branches | None:
         """The branches to which a new member commits, as it tells them."""

@@ -50,6 +50,14 @@ class Members:
                     if self._cycles - cycle < REMEMBERED
                 }
 
+    def recall(self, members: Iterable[Member]) -> None:
+        """Take in the workers that a former coordinator tells of (``differing``): the answers of some may stand before
+        the position at which its successor reads. They count as if they had answered in the last cycle.
+        """
+        for member in members:
+            if member.id and len(self._members) < _MOST:
+                self._members.setdefault(member.id, (member, self._cycles))
+
     def tell(self, members: Sequence[Member]) -> None:
         """What the last coordinator tells (``differing``), for an observer: the log may no longer have the answers of
         these workers. Empty if the coordinator knows of none.

@@ -114,6 +114,8 @@ class CoordinatorLoop:
         for envelope in heard:
             self._form.hear(envelope)
             self._members.hear(envelope)
+            if isinstance(envelope.event, CommitComplete) and envelope.attached.leader != self._leader:
+                self._members.recall(envelope.attached.members)
             self._act(self.machine.heard(envelope))
         if heard:
             self._unheard_since, self._silent_reads = None, 0
