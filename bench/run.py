@@ -25,6 +25,7 @@ from bench import (
     partitions,
     records,
     recovery,
+    rollback,
     side_by_side,
     start,
     steady,
@@ -58,6 +59,7 @@ def main() -> None:
         "backends",
         "memory",
         "recovery",
+        "rollback",
         "fleet",
     )
     parser.add_argument("--only", choices=cases)
@@ -91,6 +93,8 @@ def main() -> None:
         report |= _drivers(args, folder, console)
         if args.only in (None, "commits"):
             report["commits"] = commits.measure(folder / "commits", console)
+        if args.only in (None, "rollback"):
+            report["rollback"] = rollback.measure(folder / "rollback", console)
         if args.only in (None, "mutations"):
             report["mutations"] = mutations.measure(folder / "mutations", console, args.millions or (1, 4, 20, 50))
         if args.only in (None, "records"):
