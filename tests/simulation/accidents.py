@@ -18,6 +18,7 @@ from calving.protocol.recovery import AWAITED_OFFSETS
 from tests.simulation.broker import Record
 from tests.simulation.mutations import compacted
 from tests.simulation.odds import Odds
+from tests.simulation.operators import KEPT
 from tests.simulation.tables import Snapshot
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ _COMPACTIONS = 0.05
 """The share of other writers' snapshots that replace all files. It matters only where heads go back."""
 _ABANDONED = 0.3
 """How likely snapshots of no branch expire, too."""
-_KEPT = 25
-"""Nobody expires snapshots that are younger."""
 
 
 class Accidents:
@@ -66,6 +65,8 @@ class Accidents:
             (odds.drops * 8, people.release),
             (odds.rollbacks, people.roll_back),
             (odds.rollbacks * 4, self._world.answers.give),
+            (odds.rollbacks, self._world.answers.forget_newest),
+            (odds.rollbacks, people.maintain),
             (odds.moves, strangers.move),
             (odds.moves, strangers.check),
             (odds.moves / 3, strangers.accept),
@@ -145,7 +146,7 @@ class Accidents:
         name = world.rng.choice(sorted(world.tables))
         table = world.tables[name]
         table.append(self.others_snapshot(name), {})
-        old = sum(s.at < world.now - _KEPT for s in table.snapshots[:-1])
+        old = sum(s.at < world.now - KEPT for s in table.snapshots[:-1])
         table.expired = max(table.expired, old)
         if table.left and world.chance(_ABANDONED):
             table.left = {}

@@ -22,17 +22,56 @@ class Answers:
 
     def give(self) -> None:
         """An operator answers for a table that somebody has rolled back."""
+        name = self._world.rng.choice(self._world.names)
+        if (key := self._key_of(name)) is None:
+            return
+        state = self._world.tables[name].state()
+        ledger = key.read(state.line, state.properties)
+        if ledger.unanswered and ledger.doubt is None:
+            self._answer(name, key, state, ledger)
+
+    def end(self) -> None:
+        """Somebody answers for each table that would wait for an answer for ever."""
+        for name in sorted(self._world.stopping):
+            if (key := self._key_of(name)) is None:
+                continue
+            state = self._world.tables[name].state()
+            ledger = key.read(state.line, state.properties)
+            if not ledger.unanswered:
+                continue
+            if ledger.doubt is not None:  # the answer is for what is missing and not known, too
+                self._world.people.taken.pop(name, None)
+            self._forget(name, key, state, ledger)
+
+    def forget_newest(self) -> None:
+        """As ``calving rollback --to SNAPSHOT --then forget`` does."""
         world = self._world
         name = world.rng.choice(world.names)
-        table = world.tables[name]
-        state = table.state()
-        log_id = state.properties.get(world.key("").of_table(LOG_ID))
+        table, key = world.tables[name], self._key_of(name)
+        good = range(table.expired + 1, len(table.snapshots))
+        if key is None or not good:
+            return
+        before, count = table.state(), world.rng.choice(good[-6:])
+        to = replace(before, snapshots=before.snapshots[: count - table.expired])
+        ledger = key.read(to.line, before.properties)
+        if ledger.doubt is not None:
+            return
+        note = RollbackNote(before.head, to.head, ledger.gone)
+        noted = world.rolled_back(key, to.line, before.properties, note)
+        world.answered(lambda: world.people.lead(name, table.snapshots[:count]), lambda: table.properties.update(noted))
+        self._expect(name, key, replace(ledger, forgotten=ledger.gone))
+        world.stats["rolled back and forgotten"] += 1
+
+    def _key_of(self, name: TableId) -> LedgerKey | None:
+        """As the table names its control log; None if nobody can answer for it now."""
+        world, table = self._world, self._world.tables[name]
+        log_id = table.properties.get(world.key("").of_table(LOG_ID))
         if log_id is None or table.broken or world.accidents.operator_in is not None:
-            return
-        key = world.key(log_id)
-        ledger = key.read(state.line, state.properties)
-        if not ledger.unanswered or ledger.doubt is not None:
-            return
+            return None
+        return world.key(log_id)
+
+    def _answer(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger) -> None:
+        world = self._world
         if world.chance(0.25):
             self._forget(name, key, state, ledger)
         elif name in world.mutation_tables:
@@ -58,12 +97,17 @@ class Answers:
         place = SnapshotPlace(added.id, table.sequence + 1)
         noted = world.committed(key, state.line, state.properties, regained, place)
         note = RollbackNote(state.head, state.head, ledger.forgotten)
-        table.append(added, world.files)
-        table.properties |= noted | {key.of_table(ROLLBACK_ANSWERED): str(note)}
-        back = set(table.rows) - rows
-        world.people.taken[name] = world.people.taken.get(name, set()) - back
-        world.checks.forgiven -= back
-        world.checks.files_of |= dict.fromkeys(files, name)
+        noted |= {key.of_table(ROLLBACK_ANSWERED): str(note)}
+
+        def append() -> None:
+            table.append(added, world.files)
+            back = set(table.rows) - rows
+            for lacking in (world.people.taken, world.people.unanswered):
+                lacking[name] = lacking.get(name, set()) - back
+            world.checks.forgiven -= back
+            world.checks.files_of |= dict.fromkeys(files, name)
+
+        world.answered(append, lambda: table.properties.update(noted))
         self._expect(name, key, regained)
         world.stats["rollbacks restored"] += 1
 
@@ -77,6 +121,7 @@ class Answers:
         world.people.lead(name, [*table.snapshots, *back])
         line, note = table.state().line, RollbackNote(state.head, state.head, ledger.forgotten)
         table.properties |= world.rolled_back(key, line, state.properties, note)
+        world.checks.answered(name, key)
         if key.read(line, table.properties).unanswered:
             raise Violation(f"R10: {name} went forward, and still lacks {ledger.unanswered}")
         world.stats["rollbacks restored"] += 1
@@ -87,6 +132,8 @@ class Answers:
 
     def _expect(self, name: TableId, key: LedgerKey, ledger: Ledger) -> None:
         state = self._world.tables[name].state()
+        self._world.people.unanswered.pop(name, None)
+        self._world.checks.answered(name, key)
         now = key.read(state.line, state.properties)
         if now.unanswered or now.gone != ledger.gone:
             raise Violation(f"R5: {name} was answered, and lacks {now.gone}, of which {now.unanswered} is unanswered")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -33,7 +34,7 @@ from calving.model.forms import OLDEST
 from calving.model.offsets import ControlOffsets, Coverage, Span, TopicPartition, named, without
 from calving.protocol.commit import Admitted
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import Ledger, SourceProgress
+from calving.protocol.ledger import NOWHERE, Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, replayed
@@ -230,6 +231,7 @@ class Checks:
     ) -> None:
         world = self._world
         table = world.tables[name]
+        self._check_stop(name, admitted)
         now = admitted.ledger.control
         before = self._reached.get((table.uuid, key.log_id), {})
         if any(now.get(p, 0) < offset for p, offset in before.items()):
@@ -254,6 +256,27 @@ class Checks:
         world.stats["commits"] += 1
         ledger = world.ledger_of(table.state()) if world.people.former else admitted.ledger
         self._check_ledger(name, ledger, admitted.progress)
+
+    def _check_stop(self, name: TableId, admitted: Admitted) -> None:
+        world = self._world
+        lost = world.people.unanswered.get(name)
+        if lost and name in world.stopping and admitted.ledger.doubt is None:
+            raise Violation(
+                f"R6: {name} takes changes, and nobody has answered for {len(lost)} records, as {min(lost)}"
+            )
+
+    def answered(self, name: TableId, key: LedgerKey) -> None:
+        """Somebody has answered for a rollback. Were the snapshots of the table to expire now, its properties would
+        still say what it holds.
+        """
+        table = self._world.tables[name]
+        state = table.state()
+        others = Snapshot(-1, (), {}, self._world.now, number=table.sequence + 1)
+        later = replace(state, snapshots=(others,), expired=(*state.expired, *state.snapshots))
+        ledger = key.read(later.line, state.properties)
+        if ledger.doubt is not None:
+            raise Violation(f"R8: the properties of {name} do not tell of its head, {state.head}")
+        self._check_ledger(name, ledger, NOWHERE)
 
     def branch(self, admitted: Admitted, branch: str, heard: Collection[str], *, is_complete: bool) -> None:
         """A leader commits to this branch, and has ``heard`` answers of these senders in its cycle. ``is_complete``:

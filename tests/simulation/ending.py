@@ -32,6 +32,7 @@ class Ending:
         world.broker.late_notice = world.broker.late_arrival = 0.0
         for table in world.tables.values():
             table.broken = False
+        world.answers.end()
         if world.broker.quiet is not None:
             # A restored table for which nothing comes is noticed when the next coordinator starts.
             world.rounds(10)

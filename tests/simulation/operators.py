@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+KEPT = 25
+"""Nobody expires snapshots of a branch that are younger."""
 _FORWARD = 0.25
 """How likely a head that is moved back is moved forward again later."""
 
@@ -41,6 +43,8 @@ class Operators:
         """Tables that are to have everything again at the next recovery."""
         self.taken: dict[TableId, set[Record]] = {}
         """The rows that rollbacks have taken away for good."""
+        self.unanswered: dict[TableId, set[Record]] = {}
+        """The rows that rollbacks have taken away, and of which nobody has said what becomes of them."""
         self.written_for: dict[str, int] = {}
         """Which table each file was written for, by the table's identity."""
         self.again: set[Record] = set()
@@ -201,7 +205,25 @@ class Operators:
         checks.forgiven -= back
         checks.went_back(name)
         self.taken[name] = self.taken.get(name, set()) - back | taken
+        self.unanswered[name] = self.unanswered.get(name, set()) - back | taken
         self.again -= taken
+
+    def maintain(self) -> None:
+        """As ``calving maintain`` does: what is old expires, also snapshots of no branch."""
+        world = self._world
+        name = world.rng.choice(world.names)
+        table = world.tables[name]
+        if table.broken or not world.is_to_be_maintained(world.ledger_of(table.state())):
+            return
+        unanswered = self.unanswered.get(name, set())
+        lost = [
+            i for i, each in table.left.items() for path in each.snapshot.files if unanswered & {*world.files[path]}
+        ]
+        if lost:
+            raise Violation(f"R12: snapshots {lost} of {name} expire, and nobody has answered for their records")
+        table.expired = max(table.expired, sum(s.at < world.now - KEPT for s in table.snapshots[:-1]))
+        table.left = {}
+        world.stats["maintained"] += 1
 
     def to_bring_back(self, ledgers: Mapping[TableId, Ledger]) -> set[TableId]:
         """The tables that can have everything again. The others stay as they are, and the command says so."""
@@ -219,6 +241,7 @@ class Operators:
         """A recovery has had these tables read everything again."""
         for name in names:
             self.again |= self.taken.pop(name, set())
+            self.unanswered.pop(name, None)
             self._abandoned.pop(
                 name, None
             )  # while its records are read again, nobody moves the head to the former ones

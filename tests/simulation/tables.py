@@ -17,14 +17,16 @@ from calving.errors import (
     CommitUncertainError,
     OtherSettingsError,
     SupersededError,
+    UnansweredRollbackError,
 )
 from calving.iceberg.parking import ParkedCommit
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
+from calving.model.tables import OnRollback
 from calving.protocol.commit import Admitted
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.rollback import Ancestor, Line, SnapshotPlace
+from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, appended, resolved
 from tests.simulation.versions import SILENT, Settings
@@ -213,6 +215,7 @@ class SimTarget:
     def attempt(self, state: Loaded, admitted: Admitted) -> int:
         world = self.world
         world.refuse_other_settings(self.name, "sim", admitted.delete_files, changes_rows=self.changes_rows)
+        self._mind_rollback(admitted)
         if self.version.tells:
             world.checks.branch(admitted, self.settings.branch, self.heard, is_complete=self.is_complete)
         admitted = world.versions.read(admitted, self.version)
@@ -247,6 +250,14 @@ class SimTarget:
         if fault == "false conflict":
             raise CommitRefusedError(fault)
         return self._attempt
+
+    def _mind_rollback(self, admitted: Admitted) -> None:
+        before = replace(admitted.ledger, gone=admitted.gone)
+        rollback = RolledBack.of(before.unanswered, before.doubt)
+        policy: OnRollback = "stop" if self.name in self.world.stopping else "continue"
+        if rollback is not None and self.world.stops(rollback, policy):
+            self.world.stats["stopped by a rollback"] += 1
+            raise UnansweredRollbackError(rollback.text(".".join(self.name)))
 
     def _someone_writes(self) -> None:
         """Another writer."""
@@ -387,7 +398,7 @@ class SimCommitter:
         except AlreadyHeldError as error:
             world.stats["held already"] += 1
             return self._park(table, last, request, str(error))
-        except (CommitRefusedError, CommitUncertainError) as error:
+        except (CommitRefusedError, CommitUncertainError, UnansweredRollbackError) as error:
             return self._park(table, last, request, str(error))
         if parked is not None:
             self._parking.served(table, parked)

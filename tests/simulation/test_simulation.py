@@ -34,7 +34,13 @@ HAPPENS = {
     "renamed": ("renamed",),
     "table recreated": ("tables recreated", "released"),
     "table hangs": ("tables that hung",),
-    "rolled back": ("rolled back", "looks that found something"),
+    "rolled back": (
+        "rolled back",
+        "looks that found something",
+        "rolled back and forgotten",
+        "stopped by a rollback",
+        "maintained",
+    ),
     "rolled back anywhere": ("rolled back to another's", "looks that found something", "commits in doubt"),
     "positions moved": ("moved forwards", "moved back", "accepted"),
     "several versions": (

@@ -32,7 +32,7 @@ from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.ledger_updates import committed, looked, rolled_back
 from calving.protocol.recovery import recovery, still_awaited
-from calving.protocol.rollback import Marks
+from calving.protocol.rollback import Marks, RolledBack
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop
@@ -72,6 +72,7 @@ class World:
     rolled_back = staticmethod(rolled_back)
     abandoned = staticmethod(abandoned)
     way_forward = staticmethod(way_forward)
+    stops = staticmethod(RolledBack.stops)
     recovery = staticmethod(recovery)
     still_awaited = staticmethod(still_awaited)
     marks = Marks
@@ -129,6 +130,8 @@ class World:
         self.mutation_tables = frozenset(self.names[-1:] if mutates else ())
         if mutates and seed % 4 == 1:
             self.odds = replace(self.odds, stuck=0)
+        self.stopping = frozenset(self.names[-1:] if seed % 2 == 1 else ())
+        """Tables that take nothing after a rollback until somebody has answered."""
         self.skipped: Counter[TopicPartition] = Counter()
         self.stats: Counter[str] = Counter()
         self.expected_at: dict[UUID, frozenset[TopicPartition]] = {}
@@ -234,6 +237,15 @@ class World:
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         return CommitLoop(target, target.key, 3, in_order=target.changes_rows)
+
+    def answered(self, head: Callable[[], None], properties: Callable[[], None]) -> None:
+        """The commit of an answer: the head of a table, and what its properties say of it (R8)."""
+        head()
+        properties()
+
+    def is_to_be_maintained(self, ledger: Ledger) -> bool:
+        """Whether ``calving maintain`` may expire snapshots of the table with this ledger (R12)."""
+        return RolledBack.of(ledger.unanswered, ledger.doubt) is None
 
     def minds(self, version: Version) -> StoredForm:
         """The newest form for which a member of this version does not stop."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from calving.model.tables import OnRollback
 from calving.protocol import ledger_updates
 from calving.protocol.answers import AbandonedCommits, abandoned
 from calving.protocol.ledger import Ledger, encode_source
@@ -17,7 +18,7 @@ from calving.protocol.ledger_key import (
     SOURCE_OFFSETS,
     LedgerKey,
 )
-from calving.protocol.rollback import Ancestor, Line, RollbackNote, SnapshotPlace, added_by
+from calving.protocol.rollback import Ancestor, Line, RollbackNote, RolledBack, SnapshotPlace, added_by
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.world import World
 
@@ -99,3 +100,24 @@ class ForgetsTheOffsets(World):
     @staticmethod
     def rolled_back(key: LedgerKey, line: Line, properties: Mapping[str, str], note: RollbackNote) -> dict[str, str]:
         return ledger_updates.rolled_back(key, line, properties, note) | {key.of_table(GONE_OFFSETS): "{}"}
+
+
+@mutant("R8 an answer moves the head in one commit, and tells of it in another", _THEME)
+class AnswersTwice(World):
+    def answered(self, head: Callable[[], None], properties: Callable[[], None]) -> None:
+        head()
+        self.disturb()
+        properties()
+
+
+@mutant("R6 a table that is to stop takes what comes after a rollback", _THEME)
+class NeverStops(World):
+    @staticmethod
+    def stops(rollback: RolledBack, policy: OnRollback) -> bool:
+        return policy == "stop-on-doubt"
+
+
+@mutant("R12 snapshots expire, and nobody has answered for their records", _THEME)
+class MaintainsAll(World):
+    def is_to_be_maintained(self, ledger: Ledger) -> bool:
+        return True
