@@ -418,6 +418,17 @@ def test_changes_go_forward_only_while_nothing_came_after_them(plain: Lake) -> N
     assert "cannot be put beneath later ones" in refusal(plain, AsItIs(), RESTORE, changes_rows=True)
 
 
+def test_changes_that_are_being_read_again_do_not_come_back_as_well(plain: Lake) -> None:
+    heads = three_commits(plain)
+    plain.roll_back(heads[2])
+    assert plain.recover() == range(200, 10**9)
+    plain.roll_back(heads[1])
+    answered(plain, AsItIs(), RESTORE, changes_rows=True)
+    assert plain.head == heads[2]
+    plain.commit(200, 300)
+    assert plain.rows == [-1, *range(300)]
+
+
 # Reread
 
 

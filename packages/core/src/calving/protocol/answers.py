@@ -112,10 +112,11 @@ def _mind_unknown_files(snapshot: Ancestor) -> None:
 
 
 def way_forward(key: LedgerKey, line: Line, apart: Iterable[Ancestor], properties: Mapping[str, str]) -> list[Ancestor]:
-    """The newest snapshot of the sink that is built on the head of a branch and has all that the table lacks, and those
-    between the two, newest first; empty if there is none. ``apart``: as of ``abandoned``.
+    """The newest snapshot of the sink that is built on the head of a branch, and that adds all that the table lacks and
+    nothing else; and those between the two, newest first. Empty if there is none. ``apart``: as of ``abandoned``.
     """
-    head = line.head
+    head, now = line.head, key.read(line, properties)
+    wanted = union(now.gone, {tp: now.held(tp) for tp in now.source})
     for snapshot in reversed(list(apart)):
         if key.own((snapshot,)) is None:
             continue
@@ -123,7 +124,9 @@ def way_forward(key: LedgerKey, line: Line, apart: Iterable[Ancestor], propertie
         if not shown:
             continue
         ledger = key.read(replace(line, snapshots=[*shown, *line.snapshots]), properties)
-        if not ledger.unanswered and ledger.doubt is None:
+        # What is read again since an earlier rollback is on its way to the table: it must not come back as well.
+        more = less({tp: ledger.held(tp) for tp in ledger.source}, wanted)
+        if not more and not ledger.unanswered and ledger.doubt is None:
             return shown
     return []
 
