@@ -318,7 +318,7 @@ class Member:
                 lambda: world.now,
                 world.fresh_id,
                 world.unknown,
-                leader=Leader(self.sender, "", ""),
+                leader=Leader(self.sender, "", "") if world.names_leaders else None,
                 newest=world.minds(self.version),
                 own=None if self.others is None else self.others.own,
             )

@@ -101,6 +101,8 @@ class World:
         self.odds = self.odds_of_theme = THEMES[theme]
         self.now = 0.0
         self.fences_by_claim = seed % 5 < 3
+        self.names_leaders = seed % 4 == 3
+        """Whether coordinators name themselves. One of an early version does not, so its successor knows no workers."""
         self.broker = Broker(self.rng, partitions=4, knows_ids=theme != "topic without identity")
         self.store = MemoryStore(
             partitions=1 + seed % 3,
