@@ -212,6 +212,8 @@ lock: $(BIN)/uv
 		-o requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header --generate-hashes \
 		--python-version 3.11 docs/requirements.in -o docs/requirements.txt
+	@printf 'uv==0.13.9\n' | env -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --universal --no-deps --no-emit-index-url \
+		--no-annotate --no-header --generate-hashes --python-version 3.11 - -o deploy/uv.txt
 	@printf 'pyspark==$(SPARK)\npy4j\n' | env -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --upgrade --universal --no-deps \
 		--no-emit-index-url --no-annotate --no-header --generate-hashes --python-version 3.11 - -o deploy/pyspark.txt
 
@@ -223,9 +225,9 @@ pin-images: $(BIN)/uv
 security: $(BIN)/calving
 	@$(BIN)/ruff check .
 	@$(BIN)/pytest -q tests/unit/test_supply.py
-	@PATH="$(dir $(CARGO)):$$PATH" $(BIN)/python -m harness.audit
 	@for crate in packages/native packages/native/fuzz; do PATH="$(dir $(CARGO)):$$PATH" \
 		CARGO_TARGET_DIR=$(CURDIR)/.cache/cargo cargo clippy --locked --quiet --manifest-path $$crate/Cargo.toml || exit 1; done
+	@PATH="$(dir $(CARGO)):$$PATH" $(BIN)/python -m harness.audit
 
 # For glibc 2.28 and newer, on each machine for both. Zig links, because its libc has any version of glibc for any machine.
 # Rust has to have the targets: rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu

@@ -27,7 +27,7 @@ def shared_run(folder: Path, servers: str, name: str) -> Run:
     keys = json.loads(run.config.read_text()) | {
         "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
         "tasks.max": "2",
-        # Of a commit that has timed out the Java coordinator drops the files that it hears before the commit ends.
+        # Long enough for both sinks on a busy machine.
         "iceberg.control.commit.timeout-ms": "20000",
         "iceberg.kafka.transaction.timeout.ms": "5000",
         "consumer.override.session.timeout.ms": "3000",

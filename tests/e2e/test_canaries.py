@@ -28,6 +28,9 @@ pytestmark = pytest.mark.services
 
 CANARY = "CaNaRy"
 """The beginning of each secret."""
+READ_TOKEN = f"{CANARY}-read"
+FORMS = (CANARY, "Q2FOYVJ5", "NhTmFSe", "DYU5hUn")
+"""How it may stand in a text: as it is, or in base64 after any number of bytes."""
 INLINE = (
     "iceberg.catalog.token",
     "iceberg.catalog.adls.connection-string",
@@ -58,7 +61,7 @@ def canary(key: str) -> str:
 
 
 def assert_silent(what: str, text: str) -> None:
-    for form in (CANARY, "Q2FOYVJ5"):  # the second in base64
+    for form in FORMS:
         at = text.find(form)
         assert at < 0, f"{what}: {text[max(0, at - 300) : at + 100]}"
 
@@ -84,6 +87,7 @@ def texts(cli: Cli) -> dict[str, str]:
     cli.keys |= {
         "iceberg.engine": "spark",
         "iceberg.http.port": 0,
+        "iceberg.http.read-token": READ_TOKEN,
         "errors.tolerance": "all",
         "errors.deadletterqueue.topic.name": f"dead-{cli.name}",
         "errors.deadletterqueue.topic.replication.factor": "1",
@@ -100,11 +104,13 @@ def texts(cli: Cli) -> dict[str, str]:
     try:
         wait_for(lambda: process.returncode is not None or "status page: " in log.read_text())
         (url,) = re.findall(r"status page: (\S+)", log.read_text())
-        client = Client(url)
-        wait_for(
-            lambda: process.returncode is not None or client.get("/api/status").json["committed_records"] == 10, 120
-        )
-        found = {path: client.get(path).text for path in READS}
+        client, header = Client(url), {"authorization": f"Bearer {READ_TOKEN}"}
+
+        def committed() -> int:
+            return int(client.get("/api/status", **header).json["committed_records"])
+
+        wait_for(lambda: process.returncode is not None or committed() == 10, 120)
+        found = {path: client.get(path, **header).text for path in READS}
         listed = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
     finally:
         process.stop(60)
@@ -168,6 +174,39 @@ def test_no_error_shows_a_secret(keys: dict[str, str], said: str, cli: Cli, tmp_
     process.wait(180)
     assert said in log.read_text()
     assert_silent("the error", log.read_text())
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"iceberg.engine": "spark", "spark.master": "local[1]"}, "partition 0, offset 0"),
+        (
+            {
+                "errors.tolerance": "all",
+                "errors.deadletterqueue.topic.name": "none",
+                "errors.deadletterqueue.topic.replication.factor": "3",
+            },
+            "none",
+        ),
+        (
+            {"transforms": "t", "transforms.t.type": "Sql", "transforms.t.query": "select nothing from record"},
+            "nothing",
+        ),
+    ],
+    ids=["a task on Spark", "the dead-letter topic", "a transform"],
+)
+def test_no_failure_of_a_running_sink_shows_a_secret(keys: dict[str, str], said: str, cli: Cli, tmp_path: Path) -> None:
+    failing = Cli(tmp_path, Topic(cli.topic.servers, f"{cli.name}-{tmp_path.name}", 1, None), tmp_path.name)
+    env = with_canaries(failing)
+    failing.keys |= keys
+    failing.topic.send(b"no JSON")
+    log = tmp_path / "run.log"
+    command = ["run", "--until-caught-up", str(failing.config)]
+    process = Forked("harness.command", command, log, {**env, "CALVING_LOG_LEVEL": "DEBUG", "CALVING_TRACEBACK": "1"})
+    process.wait(180)
+    assert process.returncode
+    assert said in log.read_text()
+    assert_silent("the failure", log.read_text())
 
 
 @pytest.mark.parametrize("kind", STORES)

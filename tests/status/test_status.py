@@ -35,7 +35,7 @@ from calving.runtime.reporting import Reporter
 from calving.runtime.tally import Tally
 from calving.runtime.worker import Publications
 from calving.status.board import Board, after_cycle
-from calving.status.health import HealthLog, Reason, disagreement_text, not_ready, reasons
+from calving.status.health import HealthLog, Reason, disagreement_text, health, not_ready, reasons
 from calving.status.histogram import Histogram
 from calving.status.partitions import committed_up_to
 from calving.status.remedies import Cause
@@ -249,6 +249,11 @@ def test_a_partition_without_an_answer_and_a_failing_table_are_named() -> None:
     found = reasons(replace(WELL, worker=worker, coordinator=coordinator), 1_001.0)
     assert [(each.cause, each.subject) for each in found] == [("table-failing", "db.t"), ("cycle-incomplete", "")]
     assert "it is gone" in found[0].text and "t-3" in found[1].text
+
+
+def test_a_worker_that_has_joined_is_not_well_before_it_has_seen_a_cycle_end() -> None:
+    assert health(replace(WELL, log=LogStatus()), 1_001.0) == "STARTING"
+    assert health(WELL, 1_001.0) == "OK"
 
 
 def test_a_worker_that_has_not_joined_is_not_ready() -> None:

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "docs/requirements.txt", "deploy/pyspark.txt"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "docs/requirements.txt", "deploy/pyspark.txt", "deploy/uv.txt"])
 def test_every_locked_package_has_a_hash(lock: str) -> None:
     entries = re.sub(r"\\\n\s*", "", (ROOT / lock).read_text()).splitlines()
     assert entries
@@ -21,6 +21,9 @@ def test_every_locked_package_has_a_hash(lock: str) -> None:
 def test_the_image_is_made_of_locked_packages_alone() -> None:
     text = (ROOT / "deploy" / "Dockerfile").read_text()
     assert text.count("--constraint /locks/") == 2
+    assert [line for line in text.splitlines() if "pip install" in line and "uv pip" not in line] == [
+        "RUN pip install --no-cache-dir --require-hashes --requirement /locks/uv.txt"
+    ]
     (pyspark,) = re.findall(r"^pyspark==(\S+)", (ROOT / "deploy" / "pyspark.txt").read_text(), re.MULTILINE)
     assert f"SPARK ?= {pyspark}\n" in (ROOT / "Makefile").read_text()
 

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Otherwise PySpark writes tasks, which hold credentials, to a temporary file.
+    "spark.io.encryption.enabled": "true",
     PYTHON_DAEMON: DAEMON,
 }
 _LOCAL_DEFAULTS = {
