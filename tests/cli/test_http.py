@@ -234,6 +234,7 @@ def test_every_metric_gets_a_value_in_a_run(cli: Cli, monkeypatch: pytest.Monkey
         "iceberg.tables.upsert-mode-enabled": True,
         "iceberg.tables.default-id-columns": "id",
         "iceberg.source.on-data-loss": "skip",
+        "iceberg.maintenance.enabled": True,
     }
     cli.run_here()
     cli.send(100, 120)
@@ -261,6 +262,7 @@ def test_every_metric_gets_a_value_in_a_run(cli: Cli, monkeypatch: pytest.Monkey
         gone = [KafkaPartition(cli.topic.name, 0, -1)]
         cli.topic.admin.delete_records(gone)[gone[0]].result()
         wait_for(lambda: sums(client).get("calving_records_lost_total") == 10)
+        wait_for(lambda: not [name for name in missing() if name.startswith("calving_maintenance")])
         assert missing() == set()
 
 

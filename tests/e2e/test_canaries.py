@@ -23,6 +23,7 @@ from tests.cli.commands import Cli
 from tests.e2e.conftest import STORES
 from tests.serving.sinks import Client
 from tests.serving.test_http import READS
+from tests.settings.test_secrets import HIDDEN
 
 pytestmark = pytest.mark.services
 
@@ -133,6 +134,11 @@ def read(servers: str, topic: str) -> str:
     return str(parts)
 
 
+def test_every_key_of_the_sink_that_is_a_secret_is_a_canary_somewhere_here() -> None:
+    text = Path(__file__).read_text()
+    assert [key for key in sorted(HIDDEN) if f'"{key}"' not in text] == []
+
+
 @pytest.mark.parametrize("where", [*READS, "log", "processes", "event log", "control", "dead", "table"])
 def test_nobody_reads_a_secret(where: str, texts: dict[str, str]) -> None:
     (text,) = [text for place, text in texts.items() if place == where or place.startswith(f"{where}-")]
@@ -161,9 +167,35 @@ def test_nobody_reads_a_secret(where: str, texts: dict[str, str]) -> None:
             "ok configuration",
         ),
         ({"kafka.sasl.mechanism": "PLAIN", "kafka.no.such.option": CANARY}, "kafka"),
+        (
+            {
+                "iceberg.control.backend": "redis",
+                "iceberg.control.redis.sentinels": "127.0.0.1:1",
+                "iceberg.control.redis.username": "u",
+                "iceberg.control.redis.password": f"{CANARY}-password",
+                "iceberg.control.redis.sentinel-username": "u",
+                "iceberg.control.redis.sentinel-password": f"{CANARY}-sentinel",
+            },
+            "iceberg.control.redis",
+        ),
+        (
+            {
+                "kafka.security.protocol": "ssl",
+                "kafka.ssl.key.pem": f"-----BEGIN PRIVATE KEY-----\n{CANARY * 5}\n-----END PRIVATE KEY-----\n",
+            },
+            "kafka",
+        ),
+        (
+            {
+                "transforms": "t",
+                "transforms.t.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+                "transforms.t.static.value": CANARY,
+            },
+            "transforms.t",
+        ),
         ({"iceberg.http.token": CANARY}, "iceberg.http.token"),
     ],
-    ids=["rest", "sql", "redis", "registry", "kafka", "key"],
+    ids=["rest", "sql", "redis", "registry", "kafka", "sentinels", "pem", "transform", "key"],
 )
 def test_no_error_shows_a_secret(keys: dict[str, str], said: str, cli: Cli, tmp_path: Path) -> None:
     failing = Cli(tmp_path, cli.topic, f"{cli.name}-{tmp_path.name}")

@@ -32,7 +32,7 @@ def compare_letter_by_letter(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_rows_under_their_old_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mutations, "_moved", lambda *given: iter(()))
+    patch.setattr(mutations, "moved", lambda *given: iter(()))
 
 
 def take_null_for_a_default(patch: pytest.MonkeyPatch) -> None:

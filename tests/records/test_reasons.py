@@ -57,8 +57,8 @@ def reason(sink: Sink, kind: IcebergType, value: Any, step: Step) -> str:
 @pytest.mark.parametrize(
     ("kind", "value", "step", "said"),
     [
-        (TimestamptzType(), "0000-00-00", TO_TIMESTAMP, "'a': the moment -001-11-28T00:00:00 is outside the years"),
-        (DateType(), "0000-00-00", TO_DATE, "'a': the date -001-11-28 is outside the years 1 to 9999"),
+        (TimestamptzType(), "0000-00-00", TO_TIMESTAMP, "'a': the moment -0001-11-28T00:00:00 is outside the years"),
+        (DateType(), "0000-00-00", TO_DATE, "'a': the date -0001-11-28 is outside the years 1 to 9999"),
         (TimestamptzType(), "292278995-01-01", TO_TIMESTAMP, "'292278995-01-01' is out of range for Timestamp"),
         (TimestamptzType(), 2**62, AS_NUMBER, "4611686018427387904 is out of range for Timestamp"),
         (TimestamptzType(), LONG, TO_TIMESTAMP, "xxx... does not match 'yyyy-MM-dd'"),

@@ -84,8 +84,8 @@ def test_a_number_counts_in_the_declared_unit(
 @pytest.mark.parametrize(
     ("kind", "unit", "number", "reason"),
     [
-        (TimestampType(), "s", NOW * 1000, "1780000000000 s is the moment 58375-12-15T20:26:40"),
-        (TimestampType(), "us", 253_402_300_800_000_000, "the moment 10000-01-01T00:00:00"),
+        (TimestampType(), "s", NOW * 1000, "1780000000000 s is the moment +58375-12-15T20:26:40"),
+        (TimestampType(), "us", 253_402_300_800_000_000, "the moment +10000-01-01T00:00:00"),
         (TimestampType(), "us", -62_135_596_800_000_001, "the moment 0000-12-31T23:59:59.999999"),
         (TimestampNanoType(), "s", 10**12, "does not fit a timestamp in nanoseconds"),
         (TimeType(), "s", 86_400, "86400 s are no time of day"),

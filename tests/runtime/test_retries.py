@@ -118,7 +118,7 @@ def test_an_answer_that_is_no_json_may_be_another_one_the_next_time(
         Tables(catalog, "iceberg", TableRules()).apply([CREATE])
 
 
-def evolving(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def evolving(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, error: Exception) -> Tables:
     tables = Tables(catalog, "iceberg", TableRules())
     tables.apply([CREATE])
 
@@ -127,20 +127,22 @@ def evolving(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, error: Exception
 
     monkeypatch.setattr(catalog, "commit_table", fail)
     tables.apply([SchemaChange("db.t", "add", ("v",), "string")])
+    return tables
 
 
 def test_an_answer_to_a_new_schema_that_is_no_json_may_be_another_one_the_next_time(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UnexpectedError, match=r"table db\.t: its schema was not changed: .*no JSON"):
+    with pytest.raises(UnexpectedError, match=r"table db\.t: its schema was not changed \(add v\): .*no JSON"):
         evolving(catalog, monkeypatch, requests.exceptions.JSONDecodeError("no JSON", "<html>", 0))
 
 
-def test_a_new_schema_that_the_catalog_refuses_as_malformed_stops_the_sink(
+def test_a_new_schema_that_the_catalog_refuses_as_malformed_is_a_reason_for_the_records_that_need_it(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=r"table db\.t cannot be evolved: malformed"):
-        evolving(catalog, monkeypatch, BadRequestError("malformed"))
+    tables = evolving(catalog, monkeypatch, BadRequestError("malformed"))
+    (refused,) = tables.specs()["db.t"].refused
+    assert (refused.kind, refused.path) == ("add", ("v",)) and "malformed" in refused.reason
 
 
 @pytest.mark.parametrize("code", ["_TRANSPORT", "_TIMED_OUT", "NOT_COORDINATOR", "NOT_ENOUGH_REPLICAS"])

@@ -169,8 +169,10 @@ def is_final(error: Exception) -> bool:
 
 
 def is_refusal(error: Exception, catalog: Catalog) -> bool:
-    """Whether the catalog refuses a commit, or denies it: another try at once would not differ."""
-    return is_final(error) or denial(error, catalog.name, catalog.properties) is not None
+    """Whether the catalog refuses a commit, or denies it: another try at once would not differ. Errors of pyiceberg
+    itself do not count: it applies the updates to what others have committed meanwhile before it compares.
+    """
+    return isinstance(error, BadRequestError) or denial(error, catalog.name, catalog.properties) is not None
 
 
 def _brief(error: Exception) -> str:

@@ -523,8 +523,8 @@ class SinkKeys(BaseModel):
     control_topic: Text = Field(
         "control-iceberg",
         alias="iceberg.control.topic",
-        description="The control topic. Other backends name their keys and nodes after it. Sinks that share one trust each"
-        " other: whoever writes there can forge entries of any of them, so give those who do not a topic each.",
+        description="The control topic. Other backends name their keys and nodes after it. Sinks that share one trust"
+        " each other: whoever writes there can forge entries of any of them, so give those who do not a topic each.",
     )
     group: Text | None = Field(
         None, alias="iceberg.connect.group-id", description="The consumer group. Default: `connect-<name>`."
