@@ -29,7 +29,7 @@ pytestmark = pytest.mark.services
 
 CANARY = "CaNaRy"
 """The beginning of each secret."""
-READ_TOKEN = f"{CANARY}-read"
+READ_TOKEN = f"{CANARY}-a-token-to-read"
 FORMS = (CANARY, "Q2FOYVJ5", "NhTmFSe", "DYU5hUn")
 """How it may stand in a text: as it is, or in base64 after any number of bytes."""
 INLINE = (
@@ -176,7 +176,7 @@ def test_nobody_reads_a_secret(where: str, texts: dict[str, str]) -> None:
                 "iceberg.control.redis.sentinel-username": "u",
                 "iceberg.control.redis.sentinel-password": f"{CANARY}-sentinel",
             },
-            "iceberg.control.redis",
+            "127.0.0.1",
         ),
         (
             {
@@ -212,20 +212,9 @@ def test_no_error_shows_a_secret(keys: dict[str, str], said: str, cli: Cli, tmp_
     ("keys", "said"),
     [
         ({"iceberg.engine": "spark", "spark.master": "local[1]"}, "partition 0, offset 0"),
-        (
-            {
-                "errors.tolerance": "all",
-                "errors.deadletterqueue.topic.name": "none",
-                "errors.deadletterqueue.topic.replication.factor": "3",
-            },
-            "none",
-        ),
-        (
-            {"transforms": "t", "transforms.t.type": "Sql", "transforms.t.query": "select nothing from record"},
-            "nothing",
-        ),
+        ({"transforms": "t", "transforms.t.type": "Sql", "transforms.t.query": "select 1"}, "one SELECT"),
     ],
-    ids=["a task on Spark", "the dead-letter topic", "a transform"],
+    ids=["a task on Spark", "a transform"],
 )
 def test_no_failure_of_a_running_sink_shows_a_secret(keys: dict[str, str], said: str, cli: Cli, tmp_path: Path) -> None:
     failing = Cli(tmp_path, Topic(cli.topic.servers, f"{cli.name}-{tmp_path.name}", 1, None), tmp_path.name)

@@ -13,7 +13,7 @@ from harness.jvm import java_options
 
 pytestmark = pytest.mark.services
 
-CANARY = "CaNaRy"
+CANARY = "KaNaRi"
 PROGRAM = """
 import functools, json, os, pathlib, sys
 
