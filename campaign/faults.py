@@ -38,6 +38,7 @@ from campaign.field import Field
 from campaign.lake import S3Lake
 from campaign.rows import FOREIGN
 from harness.run import Store, pause
+from harness.waiting import happens_within
 
 _IN_VAIN = (CommitFailedException, ValidationException, RESTError, OSError)
 """Others give up, too."""
@@ -360,13 +361,13 @@ def rolled_back(f: Field) -> None:
     except _IN_VAIN:
         f.checker.tell("back")
         return
-    if _within(_NOTICED_SECONDS, lambda: _says_what_is_gone(f, name)):
+    if happens_within(_NOTICED_SECONDS, lambda: _says_what_is_gone(f, name)):
         all_workers_killed(f)
         f.recovered += 1
         f.run.recover(_MEMBERS_SECONDS, name)
         f.revive(armed=False)
         # Until then other tables' ledgers call the removed records settled. Later records may come before them.
-        _within(_REREAD_SECONDS, lambda: f.checker.is_complete(sent))
+        happens_within(_REREAD_SECONDS, lambda: f.checker.is_complete(sent))
     f.checker.tell("back")
 
 
@@ -386,15 +387,6 @@ def before_a_commit(table: Table, more: int) -> Snapshot | None:
 def _says_what_is_gone(f: Field, name: str) -> bool:
     properties = f.run.catalog.load_table(name).properties
     return any(value != "{}" for key, value in properties.items() if key.startswith("calving.gone-offsets."))
-
-
-def _within(seconds: float, done: Callable[[], bool]) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if done():
-            return True
-        time.sleep(0.5)
-    return False
 
 
 def maintained(f: Field) -> None:

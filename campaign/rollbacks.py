@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +52,7 @@ from campaign.sink import Sink
 from harness.heads import row_count
 from harness.nursery import Forked
 from harness.producing import Producing
+from harness.waiting import happens_within
 
 _WORKERS, _TABLES = 2, 6
 _RECORDS_PER_SECOND = 60
@@ -218,7 +219,7 @@ class Answers:
         self.crew.kill_one()
         self.crew.fill()
         sent = self.run.sent
-        self.stuck = not _within(self.patience, lambda: self.checker.is_complete(sent))
+        self.stuck = not happens_within(self.patience, lambda: self.checker.is_complete(sent))
         self.checker.tell("back")
         self.checker.is_complete(sent)  # which looks at all of them
 
@@ -270,14 +271,14 @@ def stretch(
     try:
         crew.fill()
         producing.start()
-        has_begun = _within(_SECONDS, lambda: all(row_count(run.catalog, name) for name in run.tables))
+        has_begun = happens_within(_SECONDS, lambda: all(row_count(run.catalog, name) for name in run.tables))
         assert has_begun, f"the sink has not begun; logs in {folder}"
         while answers.rollbacks < count and not answers.stuck:
             answers.round()
             time.sleep(rng.uniform(0, 3))
         producing.stop()
         sent = run.sent
-        answers.stuck |= not _within(patience, lambda: checker.is_complete(sent))
+        answers.stuck |= not happens_within(patience, lambda: checker.is_complete(sent))
         checker.watch_the_end(run.sent + _LAST_RECORDS, patience)
         run.produce(_LAST_RECORDS, _LAST_RECORDS)
         checked = checker.report()
@@ -309,15 +310,6 @@ def _figures(answers: Answers, report: Mapping[str, Any]) -> dict[str, Any]:
         "failures": answers.operator.failed,
         "checked": report,
     }
-
-
-def _within(seconds: float, done: Callable[[], bool]) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if done():
-            return True
-        time.sleep(0.5)
-    return False
 
 
 def _shown(results: Sequence[Mapping[str, Any]]) -> Table:

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from campaign.run import BACKENDS, Plan, broker_and_proxy, sink_of, store_of
 from campaign.sink import NO_HISTORY, Sink, former_version
 from harness.processes import Waiting, tree_cpu
 from harness.producing import Producing
+from harness.waiting import happens_within
 
 _WORKERS = 3
 _KILLED, _OTHERWISE = 3, 5
@@ -139,12 +140,12 @@ def stretch(
             crew.fill(place, former=True)
         producing.start()
         waiting.start()
-        assert _within(_SECONDS, lambda: run.committed() > 0), f"the sink has not begun; logs in {folder}"
+        assert happens_within(_SECONDS, lambda: run.committed() > 0), f"the sink has not begun; logs in {folder}"
         begin = time.time()
         crew.replace_all(first, count)
         end = time.time()
         producing.stop()
-        is_stuck = not _within(_SECONDS, lambda: checker.is_complete(run.sent))
+        is_stuck = not happens_within(_SECONDS, lambda: checker.is_complete(run.sent))
         checker.watch_the_end(run.sent + _LAST_RECORDS, _SECONDS)
         run.produce(_LAST_RECORDS, _LAST_RECORDS)
         checked = checker.report()
@@ -187,15 +188,6 @@ def _figures(crew: Crew, checked: Mapping[str, Any], begin: float, end: float, w
         "ended_logs": crew.ended,
         "checked": report,
     }
-
-
-def _within(seconds: float, done: Callable[[], bool]) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if done():
-            return True
-        time.sleep(0.5)
-    return False
 
 
 def _shown(results: Sequence[Mapping[str, Any]]) -> Table:

@@ -15,3 +15,13 @@ def wait_for(done: Callable[[], object], seconds: float = 180, step: float = 0.2
     while not done():
         assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
         time.sleep(step)
+
+
+def happens_within(seconds: float, done: Callable[[], bool]) -> bool:
+    """Ask ``done`` twice a second; whether it is true before ``seconds`` are over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if done():
+            return True
+        time.sleep(0.5)
+    return False

@@ -188,15 +188,20 @@ def test_another_table_of_the_sink_gains_and_loses_nothing(
     assert sorted(sink.ids("db.b")) == [*range(20, 40), *range(60, 80), *range(100, 120)]
 
 
+def commit_twice(sink: Cli) -> None:
+    """Commit 20 records for db.a and the next 20 for db.b, and then the same once more."""
+    for start in (0, 40):
+        send_to(sink, "db.a", start, start + 20)
+        send_to(sink, "db.b", start + 20, start + 40)
+        sink.run_here()
+
+
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 def test_one_record_is_a_cut_across_tables(
     tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
 ) -> None:
     sink, _ = routed(tmp_path, topic(), unique, keys)
-    for start in (0, 40):
-        send_to(sink, "db.a", start, start + 20)
-        send_to(sink, "db.b", start + 20, start + 40)
-        sink.run_here()
+    commit_twice(sink)
     answered(sink, WithoutRecord(TopicPartition(sink.topic.name, 0), 45), FORGET, "db.a", "db.b")
     assert sorted(sink.ids("db.a")) == [*range(20)]
     assert sorted(sink.ids("db.b")) == [*range(20, 40)]
@@ -258,10 +263,7 @@ def test_of_several_tables_one_that_lacks_nothing_is_left_as_it_is(
 ) -> None:
     """So a command that was interrupted between two tables is run again."""
     sink, _ = routed(tmp_path, topic(), unique, keys)
-    for start in (0, 40):
-        send_to(sink, "db.a", start, start + 20)
-        send_to(sink, "db.b", start + 20, start + 40)
-        sink.run_here()
+    commit_twice(sink)
     with table_of(sink, "db.b").manage_snapshots() as by_hand:
         by_hand.rollback_to_snapshot(snapshots(sink, "db.b")[0])
     first, *_ = answered(sink, AsItIs(), RESTORE, "db.a", "db.b")

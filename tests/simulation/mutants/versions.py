@@ -58,7 +58,7 @@ class PassesOverEarlyAnswers(World):
             super().step(timeout)
 
 
-@mutant("F1 a leader forgets the form in which files were written", THEME)
+@mutant("F1 a leader commits in a lower form than that of the files", THEME)
 class ForgetsTheForm(World):
     class coordinator_loop(CoordinatorLoop):
         class _OfAnswers(FormInUse):

@@ -38,8 +38,8 @@ class Attempts:
     An attempt that takes longer than ``seconds`` continues in the background. Until it ends, no other attempt is made
     for its key. Its thread does not delay the end of the process.
 
-    Other work has its ``turn`` at a key between them. An attempt waits for that as long as an attempt may take, then
-    begins beside it, and has all of its time left: it is never late because of a turn (K11).
+    Other work takes a ``turn`` at a key between attempts. An attempt waits at most ``seconds`` for a turn to end, then
+    begins beside it. Its own time starts only then, so a turn never makes it late (K11).
     """
 
     def __init__(self, together: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
