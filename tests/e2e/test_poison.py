@@ -106,7 +106,7 @@ def test_a_dead_letter_that_is_too_large_without_its_record_stops_the_sink_with_
 
 
 def test_a_dead_letter_is_as_small_as_its_record_was_and_otherwise_says_what_it_lacks(
-    sink: Cli, raw: RawProducer, topic: Callable[..., Topic]
+    sink: Cli, raw: RawProducer, topic: Callable[..., Topic], caplog: pytest.LogCaptureFixture
 ) -> None:
     dead = topic(config={"max.message.bytes": "100000"})
     sink.keys["errors.deadletterqueue.topic.name"] = dead.name
@@ -127,6 +127,7 @@ def test_a_dead_letter_is_as_small_as_its_record_was_and_otherwise_says_what_it_
         {"topic": sink.topic.name, "partition": 0, "offset": 1, "value": 200_000}
     ]
     assert all(headers["h"] == b"1" for _, headers in told.values())
+    assert "starting over" not in caplog.text
 
 
 def test_small_dead_letters_are_whole_in_a_topic_that_takes_no_batch_of_them(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -37,6 +38,7 @@ _REMEDIES = dict.fromkeys(REFUSED, "check the kafka.* settings and the privilege
 """Answers of a broker that no further try changes, and what an operator can do."""
 
 _GRACE = 0.5
+_LOOK_SECONDS = 0.1
 _ABORT_SECONDS = 2.0
 
 
@@ -123,7 +125,19 @@ class Transactions:
         seconds = self._patience
         self._call(partial(self._producer.send_offsets_to_transaction, positions, group.metadata, seconds), seconds)
 
+    def _deliver(self, deliveries: Deliveries) -> None:
+        """Wait until the records are delivered, or a topic has refused one for good: the client keeps what it has not
+        sent by then, so a commit would wait for it in vain.
+        """
+        deadline = time.monotonic() + self._patience
+        while self._producer.flush(_LOOK_SECONDS) and deliveries.refusal is None and time.monotonic() < deadline:
+            pass
+
     def _commit(self, deliveries: Deliveries) -> None:
+        self._call(lambda: self._deliver(deliveries), self._patience + _LOOK_SECONDS)
+        if (refusal := deliveries.refusal) is not None:
+            self._abort()
+            raise refusal
         try:
             self._call(lambda: self._producer.commit_transaction(self._patience), self._patience)
         except KafkaException as error:
