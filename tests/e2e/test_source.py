@@ -78,7 +78,7 @@ def test_a_topic_that_appears_later_is_read_from_its_beginning_whatever_the_rese
 ) -> None:
     sink = Cli(tmp_path, Topic(servers, f"{unique}-first"), unique)
     del sink.keys["topics"]
-    sink.keys |= {"topics.regex": f"{unique}-.*", "iceberg.source.auto-offset-reset": "latest"}
+    sink.keys |= {"topics.regex": f"{unique}-.*", "iceberg.source.start": "latest"}
     sink.send(0, 10)
     sink.run_here()
     sink.send(10, 20)
@@ -92,13 +92,48 @@ def test_what_comes_after_a_first_start_is_read_also_where_partitions_change_han
 ) -> None:
     """The first worker dies before it has read anything; to the next one this is no first start."""
     sink = Cli(tmp_path, topic(partitions=2), unique)
-    sink.keys |= {"iceberg.source.auto-offset-reset": "latest", "iceberg.control.commit.interval-ms": 60_000}
+    sink.keys |= {"iceberg.source.start": "latest", "iceberg.control.commit.interval-ms": 60_000}
     sink.send(0, 10)
     die_when_something_is_held(sink)
     sink.keys["iceberg.control.commit.interval-ms"] = 1000
     sink.send(10, 20)
     sink.run_here()
     assert sorted(sink.ids()) == list(range(10, 20))
+
+
+def test_a_first_start_of_a_time_reads_what_is_not_older_and_then_all_that_comes(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str, keys: dict[str, str]
+) -> None:
+    sink, noon = Cli(tmp_path, topic(partitions=3), unique), 1_795_867_200_000
+    sink.keys |= keys | {"iceberg.source.start": "2026-11-28T12:00:00Z"}
+    for number, at in enumerate([-2_000, -1_000, 0, 1_000]):
+        sink.topic.send(*encode({"id": number}), partition=0, timestamp=noon + at)
+    sink.topic.send(*encode({"id": 4}), partition=1, timestamp=noon - 1)
+    sink.run_here()
+    assert sorted(sink.ids()) == [2, 3]
+    for number, partition in ((5, 1), (6, 2)):
+        sink.topic.send(*encode({"id": number}), partition=partition, timestamp=noon - 5_000)
+    sink.keys["iceberg.source.start"] = "earliest"
+    sink.run_here()
+    assert sorted(sink.ids()) == [2, 3, 5, 6]
+
+
+def test_a_first_start_of_offsets_reads_from_there_and_other_partitions_whole(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Cli(tmp_path, topic(partitions=2), unique)
+    sink.topic.send(*encode(*({"id": number} for number in range(10))), partition=0)
+    sink.topic.send(*encode(*({"id": number} for number in range(10, 20))), partition=1)
+    caplog.set_level("INFO")
+    sink.keys["iceberg.source.start"] = f"{sink.topic.name}:0=11"
+    with pytest.raises(ConfigError, match="has the offsets 0 to 10, and 11 is none of them"):
+        sink.run_here()
+    sink.keys["iceberg.source.start"] = f"{sink.topic.name}:0=7"
+    sink.run_here()
+    sink.run_here()
+    assert sorted(sink.ids()) == [7, 8, 9, *range(10, 20)]
+    assert caplog.text.count("first start, from") == 1
+    assert f"topic '{sink.topic.name}': partition 0 from 7, 1 from 0" in caplog.text
 
 
 def die_when_something_is_held(sink: Cli) -> None:

@@ -173,7 +173,7 @@ class History:
                 self._owners.update(dict.fromkeys(tps, name))
                 stored = member.session.committed(tps)
                 begins = dict.fromkeys(tps, 0)
-                member.machine.assigned(starting(tps, stored, begins, self._ends, "earliest"))
+                member.machine.assigned(starting(tps, stored, begins))
                 yield f"{name} starts at {listed([f'{tp}: {at}' for tp, at in sorted(member.machine.positions.items())])}"
             case "hands over":
                 yield from self._act(name, member, member.machine.handover(tps))

@@ -116,8 +116,8 @@ def test_files_for_a_table_that_is_gone_or_another_one_are_refused_with_the_comm
 
 
 def test_partitions_without_a_position_are_read_from_their_beginning() -> None:
-    assert "nothing is stored for orders-1, read from the beginning on" in said(stored={P0: 10}, from_end=True)
-    assert "read from the end on" in said(stored={}, from_end=True)
+    assert "nothing is stored for orders-1, read from the beginning on" in said(stored={P0: 10}, start="the end")
+    assert "read from the end on" in said(stored={}, start="the end")
 
 
 def test_the_last_positions_on_the_control_topic_are_shown_where_none_is_stored() -> None:

@@ -19,7 +19,7 @@ from calving.model.events import (
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, Gap, Span, TopicPartition
 from calving.protocol.effects import Publish, RunBatch
-from calving.protocol.positions import Position, Reset, starting, take
+from calving.protocol.positions import Position, starting, take
 from calving.protocol.worker import BatchLimits, BatchOutcome, WorkerMachine
 
 A, B = TopicPartition("s", 0), TopicPartition("s", 1)
@@ -223,17 +223,12 @@ def test_an_end_that_nobody_expected_is_a_bug() -> None:
         worker(a=0).finished(3, outcome())
 
 
-@pytest.mark.parametrize(("reset", "expected"), [("earliest", 3), ("latest", 90)])
-def test_the_reset_decides_where_the_first_start_begins(reset: Reset, expected: int) -> None:
-    assert starting([A], {}, {A: 3}, {A: 90}, reset) == {A: Position(None, expected)}
+def test_a_partition_without_a_position_is_read_from_its_beginning() -> None:
+    assert starting([B], {A: 5}, {B: 3}) == {B: Position(None, 3)}
 
 
-def test_a_partition_that_appears_later_is_read_from_its_beginning() -> None:
-    assert starting([B], {A: 5}, {B: 0}, {B: 90}, "latest") == {B: Position(None, 0)}
-
-
-def test_a_stored_position_wins_over_the_reset() -> None:
-    assert starting([A], {A: 5}, {A: 0}, {A: 90}, "latest") == {A: Position(5, 5)}
+def test_a_partition_with_a_position_is_read_from_there() -> None:
+    assert starting([A], {A: 5}, {A: 0}) == {A: Position(5, 5)}
 
 
 @pytest.mark.parametrize("records", [1, 3, 10, 11, 1000])

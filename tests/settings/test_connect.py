@@ -12,6 +12,7 @@ from calving.errors import ConfigError
 from calving.settings.clients import translate
 from calving.settings.connect import with_worker
 from calving.settings.load import Sink, load
+from calving.source.start import EARLIEST, Start
 
 CONFIG = {
     "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
@@ -70,7 +71,7 @@ def test_records_are_read_as_the_workers_consumers_do_and_events_as_the_worker_i
     }
     own = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "w", "sasl.password": 'p;"q'}
     assert sink.control_kafka == {**sink.kafka, **own}
-    assert sink.keys.reset == "latest"
+    assert sink.keys.start == Start("latest")
 
 
 def test_converters_are_the_workers_unless_the_connector_has_its_own(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_what_the_connector_overrides_goes_before_what_the_worker_says(tmp_path:
         "iceberg.kafka.sasl.mechanism": "PLAIN",
     }
     sink = taken(tmp_path, {**CONFIG, **overrides})
-    assert (sink.kafka["fetch.max.bytes"], sink.group, sink.keys.reset) == ("5", "mine", "earliest")
+    assert (sink.kafka["fetch.max.bytes"], sink.group, sink.keys.start) == ("5", "mine", EARLIEST)
     assert sink.control_kafka["sasl.mechanism"] == "PLAIN"
 
 

@@ -39,7 +39,7 @@ def member(**changed: str) -> Member:
         ("iceberg.tables.write-props.write.format.default", "orc"),
         ("iceberg.limits.nesting", "5"),
         ("iceberg.source.on-data-loss", "skip"),
-        ("iceberg.source.auto-offset-reset", "latest"),
+        ("iceberg.source.start", "latest"),
         ("topics", "orders,returns"),
         ("value.converter", "avro"),
         ("key.converter.schema.registry.url", "http://other"),

@@ -12,6 +12,7 @@ from calving.errors import UnavailableError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.sink import Claim
 from calving.source.interface import NOTHING, Bounds, Group, Listener
+from calving.source.start import EARLIEST, Start
 
 
 class Record(NamedTuple):
@@ -187,6 +188,10 @@ class SimGroup(Group):
         broker = self._broker
         ends = {tp: min(broker.end(tp), broker.stuck.get(tp, broker.end(tp))) for tp in partitions}
         return Bounds({tp: broker.begins[tp] for tp in partitions if ends[tp] != read_up_to.get(tp)}, ends)
+
+    def starts(self, partitions: Collection[TopicPartition], start: Start) -> SourceOffsets:
+        assert start == EARLIEST
+        return self.bounds(partitions).begins
 
     def close(self) -> None:
         self._closed = True

@@ -36,6 +36,7 @@ from calving.protocol.rollback import Marks, RolledBack
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop
+from calving.source.start import EARLIEST
 from tests.simulation.accidents import Accidents
 from tests.simulation.answers import Answers
 from tests.simulation.broker import Broker, Record
@@ -65,7 +66,7 @@ class World:
     target = SimTarget
     parking = Parking
     table = SimTable
-    policy = SourcePolicy("earliest", on_data_loss="skip", bounds_seconds=2)
+    policy = SourcePolicy(EARLIEST, on_data_loss="skip", bounds_seconds=2)
     ledger_key = LedgerKey
     committed = staticmethod(committed)
     looked = staticmethod(looked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -30,8 +29,8 @@ from calving.runtime.maintenance.step import committing
 from calving.runtime.preflight import file_rules, ledger_key
 from calving.settings.load import Sink
 from calving.source.interface import Source
+from calving.source.start import moment_ms, record_at
 
-_RECORD = re.compile(r"(?P<topic>.+):(?P<partition>\d{1,9})=(?P<offset>\d{1,18})")
 _ROWS = "total-records"
 
 
@@ -216,22 +215,11 @@ def target_of(*, to: int | None, before: str | None, at: str | None, as_is: bool
         raise ConfigError("say where the table goes: one of --to, --before, --at and --as-is")
     if to is not None:
         return ToSnapshot(to)
-    if before is not None:
-        return BeforeTime(_moment(before))
-    if at is not None:
-        named = _RECORD.fullmatch(at)
-        if named is None:
-            raise ConfigError(f"--at {at}: it is TOPIC:PARTITION=OFFSET, such as orders:0=1200")
-        return WithoutRecord(TopicPartition(named["topic"], int(named["partition"])), int(named["offset"]))
-    return AsItIs()
-
-
-def _moment(text: str) -> int:
-    """Milliseconds since 1970."""
     try:
-        moment = datetime.fromisoformat(text)
+        if before is not None:
+            return BeforeTime(moment_ms(before))
+        if at is not None:
+            return WithoutRecord(*record_at(at))
     except ValueError as error:
-        raise ConfigError(f"--before {text}: it is a time such as 2026-11-28T09:30:00Z") from error
-    if moment.tzinfo is None:
-        raise ConfigError(f"--before {text}: which time zone? Add Z for UTC, or an offset such as +01:00")
-    return int(moment.timestamp() * 1000)
+        raise ConfigError(f"{'--at' if before is None else '--before'}: {error}") from error
+    return AsItIs()

@@ -42,6 +42,7 @@ from calving.settings.keys import TAKEN_OVER
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.source.opening import open_source
+from calving.source.start import place_text
 
 _VERSION = re.compile(r"Apache Iceberg (\S+)")
 _OPEN_SECONDS = 5.0
@@ -132,7 +133,7 @@ def _look(sink: Sink, source: Source) -> Place:
         troubles=tuple(topic.troubles),
         ignored={key: TAKEN_OVER[key] for key in TAKEN_OVER.keys() & sink.given.keys()},
         known_sinks=keys.other_sinks,
-        from_end=keys.reset == "latest",
+        start=place_text(keys.start),
         skips=keys.on_data_loss == "skip",
         changes_rows=sink.changes_rows,
     )

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from calving.model.events import NO_COMMIT, DataComplete, Envelope, Publication
 from calving.model.offsets import (
@@ -103,9 +103,6 @@ def text_of(tp: TopicPartition, unread: Span) -> str:
     )
 
 
-Reset = Literal["earliest", "latest"]
-
-
 class Position(NamedTuple):
     """``stored`` is the position in the backend (None if there is none), ``next`` the one at which the
     worker starts.
@@ -119,21 +116,18 @@ def starting(
     assigned: Collection[TopicPartition],
     stored: SourceOffsets,
     begins: SourceOffsets,
-    ends: SourceOffsets,
-    reset: Reset,
 ) -> dict[TopicPartition, Position]:
     """The positions of newly assigned partitions (W1).
 
-    ``stored`` holds the stored positions of all partitions of the sink, not only of the assigned ones. If there are
-    any, a partition without a position is newer than the sink's first start. It is read from its beginning, whatever
-    the reset, because none of its records has been skipped on purpose.
+    A partition without a stored position is read from its beginning: either the first start is there, or the partition
+    is newer than that, and none of its records has been skipped on purpose.
     """
-    at = begins if stored or reset == "earliest" else ends
-    return {tp: Position(stored[tp], stored[tp]) if tp in stored else Position(None, at[tp]) for tp in assigned}
+    return {tp: Position(stored[tp], stored[tp]) if tp in stored else Position(None, begins[tp]) for tp in assigned}
 
 
-def first_start(ends: SourceOffsets) -> Publication:
-    """The publication of a first start with the reset ``latest``: the ends of all partitions, assigned or not.
+def first_start(starts: SourceOffsets) -> Publication:
+    """The publication of a first start elsewhere than at the beginning: where it reads all partitions from, assigned or
+    not.
 
     It is published at once and as a whole. Otherwise another worker could start a moment later, or get a partition
     before its first record. This worker would take a partition without a position for a new one, and read it from its
@@ -141,8 +135,8 @@ def first_start(ends: SourceOffsets) -> Publication:
     """
     return Publication(
         (DataComplete(NO_COMMIT),),
-        {tp: Advance(None, end) for tp, end in sorted(ends.items())},
-        {tp: (Span(0, end),) for tp, end in sorted(ends.items()) if end},
+        {tp: Advance(None, at) for tp, at in sorted(starts.items())},
+        {tp: (Span(0, at),) for tp, at in sorted(starts.items()) if at},
     )
 
 

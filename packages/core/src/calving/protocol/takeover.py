@@ -59,8 +59,8 @@ class Place:
     ignored: Mapping[str, str] = field(default_factory=dict)
     """Keys that have no effect here, and why."""
     known_sinks: Collection[str] = ()
-    from_end: bool = False
-    """Whether partitions without a position are read from their end."""
+    start: str = "the beginning"
+    """Where the first start reads from, for a sentence."""
     skips: bool = False
     """Whether records that the broker no longer has may be skipped."""
     changes_rows: bool = False
@@ -237,8 +237,8 @@ def _from_where(place: Place) -> Iterator[str]:
         yield f"records are read from the stored positions on: {shown}; {counted(waiting, 'record')} wait there"
     fresh = sorted(place.ends.keys() - place.stored.keys())
     if fresh:
-        where = "end" if place.from_end and not place.stored else "beginning"
-        yield f"nothing is stored for {listed(fresh)}, read from the {where} on"
+        where = "the beginning" if place.stored else place.start
+        yield f"nothing is stored for {listed(fresh)}, read from {where} on"
     if place.announced and not place.stored:
         known = listed([f"{tp} at {at}" for tp, at in sorted(place.announced.items())])
         yield f"the control topic names as the last positions {known}"

@@ -137,7 +137,7 @@ class Attempt:
             runner=runner,
             machine=WorkerMachine(BatchLimits(keys.batch_records, keys.batch_bytes, runner.fewer)),
             policy=SourcePolicy(
-                keys.reset,
+                keys.start,
                 keys.on_data_loss,
                 mirror=self._backend.mirrors,
                 stop_at=group.bounds(group.partitions()).ends if self._sink.replayed else None,

@@ -19,12 +19,13 @@ from calving.model.tables import Branches
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.members import Members
-from calving.protocol.positions import Reset, Unread, first_start, starting, within_topics
+from calving.protocol.positions import Unread, first_start, starting, within_topics
 from calving.protocol.positions import text_of as moved_text
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.log_health import OpenTransactions, SilenceDetector
 from calving.runtime.positions import SKIP, Resumed, data_loss_text, moved, recreated_text, truncated_text
 from calving.source.interface import Bounds, Group
+from calving.source.start import EARLIEST, Start, first_start_lines
 from calving.status.partitions import Arrivals, committed_up_to, seen
 from calving.status.table_states import TableStates
 
@@ -58,7 +59,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourcePolicy:
-    reset: Reset
+    start: Start
     on_data_loss: Literal["fail", "skip"]
     bounds_seconds: float = 1.5
     """Seconds between requests for the source's ends while no answer is owed."""
@@ -193,12 +194,12 @@ class WorkerLoop:
             # partitions: a dead owner's undecided publication on another partition would delay every worker.
             every = self._group.partitions() | frozenset(partitions)
             stored = self._session.committed(every)
-            if not stored and self._policy.reset == "latest":
+            if not stored and self._policy.start != EARLIEST:
                 self._begin(every)
                 stored = self._session.committed(every)
         self._recognise({tp.topic for tp in partitions})
         bounds = self._group.bounds(partitions)
-        self.machine.assigned(starting(partitions, stored, bounds.begins, bounds.ends, self._policy.reset))
+        self.machine.assigned(starting(partitions, stored, bounds.begins))
         for tp in partitions:
             self._stored_within.pop(tp, None)
             self._unread.pop(tp, None)  # another worker may have passed them over since
@@ -222,7 +223,10 @@ class WorkerLoop:
 
     def _begin(self, every: Collection[TopicPartition]) -> None:
         self._recognise({tp.topic for tp in every})
-        publication = within_topics(first_start(self._group.bounds(every).ends), self._topic_ids, {})
+        starts = self._group.starts(every, self._policy.start)
+        for line in first_start_lines(self._policy.start, starts):
+            log.info("%s", line)
+        publication = within_topics(first_start(starts), self._topic_ids, {})
         self._session.publish(publication, self._group.claim())
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:

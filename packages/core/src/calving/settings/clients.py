@@ -139,8 +139,10 @@ def _unquoted(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
 
 
-_CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceberg.source.auto-offset-reset"}
+_CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceberg.source.start"}
 """Properties of Kafka's consumers that are keys of a sink."""
+_FORMER = {"iceberg.source.auto-offset-reset": "iceberg.source.start"}
+"""Keys by the names that earlier versions gave them."""
 _NESTED = "default.topic.config"
 _OF_PROGRAMS = re.compile(r"\w+_cb|\w+\.\w+_cb|logger|opaque|on_commit|on_delivery|default\.topic\.config")
 """Properties that only a program can give to its client."""
@@ -162,8 +164,14 @@ _BROKER = re.compile(
 
 
 def consumer_keys(raw: Mapping[str, str]) -> dict[str, str]:
-    """The keys, in which consumer overrides that are keys of a sink in calving are renamed."""
-    moved = {f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}
+    """The keys, in which consumer overrides that are keys of a sink in calving, and a former name, are renamed.
+
+    :raises ConfigError: a key stands there by its former name, too.
+    """
+    for former, name in _FORMER.items():
+        if former in raw and name in raw:
+            raise ConfigError(f"{former} is another name of {name}: remove one of the two")
+    moved = {**_FORMER, **{f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}}
     renamed = {moved[key]: value for key, value in raw.items() if key in moved}
     return {**renamed, **{key: value for key, value in raw.items() if key not in moved}}
 

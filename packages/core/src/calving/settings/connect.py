@@ -48,7 +48,7 @@ _PROVIDERS = {
     "org.apache.kafka.common.config.provider.EnvVarConfigProvider": "env",
 }
 _SOURCE, _CONTROL, _OVERRIDE = "kafka.", "iceberg.kafka.", "consumer.override."
-_RESET = "iceberg.source.auto-offset-reset"
+_RESET = "iceberg.source.start"
 
 
 def with_worker(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:

@@ -41,7 +41,7 @@ COMMITTED = (
     "errors.tolerance",
     "errors.deadletterqueue.",
     "iceberg.source.on-data-loss",
-    "iceberg.source.auto-offset-reset",
+    "iceberg.source.start",
 )
 """Prefixes of the keys that decide which rows are committed, to which tables, and as what."""
 _IDLE = {"iceberg.tables.look-ms"}

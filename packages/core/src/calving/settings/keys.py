@@ -24,6 +24,7 @@ from calving.model.tables import (
     Tombstones,
     is_table_name,
 )
+from calving.source.start import EARLIEST, Start
 
 _ROUTING, _CONVERTERS, _MUTATIONS = Routing(), TopicConverters(), RowMutations()
 _TOLERANCE, _LIMITS, _PATIENCE, _TRIGGERS = Tolerance(), Limits(), Patience(), Triggers()
@@ -75,6 +76,12 @@ def _regex(value: str) -> str:
     Regex(value)
     return value
 
+
+def _start(value: object) -> object:
+    return Start.of(value) if isinstance(value, str) else value
+
+
+FirstStart = Annotated[Start, BeforeValidator(_start)]
 
 RegularExpression = Annotated[str, AfterValidator(_regex)]
 
@@ -618,11 +625,13 @@ class SinkKeys(BaseModel):
         description="A prefix of every transactional id, for clusters that authorise ids by prefix.",
     )
 
-    reset: Literal["earliest", "latest"] = Field(
-        "earliest",
-        alias="iceberg.source.auto-offset-reset",
-        description="Where the first start begins to read. The sink reads a partition that appears later from its"
-        " beginning.",
+    start: FirstStart = Field(
+        EARLIEST,
+        alias="iceberg.source.start",
+        description="Where the first start begins to read: `earliest`, `latest`, the first record of a time such as"
+        " `2026-11-28T09:30:00Z` (by the records' timestamps), or offsets, as in `orders:0=1200, orders:1=900`; other"
+        " partitions then begin at their beginning, as do partitions that appear later. Where a position is stored, it"
+        " counts. `iceberg.source.auto-offset-reset` is another name of this key.",
     )
     on_data_loss: Policy = Field(
         "fail",

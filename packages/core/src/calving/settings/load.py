@@ -39,6 +39,7 @@ from calving.settings.records import (
 )
 from calving.settings.spark import check_spark
 from calving.settings.validation import validate
+from calving.source.start import EARLIEST
 from calving.wording import meant_key
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Sink:
             "group": f"{self.group}-replay",
             "topics": (keys.dead_letter_topic,),
             "topics_regex": None,
+            "start": EARLIEST,
         }
         return replace(self, keys=keys.model_copy(update=change), replayed=True)
 

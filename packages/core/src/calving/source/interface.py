@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.model.sink import Claim
+from calving.source.start import Start
 
 NOTHING: SourceOffsets = {}
 
@@ -79,6 +80,14 @@ class Group(ABC):
     @abstractmethod
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
         """The offsets of ``partitions`` that can be read now. Begins are absent where the end equals ``read_up_to``."""
+
+    @abstractmethod
+    def starts(self, partitions: Collection[TopicPartition], start: Start) -> SourceOffsets:
+        """The offsets at which a first start begins to read the partitions: of a time, those of the first records that
+        are not older, or the ends.
+
+        :raises ConfigError: the start names a partition that is not there, or an offset that it does not have.
+        """
 
     @abstractmethod
     def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:

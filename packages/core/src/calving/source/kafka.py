@@ -31,6 +31,7 @@ from calving.source.group_errors import failure, remedy
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times
 from calving.source.members import members
+from calving.source.start import Start, outside
 
 if TYPE_CHECKING:
     from calving.records.regex import Regex
@@ -183,7 +184,8 @@ def _bounds(consumer: Consumer, partitions: Collection[TopicPartition], read_up_
 
 @patiently
 def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
-    """The first or the last stable offsets, by one request to each broker. An admin client would make an object with
+    """The first or the last stable offsets, or the first ones of a time in ms (below 0: there are none), by one request
+    to each broker. An admin client would make an object with
     locks for every partition. For a thousand partitions that takes longer than the request.
     """
     if not partitions:
@@ -284,6 +286,17 @@ class KafkaGroup(Group):
 
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
         return _bounds(self._consumer, partitions, read_up_to)
+
+    def starts(self, partitions: Collection[TopicPartition], start: Start) -> SourceOffsets:
+        bounds = self.bounds(partitions)
+        if (why := outside(start, bounds.begins, bounds.ends)) is not None:
+            raise ConfigError(f"iceberg.source.start: {why}; correct it, and start the sink again")
+        if start.place == "latest":
+            return bounds.ends
+        if start.place == "earliest":
+            return {**bounds.begins, **dict(start.offsets)}
+        found = _offsets(self._consumer, partitions, start.place)
+        return {tp: bounds.ends[tp] if at < 0 else at for tp, at in found.items()}
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._topics.highs(partitions)
