@@ -25,7 +25,6 @@ from rich.console import Console
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules
-from calving.iceberg.schemas import partition_spec
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.tables import DEFAULT_PROPERTIES, Tables
 from calving.iceberg.target import IcebergTarget
@@ -38,6 +37,7 @@ from calving.protocol.ledger import NO_LEDGER
 from calving.protocol.ledger_key import LedgerKey
 from calving.records.fields import arrow_schema
 from calving.services.rest_catalog import RestCatalog
+from calving.writing.schemas import partition_spec
 from calving.writing.table import TableWriter
 from harness.duckdb_extensions import connected
 

@@ -25,7 +25,6 @@ from calving.iceberg.conversion import DeleteReplacement
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules
-from calving.iceberg.schemas import partition_spec
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.files import DELETES, KEYS, DataFile, FileContent, sink_name
@@ -38,6 +37,7 @@ from calving.protocol.ledger import NO_LEDGER
 from calving.protocol.ledger_key import LedgerKey
 from calving.records.fields import table_schema
 from calving.records.values import Values
+from calving.writing.schemas import partition_spec
 from calving.writing.table import TableWriter
 from harness.structure import check
 

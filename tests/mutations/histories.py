@@ -28,10 +28,10 @@ from pyiceberg.types import IcebergType, LongType, NestedField, StringType, Time
 
 from calving.iceberg.catalog import table_id
 from calving.iceberg.maintenance import Maintenance
-from calving.iceberg.schemas import partition_spec
 from calving.model.record_path import TransformSpec
 from calving.model.tables import RowMutations
 from calving.services.rest_catalog import RestCatalog
+from calving.writing.schemas import partition_spec
 from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check
 from tests.iceberg.reader import rows_of

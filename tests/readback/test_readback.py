@@ -30,8 +30,8 @@ from pyiceberg.types import (
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
-from calving.iceberg.schemas import partition_spec
 from calving.model.record_path import RouteRule, Routing
+from calving.writing.schemas import partition_spec
 from harness.duckdb_extensions import connected
 from harness.spark_reader import spark_on
 from harness.topic import Topic

@@ -194,7 +194,7 @@ def test_every_partition_transform_puts_rows_where_a_filter_finds_them(plane: Pl
     from pyiceberg.schema import Schema
     from pyiceberg.types import DateType, DecimalType, NestedField, TimestamptzType
 
-    from calving.iceberg.schemas import partition_spec
+    from calving.writing.schemas import partition_spec
 
     schema = Schema(
         NestedField(1, "id", LongType(), required=False),

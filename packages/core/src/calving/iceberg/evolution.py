@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyiceberg.partitioning import PartitionSpec
@@ -14,11 +14,12 @@ from calving.casting.evolution import Path, distinct, fitting, size_of
 from calving.casting.type_counts import OutvotedValues, Seen, decide
 from calving.errors import BadRecordError
 from calving.iceberg.rules import TableRules, check_declared
-from calving.iceberg.schemas import partition_spec, schema_of, spec_names, spelt
+from calving.iceberg.schemas import spec_names
 from calving.model.tables import SchemaChange
 from calving.records.declared import declaration, with_declared
-from calving.records.inferred import InferredType, all_optional, find, merge
-from calving.writing.terms import becomes_moment, parse_term
+from calving.records.inferred import InferredType, all_optional, merge
+from calving.writing.schemas import moments, new_type, partition_spec, schema_of
+from calving.writing.terms import parse_term
 
 log = logging.getLogger(__name__)
 
@@ -29,15 +30,9 @@ def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schem
     :raises ConfigError: the table cannot be created as the settings say.
     :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
     """
-    mine, fold = rules.of(name), rules.fold
-    kind = _decided(name, change, rules)
-    kind = distinct(kind, (), set(), rules.key) or {"struct": {}}
-    terms = [parse_term(term, name)[0] for term in mine.partition_by]
-    if fold:
-        kind = spelt(kind, [*mine.id_columns, *terms, *mine.declared])
-    kind = with_declared(kind, dict(_moments(name, kind, rules)), fold=fold)
-    check_declared(name, mine.columns, fold=fold)
-    kind = with_declared(kind, mine.declared, everywhere=mine.columns, fold=fold)
+    mine = rules.of(name)
+    check_declared(name, mine.columns, fold=rules.fold)
+    kind = new_type(name, _decided(name, change, rules), mine.missing, fold=rules.fold)
     kind = _within_limit(name, kind, change, rules)
     schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
     return schema, partition_spec(mine.partition_by, schema, name)
@@ -51,9 +46,11 @@ def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType
     if change.seen is None:
         return change.type
     decision = decide(change.seen, rules.share, change.path)
-    fixed = [rules.key(column) for column in rules.of(name).declared]
+    mine = rules.of(name)
+    fixed = [rules.key(column) for column in mine.declared]
     if change.kind == "create":
-        fixed += [rules.key(column) for column, _ in _moments(name, merge(change.type, decision.all), rules)]
+        everything = merge(change.type, decision.all)
+        fixed += [rules.key(column) for column, _ in moments(name, everything, mine.missing, fold=rules.fold)]
     for few in decision.outvoted:
         column = rules.key(".".join(few.path))
         if not any(column == each or column.startswith(f"{each}.") for each in fixed):
@@ -76,17 +73,6 @@ def _mind(name: str, few: OutvotedValues, rules: TableRules) -> None:
         f' "{column} {declaration(few.kind)}" refuses the others; or set iceberg.tables.type-share = 0, by which every'
         " value counts, or errors.tolerance = all, by which the others become dead letters"
     )
-
-
-def _moments(name: str, kind: InferredType, rules: TableRules) -> Iterator[tuple[str, InferredType]]:
-    """The columns that become timestamps because they have a partition term of time, although the records' values are
-    not declared as timestamps.
-    """
-    for term in rules.of(name).partition_by:
-        column, transform, _ = parse_term(term, name)
-        place = find(kind, column, rules.key)
-        if place is not None and becomes_moment(transform, place[1]):
-            yield column, "timestamptz"
 
 
 def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:
@@ -123,7 +109,7 @@ def _within_limit(name: str, kind: InferredType, change: SchemaChange, rules: Ta
     if count <= most:
         return kind
     terms = [parse_term(term, name)[0] for term in mine.partition_by]
-    order = [mine.missing.order_field] if mine.missing.order_field is not None else []
+    order = [] if mine.missing.order_field is None else [mine.missing.order_field]
     needed = [f"{rules.key(column)}." for column in (*mine.id_columns, *order, *terms, *mine.declared)]
     given = {} if change.seen is None else change.seen.get("fields", {})
 

@@ -56,8 +56,7 @@ class TableSettings:
     @property
     def missing(self) -> MissingTable:
         """What records need to know about the table as long as it does not exist."""
-        order = None if self.mutations is None else self.mutations.order_field
-        return MissingTable(self.id_columns, (*self.columns,), (*self.declared,), self.partition_by, order)
+        return MissingTable(self.id_columns, (*self.columns,), self.declared, self.partition_by, self.mutations)
 
 
 @dataclass(frozen=True, slots=True)

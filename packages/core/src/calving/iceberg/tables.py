@@ -133,7 +133,13 @@ class Tables:
     @property
     def missing(self) -> Mapping[str, MissingTable]:
         """The tables that were looked for and do not exist."""
-        return {name: self._rules.of(name).missing for name in self._missing}
+        rules = self._rules
+        properties = {**rules.create_properties, **rules.write_properties}
+        settings = {name: rules.of(name) for name in self._missing}
+        return {
+            name: replace(mine.missing, moments=Moments(mine.units, rules.any_year), properties=properties)
+            for name, mine in settings.items()
+        }
 
     @property
     def refused(self) -> Mapping[str, str]:

@@ -209,15 +209,22 @@ class SchemaChange:
 @dataclass(frozen=True, slots=True)
 class MissingTable:
     """A table that does not exist, with the settings by which records may create it. ``columns``: those with which it
-    is created, whatever records have. ``declared``: these, and others whose types the settings declare.
-    ``partition_by``: the partition terms. ``order_field``: as ``RowMutations`` has it.
+    is created, whatever records have. ``declared``: the types (Iceberg JSON) of these, and of others that the settings
+    declare. ``partition_by``: the partition terms. ``properties``: as far as the settings have them.
     """
 
     id_columns: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    declared: tuple[str, ...] = ()
+    declared: Mapping[str, Any] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
-    order_field: str | None = None
+    mutations: RowMutations | None = None
+    moments: Moments = Moments()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def order_field(self) -> str | None:
+        """The field that orders the changes of a mutation table."""
+        return None if self.mutations is None else self.mutations.order_field
 
 
 def is_table_name(name: str) -> bool:

@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter, TableRows
+from calving.errors import ConfigError
 from calving.model.dead_letters import Stage
+from calving.model.record_path import Evolution
+from calving.model.tables import SchemaChange
 from calving.records.arrays import Indices, compose, without
 from calving.records.cells import FullBlockError
 from calving.records.fields import name_mapping, table_schema
@@ -20,7 +23,9 @@ from calving.tasks.mutations import TRUNCATE, UNCLEAR, Conversion, Origin, opera
 from calving.tasks.route import Held
 from calving.tasks.selection import Accounts, Routed, Tables, Timings
 from calving.tasks.spec import TaskSpec
+from calving.tasks.write import refusals
 from calving.writing.changes import INSERT
+from calving.writing.schemas import evolved
 
 WHOLE = (
     "the connector has to write whole documents, such as Debezium's for MongoDB with capture.mode ="
@@ -175,15 +180,46 @@ class Caster:
         tables = self._known(routed)
         if not tables:
             return None
-        bad, converted = self._tried(routed, tables)
-        changes = [change for _, part in converted for change in part.changes]
-        if changes and len(tables) > 1 and bad:
-            # Schema changes are requested only for values that no table refuses.
-            converted = self._some(routed, tables, without(len(routed.values), bad))
-            changes = [change for _, part in converted for change in part.changes]
-        for change in changes:
+        bad, converted = self._unrefused_rows(routed, tables, only_changes=True)
+        for change in _changes(converted):
             routed.selected.accounts.changes.add(change)
         return CastRows(routed, converted, bad)
+
+    def _unrefused_rows(
+        self, routed: Routed, tables: Tables, *, only_changes: bool
+    ) -> tuple[dict[int, RecordError], list[TableRows]]:
+        """As ``_tried``, with schema changes only for values that no table refuses: neither at once, nor when they are
+        to be written after these changes. ``only_changes``: without a change, the writers are not asked.
+        """
+        bad, converted = self._tried(routed, tables)
+        known = 0 if len(tables) > 1 else len(bad)
+        while (changes := _changes(converted)) or not only_changes:
+            if len(bad) == known:
+                bad |= self._refused(routed, tables, changes, without(len(routed.values), bad))
+                if len(bad) == known:
+                    break
+            known = len(bad)
+            converted = self._some(routed, tables, without(len(routed.values), bad))
+        return bad, converted
+
+    def _refused(
+        self, routed: Routed, tables: Tables, changes: Sequence[SchemaChange], rows: Indices
+    ) -> dict[int, RecordError]:
+        """Those of the values that a writer would refuse if the tables had these changes, by index."""
+        spec, fold = self._spec, self._spec.path.evolution.case_insensitive
+        changed = {
+            table: evolved(spec.tables[table], [each for each in changes if each.table == table], fold=fold)
+            for table in tables
+        }
+        path = replace(spec.path, evolution=Evolution(case_insensitive=fold))
+        spec = replace(spec, tables=changed, path=path)
+        later = Caster(spec, self._held, self._timings)
+        try:
+            _, converted = later._tried(routed.choose(rows), tables)
+            found = refusals(spec, converted)
+        except ConfigError:  # whoever changes the table finds that it cannot be written then
+            return {}
+        return {rows[i]: error.within(rows) for i, error in found.items()}
 
     def _known(self, routed: Routed) -> Tables:
         """The tables into which the values are written now. Without one, the values are accounted for."""
@@ -198,9 +234,9 @@ class Caster:
         pending = [table for table in routed.tables if table not in known and table not in absent]
         if pending:
             # First the tables must be loaded or created; then the task runs again. For now, only look for bad values.
-            bad, _ = self._tried(routed, known)
-            accounts.bad += [error.within(values.index) for error in bad.values()]
+            bad, _ = self._unrefused_rows(routed, known, only_changes=not known)
             self.creation.ask_for(accounts, pending, values.choose(without(len(values), bad)))
+            accounts.bad += [error.within(values.index) for error in bad.values()]
             return ()
         if not known and len(values):
             accounts.filtered["missing table"] += len(values)
@@ -256,6 +292,10 @@ class Caster:
                 known = conversion.rows
             self._converters[table] = known
         return known
+
+
+def _changes(converted: Sequence[TableRows]) -> list[SchemaChange]:
+    return [change for _, part in converted for change in part.changes]
 
 
 def _pieces(routed: Routed, converter: TableConverter) -> list[Routed]:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from functools import reduce
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from calving.casting.evolution import check_new
+from calving.casting.evolution import UnfitError, check_new
+from calving.casting.table import TableConverter
 from calving.casting.type_counts import seen_of
+from calving.errors import ConfigError
 from calving.model.dead_letters import Stage
+from calving.model.record_path import Evolution
 from calving.model.tables import MissingTable, SchemaChange
 from calving.records.arrays import JSON, children_of, compose
 from calving.records.declared import declaration
-from calving.records.inferred import InferredType, find, folded, of_array, of_type, of_value
+from calving.records.fields import table_schema
+from calving.records.inferred import InferredType, find, folded, merge, of_array, of_type, of_value
 from calving.records.values import Values, objects
+from calving.tasks.mutations import TRUNCATE, operations
 from calving.tasks.selection import Accounts
 from calving.tasks.spec import TaskSpec
+from calving.tasks.write import refusals
+from calving.writing.changes import DELETE
+from calving.writing.properties import FORMAT
+from calving.writing.schemas import planned
 from calving.writing.terms import becomes_moment, misfit, parse_term, partition_names, takes
 
 _PLAIN = frozenset((str, int, bool, float, Decimal, type(None)))
@@ -45,8 +57,7 @@ class Creation:
         if not missing:
             accounts.written += len(values)
             return
-        for group in _by_schema(values):
-            reasons = {table: why for table in missing if (why := self._obstacle(table, group.type)) is not None}
+        for group, reasons in self._groups(missing, values):
             uncreatable = next((table for table in missing if table in refused), None)
             if uncreatable is not None:
                 reason = f"table {uncreatable}: {reasons.get(uncreatable) or refused[uncreatable]}"
@@ -57,6 +68,45 @@ class Creation:
                 _request_without_schema(accounts, reasons)
             else:
                 self._infer(accounts, missing, group, typed=values.typed)
+
+    def _groups(self, tables: Sequence[str], values: Values) -> list[tuple[_SchemaGroup, Mapping[str, str]]]:
+        """The values by the schema that they need, with the tables that these values cannot create, and why."""
+        groups: list[tuple[_SchemaGroup, Mapping[str, str]]] = []
+        able: list[_SchemaGroup] = []
+        for group in _by_schema(values):
+            reasons = {table: why for table in tables if (why := self._obstacle(table, group.type)) is not None}
+            if reasons:
+                groups.append((group, reasons))
+            else:
+                able.append(group)
+        kind = reduce(merge, (group.type for group in able), None)
+        some = sorted(row for group in able for row in group.rows)
+        refused: dict[int, dict[str, str]] = {}
+        for table in tables:
+            for row, reason in self._refused(table, kind, values.choose(some)).items():
+                refused.setdefault(some[row], {})[table] = reason
+        return [*groups, *(part for group in able for part in _parted(group, refused))]
+
+    def _refused(self, table: str, kind: InferredType | None, values: Values) -> dict[int, str]:
+        """Those of the values that a writer would refuse if values of this type created the table, and why."""
+        new, path = self._spec.missing[table], self._spec.path
+        fold = path.evolution.case_insensitive
+        if not len(values) or not (new.partition_by or FORMAT in new.properties):
+            return {}  # unpartitioned Parquet files hold every row
+        try:
+            spec = planned(table, kind, new, fold=fold)
+            columns = table_schema(spec.schema_json)
+            converter = TableConverter(table, columns, Evolution(case_insensitive=fold), {}, path.limits, spec.moments)
+            converted = converter.convert(values)
+            found = refusals(replace(self._spec, tables={table: spec}), [(table, converted)])
+        except (ConfigError, UnfitError):  # whoever creates the table finds that these values cannot
+            return {}
+        gone: frozenset[int] = frozenset()
+        if (mutations := new.mutations) is not None and mutations.delete_mode == "hard":
+            of_rows = operations(values, mutations, fold=fold)
+            gone = frozenset(pc.indices_nonzero(pc.is_in(of_rows, pa.array([DELETE, TRUNCATE], pa.int8()))).to_pylist())
+        prefix = f"table {table}: "
+        return {row: error.reason.removeprefix(prefix) for row, error in found.items() if row not in gone}
 
     def look_for(self, accounts: Accounts, tables: Iterable[str]) -> None:
         """Request these tables. Rows for them are converted once the tables are loaded, or are created because of other
@@ -178,6 +228,18 @@ def _by_schema(values: Values) -> Iterator[_SchemaGroup]:
         else:
             first = data.slice(places[0], 1)
             yield _SchemaGroup(of_array(first, typed=False), places, objects(first)[0])
+
+
+def _parted(
+    group: _SchemaGroup, refused: Mapping[int, Mapping[str, str]]
+) -> Iterator[tuple[_SchemaGroup, Mapping[str, str]]]:
+    """The group without its ``refused`` values, and each of these by itself."""
+    gone = [row for row in group.rows if row in refused] if refused else []
+    kept = [row for row in group.rows if row not in refused] if gone else group.rows
+    if kept:
+        yield group._replace(rows=kept), {}
+    for row in gone:
+        yield group._replace(rows=[row]), refused[row]
 
 
 def _key(value: Any) -> Hashable:

@@ -70,7 +70,7 @@ class Writers:
 
     def write(self, converted: Sequence[TableRows], bad: dict[int, RecordError]) -> None:
         """Write the rows, but none of a bad value. Values that only a writer finds to be wrong are added to ``bad``."""
-        ready = _checked(self, _prepared, converted, bad)
+        ready = _checked(self.of, _prepared, converted, bad)
         for table, rows in ready:
             self.of(table).accept(rows)
         self._flush_largest()
@@ -125,7 +125,21 @@ class Trial:
 
     def write(self, converted: Sequence[TableRows], bad: dict[int, RecordError]) -> None:
         """Values that cannot be written are added to ``bad``."""
-        _checked(self._writers, _tried, converted, bad)
+        _checked(self._writers.of, _tried, converted, bad)
+
+
+def refusals(spec: TaskSpec, converted: Sequence[TableRows]) -> dict[int, RecordError]:
+    """The values that the writers of these tables refuse, by index. Nothing is written, and no file is opened."""
+    bad: dict[int, RecordError] = {}
+    writers: dict[str, ShuffleWriter] = {}
+
+    def of(table: str) -> ShuffleWriter:
+        if table not in writers:
+            writers[table] = ShuffleWriter(spec.tables[table])
+        return writers[table]
+
+    _checked(of, _tried if spec.careful else _prepared, converted, bad)
+    return bad
 
 
 Check = Callable[[Writer | ShuffleWriter, pa.RecordBatch], Placed]
@@ -141,7 +155,10 @@ def _tried(writer: Writer | ShuffleWriter, rows: pa.RecordBatch) -> Placed:
 
 
 def _checked(
-    writers: Writers, check: Check, converted: Sequence[TableRows], bad: dict[int, RecordError]
+    writer_of: Callable[[str], Writer | ShuffleWriter],
+    check: Check,
+    converted: Sequence[TableRows],
+    bad: dict[int, RecordError],
 ) -> list[tuple[str, Placed]]:
     """The rows, ready to be written. A value that is wrong for one table has rows in none."""
     while True:
@@ -154,7 +171,7 @@ def _checked(
             kept = compose(part.index, here) if bad else part.index
             rows = part.rows if len(kept) == len(part.index) else chosen_rows(part.rows, here)
             if rows.num_rows:
-                ready += ((table, placed) for placed in _placed(table, writers.of(table), check, rows, kept, bad))
+                ready += ((table, placed) for placed in _placed(table, writer_of(table), check, rows, kept, bad))
         if len(bad) == known:
             return ready
 
