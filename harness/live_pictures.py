@@ -88,4 +88,5 @@ def _status(name: str, age: float, rows: dict[str, int], *, position: int, end: 
     cycle = CommitCycle("c-1", _NOW - 1.2, "full", 0.6, 0.21, committed=len(rows), tables=tuple(totals.values()))
     files = sum(commit.total_files or 0 for commit in totals.values())
     coordinator = CoordinatorStatus(recent=(cycle,), files=files, records=records, totals=totals)
-    return Status(facts, worker, LogStatus(tables, _NOW - 1.2, int((_NOW - 3.4) * 1e6)), coordinator)
+    log = LogStatus(tables, _NOW - 1.2, int((_NOW - 3.4) * 1e6), had_all_answers=True)
+    return Status(facts, worker, log, coordinator)

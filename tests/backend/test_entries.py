@@ -53,13 +53,14 @@ ATTACHED = Attachment(
     Leader("m-1", "k1", "https://k1:8083/"),
     restarts={KNOWN: (1, 0)},
     read={0: 12, 1: 4},
+    unanswered=2,
 )
 SETTLED = b'{"orders":{"2":[[0,4]]},"orders@JfUaVlT2R5e":{"10":[[0,5],[7,9]]}}'
 BESIDE = (
     b'{"group":"g","tables":[["db","a.b","t","u-1",7]],"parked":[["db","t","s3://b/last",3,'
     b'"{\\"orders\\":{\\"2\\":[[3,4]]},\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[0,10],[15,20]]}}"]],'
     b'"restarts":"{\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[1,0]]}}","leader":["m-1","k1","https://k1:8083/"],"released":[[0,7],[1,3]],'
-    b'"read":[[0,12],[1,4]]}'
+    b'"read":[[0,12],[1,4]],"unanswered":2}'
 )
 
 

@@ -54,8 +54,8 @@ class Clock:
         return self.now
 
 
-def loop() -> CoordinatorLoop:
-    backend = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore())
+def loop(store: MemoryStore | None = None) -> CoordinatorLoop:
+    backend = MemoryBackend(SinkIdentity("sink", "group", "control"), store=store or MemoryStore())
     cursor = backend.open("m").follow(replay=True)
     clock, tables = Clock(), NoTables()
     machine = Coordinator(Intervals(5, 20, 5), cursor.log.start, clock(), tables.seen)
@@ -75,6 +75,15 @@ def test_a_coordinator_that_does_not_hear_itself_steps_down(monkeypatch: pytest.
     with pytest.raises(UnexpectedError, match="has not heard its own StartCommit"):
         for _ in range(200):
             running.step(0)
+
+
+def test_a_cycle_tells_how_many_partitions_had_not_answered_when_it_ended() -> None:
+    store = MemoryStore()
+    running = loop(store)
+    while running.complete_cycles < 1:
+        running.step(0)
+    log = MemoryBackend(SinkIdentity("sink", "group", "control"), store=store).open("n").follow(replay=True).read(0)
+    assert [each.attached.unanswered for each in log if isinstance(each.event, CommitComplete)] == [len(PARTITIONS)]
 
 
 class Noted(NoTables):

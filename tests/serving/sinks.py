@@ -122,6 +122,7 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
         },
         now - 3,
         int((now - 5) * 1e6),
+        had_all_answers=True,
     )
     return Status(facts, worker, log, _coordinator(names, broken, now), _maintenance(names, now))
 

@@ -60,7 +60,9 @@ TP = TopicPartition("t", 0)
 TABLE = TableReference("iceberg", ("db",), "t")
 FILE = DataFile("f", "parquet", 7, 1_000)
 FACTS = SinkFacts("s", "connect-s", "m", "0", "kafka", "local", started_at=1_000.0, interval=10.0, timeout=5.0)
-WELL = Status(FACTS, WorkerStatus(joined=True, prepared=True, caught_up=True), LogStatus(cycle_at=1_000.0))
+WELL = Status(
+    FACTS, WorkerStatus(joined=True, prepared=True, caught_up=True), LogStatus(cycle_at=1_000.0, had_all_answers=True)
+)
 DIFFERS = Disagreement(Member("0.2.0", "bb", NEWEST, "host-2", "lake.toml"), ("topics",))
 LEADS = replace(WELL, worker=replace(WELL.worker, leads=True))
 
@@ -73,9 +75,11 @@ class Ear:
         self.now = 0.0
         self.commit = uuid4()
 
-    def say(self, event: Event, spans: Coverage | None = None, settled: Coverage | None = None) -> None:
+    def say(
+        self, event: Event, spans: Coverage | None = None, settled: Coverage | None = None, unanswered: int = 0
+    ) -> None:
         self.now += 1.0
-        attached = Attachment(settled or {})
+        attached = Attachment(settled or {}, unanswered=unanswered)
         self.table_states.hear(Envelope(0, int(self.now), event, spans or {}, attached=attached), self.now)
 
     def write(self, start: int, end: int) -> None:
@@ -254,6 +258,14 @@ def test_a_partition_without_an_answer_and_a_failing_table_are_named() -> None:
 def test_a_worker_that_has_joined_is_not_well_before_it_has_seen_a_cycle_end() -> None:
     assert health(replace(WELL, log=LogStatus()), 1_001.0) == "STARTING"
     assert health(WELL, 1_001.0) == "OK"
+
+
+def test_a_worker_is_not_well_before_a_cycle_has_ended_to_which_all_partitions_had_answered() -> None:
+    ear, seen = Ear(), []
+    for unanswered in (2, 1, 0, 1):
+        ear.say(CommitComplete(uuid4()), unanswered=unanswered)
+        seen.append(health(replace(WELL, log=ear.table_states.status(1_000.0)), 1_005.0))
+    assert seen == ["STARTING", "STARTING", "OK", "OK"]
 
 
 def test_a_worker_that_has_not_joined_is_not_ready() -> None:

@@ -53,6 +53,7 @@ ATTACHED = Attachment(
     form=NEWEST,
     read={0: 1},
     members=(MEMBER,),
+    unanswered=1,
 )
 
 

@@ -130,6 +130,7 @@ def _attached(attached: Attachment) -> dict[str, object]:
         "released": sorted(attached.released),
         "read": sorted(attached.read.items()),
         "members": [member.as_json() for member in attached.members],
+        "unanswered": attached.unanswered,
     }
     return {name: value for name, value in values.items() if value}
 

@@ -204,6 +204,7 @@ def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
         form=_form(said.get("form", OLDEST)),
         members=_members(said.get("members")),
         read=read,
+        unanswered=_number(said.get("unanswered", 0)),
     )
 
 

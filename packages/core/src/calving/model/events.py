@@ -230,6 +230,8 @@ class Attachment:
     """While workers have different settings: one with the usual ones, and then those with others. A store may have
     removed their own answers.
     """
+    unanswered: int = 0
+    """How many partitions had not answered when the cycle ended. Earlier versions leave it out."""
 
 
 NOTHING_ATTACHED = Attachment()

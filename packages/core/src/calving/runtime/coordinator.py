@@ -149,7 +149,8 @@ class CoordinatorLoop:
                     for event in events if self._heard_all else ():
                         if isinstance(event, CommitComplete):
                             self._form.complete(event.commit_id)
-                    attached = replace(attached, members=self._members.differing)
+                    silent = len(self.machine.unanswered)
+                    attached = replace(attached, members=self._members.differing, unanswered=silent)
                     self._cursor.acknowledge(position, events, self._attached(attached), departed)
                     if departed:
                         log.info(

@@ -69,7 +69,7 @@ def _troubles(status: Status) -> list[Trouble]:
     """What is not well besides the reasons to be DEGRADED."""
     worker = status.worker
     if worker.joined:
-        return [Trouble.STARTING] if status.log.cycle_at is None else []
+        return [] if status.log.had_all_answers else [Trouble.STARTING]
     return [Trouble.NOT_READY if worker.error is None else Trouble.STARTS_OVER]
 
 

@@ -66,12 +66,12 @@ def of_tables(status: Status) -> tuple[Reason, ...]:
 
 
 def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
-    """``STARTING``: this process has not joined the group, or has not seen a commit cycle end yet, so nothing shows
-    that the sink is well.
+    """``STARTING``: this process has not joined the group, or has not seen a commit cycle end yet to which all
+    partitions had answered, so nothing shows that the sink is well.
     """
     if any(reasons(status, now)):
         return "DEGRADED"
-    return "OK" if status.worker.joined and status.log.cycle_at is not None else "STARTING"
+    return "OK" if status.worker.joined and status.log.had_all_answers else "STARTING"
 
 
 class HealthLog:

@@ -121,7 +121,8 @@ REMEDIES: Mapping[str, Remedy] = {
         "calving run FILE",
     ),
     Trouble.STARTING: Remedy(
-        "The sink has just started: no commit has ended yet, so nothing shows whether it is well.",
+        "The sink has just started: no commit with the answers of all partitions has ended yet, so nothing shows"
+        " whether it is well.",
         "calving status FILE --watch 5",
     ),
     Trouble.STARTS_OVER: Remedy(

@@ -56,6 +56,7 @@ class TableStates:
         self._answered = 0
         """The last publication among the open cycle's answers. The cycle's commits hold everything up to it."""
         self._cycle_at: float | None = None
+        self._had_all_answers = False
         self._valid_through_us: int | None = None
 
     def hear(self, envelope: Envelope, now: float) -> None:
@@ -81,6 +82,7 @@ class TableStates:
             case CommitComplete(_, valid_through):
                 self.end = None
                 self._cycle_at, self._valid_through_us = now, valid_through or self._valid_through_us
+                self._had_all_answers = self._had_all_answers or not envelope.attached.unanswered
                 self._settle(envelope.attached.settled)
 
     def status(self, wall: float) -> LogStatus:
@@ -95,6 +97,7 @@ class TableStates:
             self._valid_through_us,
             self.leader,
             self.end,
+            self._had_all_answers,
         )
 
     def _table(self, name: str, cycles: int, wall: float) -> TableStatus:

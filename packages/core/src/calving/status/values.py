@@ -215,6 +215,10 @@ class LogStatus:
     """The leader that the newest entries name; None if none does."""
     end: WorkerEnd | None = None
     """The last worker that has ended with an error, if no commit cycle has ended since."""
+    had_all_answers: bool = False
+    """Whether a cycle has ended to which all partitions had answered. A coordinator of an earlier version does not tell
+    that some had not.
+    """
 
     @property
     def degraded(self) -> dict[str, int]:
