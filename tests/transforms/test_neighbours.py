@@ -12,10 +12,13 @@ import pyarrow.compute as pc
 import pytest
 
 from calving.errors import ConfigError
-from calving.model.record_path import Routing, TransformSpec
+from calving.model.record_path import Evolution, PredicateSpec, RouteRule, Routing, TransformSpec
 from calving.records.values import Records
+from calving.source.reading import UNREADABLE
 from calving.transforms.chain import Chain
+from harness.blocks import RecordEnvelope
 from tests.fuzz.alone import MINE, Raw, Trial, check, fates
+from tests.fuzz.sink import Run, Sink
 from tests.mutations.changing import Changing
 
 
@@ -142,3 +145,28 @@ def test_a_record_whose_topic_a_transform_makes_null_has_no_route_in_any_company
     outcome = sink.take((None, {"a": 1}), (None, {"a": 2}), (None, {"a": 3}))
     assert [(offset, "no route" in reason) for offset, reason in sink.reasons(outcome)] == [(1, True), (2, True)]
     assert [len(found) for found in outcome.written.values()] == [1]
+
+
+OF_HEADERS = {
+    "HeaderFrom": TransformSpec("h", "HeaderFrom$Value", {"fields": "id", "headers": "h", "operation": "copy"}),
+    "InsertHeader": TransformSpec("h", "InsertHeader", {"header": "h", "value.literal": "v"}),
+    "DropHeaders": TransformSpec("h", "DropHeaders", {"headers": "h"}),
+    "HasHeaderKey": TransformSpec("h", "Filter", {}, PredicateSpec("HasHeaderKey", {"name": "gone"})),
+}
+
+
+@pytest.mark.parametrize("kind", OF_HEADERS)
+def test_a_record_whose_headers_cannot_be_read_is_bad_alone_where_a_transform_needs_them(
+    kind: str, tmp_path: Path
+) -> None:
+    sink = Sink(tmp_path / "warehouse")
+    run = Run(Routing((RouteRule("db.t"),)), Evolution(create=True), transforms=(OF_HEADERS[kind],))
+    values = [b'{"id":%d}' % number for number in range(5)]
+    envelopes = [RecordEnvelope(headers=None if number == 2 else (("h", b"1"),)) for number in range(5)]
+    try:
+        found = sink.take(run, [], values, envelopes)
+    finally:
+        sink.close()
+    assert found.error is None
+    assert (found.dead, found.reasons) == ({2: "HEADER_CONVERTER"}, {2: UNREADABLE})
+    assert sorted(found.rows["db.t"].elements()) == sorted(found.rows["db.t"]) and len(found.rows["db.t"]) == 4
