@@ -10,7 +10,7 @@ import pytest
 
 from calving.services.kafka import KafkaServer
 from campaign.changes import Workload
-from campaign.run import Plan, broker_and_proxy, on_broker
+from campaign.run import BACKENDS, Plan, broker_and_proxy, on_broker
 from harness.proxy import Proxy
 
 pytestmark = pytest.mark.services
@@ -71,11 +71,9 @@ def test_a_sabotaged_sink_that_ignores_the_order_field_makes_the_verdict_red(
     assert campaign(plan)["wrong"]
 
 
-def test_a_store_that_compares_no_positions_makes_the_verdict_red(campaign: Campaign) -> None:
-    """A worker that sleeps before it publishes repeats what others have published meanwhile. ``campaign.run --sabotage``
-    does the same on the other backends.
-    """
-    arms = ("publish:pause:5",)
-    plan = Plan("redis", 1, seconds=15, seed=3, kinds=(), arms=arms, sabotage="uncompared positions", settle_seconds=30)
-    found = campaign(plan)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_store_that_compares_no_positions_makes_the_verdict_red(campaign: Campaign, backend: str) -> None:
+    """A worker that sleeps before it publishes repeats what others have published meanwhile."""
+    arms, sabotage = ("publish:pause:3",), "uncompared positions"
+    found = campaign(Plan(backend, 1, seconds=10, seed=3, kinds=(), arms=arms, sabotage=sabotage, settle_seconds=8))
     assert found["stuck"], found
