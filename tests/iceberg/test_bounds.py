@@ -18,15 +18,22 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType, StructType
 
 from calving.errors import TableTroubleError
+from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.commit import CommitStyle, IcebergCommitter
+from calving.iceberg.locations import FileRules
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.manifests import FIRST_ROW_ID, at, read_entries, read_manifest_list
 from calving.iceberg.mending import Mending, doubtful_files, right_bounds
+from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.target import IcebergTarget
-from calving.model.events import DataWritten, Envelope, TableReference
+from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Span, TopicPartition
+from calving.model.tables import Branches
 from calving.protocol.commit import CommitLoop
+from calving.protocol.coordinator import Committed
+from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from calving.settings.load import Sink, load
@@ -353,6 +360,22 @@ def test_a_published_file_that_cannot_be_read_is_committed_without_bounds_of_tex
     (entry,) = entries(table.refresh())
     assert set(entry.data_file.lower_bounds) == set(entry.data_file.upper_bounds) == {1}
     assert pyiceberg_finds(table) == 1
+
+
+@pytest.mark.parametrize(("writer", "found"), [(None, 1), ("0.1.0", 1), ("0.2.0", 0)])
+def test_files_of_a_parked_commit_that_an_earlier_version_has_published_are_corrected(
+    catalog: Catalog, writer: str | None, found: int
+) -> None:
+    table, name = create(catalog), table_id("db.t")
+    published = DataWritten(uuid4(), TableReference("iceberg", name[:-1], name[-1]), (wrong_file(table),))
+    entry = Envelope(0, 0, published, {SOURCE: (Span(0, 1),)}, writer=writer)
+    progress, files = SourceProgress({SOURCE: (Span(0, 1),)}, {}), FileRules(("file:///",))
+    last = Parking(CatalogStorage(catalog, files)).park(name, ParkedCommit((entry,), {0: 1}, progress), None)
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", Branches(), lambda _: None, 0, files)
+    request = CommitTables(uuid4(), {name: ()}, {0: 1}, progress, None, {}, {name: Parked(last, 1, {})})
+    made = dict(IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60)).commit(request))
+    assert isinstance(made[name], Committed)
+    assert (pyiceberg_finds(table.refresh()), duckdb_finds(table)) == (found, found)
 
 
 TEXT_KEYS = Schema(
