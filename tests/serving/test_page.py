@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from calving.model.events import Leader
+from calving.model.offsets import TopicPartition
 from calving.serving.history import History
 from calving.serving.routes import page_text
-from calving.status.values import Status
+from calving.status.values import PartitionStatus, Status
 from tests.serving.sinks import Worker, not_leading, serving, status
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "page"
@@ -110,6 +111,23 @@ def browse(url: str, folder: Path, *options: str, budget: int = 4_000) -> str:
         check=True,
     )
     return done.stdout
+
+
+@pytest.mark.parametrize(("waiting", "shown"), [(300, r"35</b>.*?the oldest waits for 5 min"), (None, r"35</b>")])
+def test_records_that_are_not_visible_stand_before_records_to_read(
+    waiting: float | None, shown: str, tmp_path: Path
+) -> None:
+    found = status(time.time())
+    since = None if waiting is None else time.time() - waiting
+    held = {TopicPartition("orders", 0): PartitionStatus(80, 100, 65, waiting_since=since)}
+    worker = replace(found.worker, partitions=held, hidden=0)
+    with serving(Worker(replace(found, worker=worker))) as client:
+        drawn = browse(client.url, tmp_path, "--dump-dom")
+    cards = re.search(r'id="cards".*', drawn, re.DOTALL)
+    assert cards is not None
+    first, _ = cards[0].split("records to read", 1)
+    assert re.search(f"records not visible.*?{shown}", first, re.DOTALL)
+    assert ("the oldest waits" in first) == (waiting is not None)
 
 
 def test_names_that_are_markup_are_shown_as_text(tmp_path: Path) -> None:

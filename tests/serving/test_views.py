@@ -12,8 +12,8 @@ from calving.model.offsets import Span, TopicPartition
 from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
 from calving.serving import views
-from calving.status.values import Status, TableCommit
-from tests.serving.sinks import not_leading, status
+from calving.status.values import PartitionStatus, Status, TableCommit
+from tests.serving.sinks import NOW, not_leading, status
 
 
 class Walked(tuple[TableCommit, ...]):
@@ -64,3 +64,19 @@ def test_a_table_that_was_rolled_back_tells_how_many_offsets_are_gone_and_what_a
     assert (first["table"], first["gone_records"]) == ("db.t001", 200)
     assert "calving rollback FILE --table db.t001 --as-is --then restore" in str(first["trouble"])
     assert [row["gone_records"] for row in others] == [0, 0]
+
+
+def test_the_overview_tells_how_many_records_are_not_visible_and_since_when_the_oldest_waits() -> None:
+    one, other, free = (TopicPartition("orders", number) for number in range(3))
+    held = {
+        one: PartitionStatus(80, 100, 70, waiting_since=NOW - 9),
+        other: PartitionStatus(50, 50, 45, waiting_since=NOW - 14),
+        free: PartitionStatus(7, 7, 7),
+    }
+    found = status()
+    worker = replace(found.worker, partitions=held, hidden=4)
+    told = views.overview(replace(found, worker=worker), NOW, with_values=True)
+    assert (told["not_visible"], told["waiting_since"]) == (30 + 5 + 4, NOW - 14)
+    worker = replace(worker, partitions={free: held[free]}, hidden=0)
+    told = views.overview(replace(found, worker=worker), NOW, with_values=True)
+    assert (told["not_visible"], told["waiting_since"]) == (0, None)
