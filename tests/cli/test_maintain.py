@@ -13,10 +13,12 @@ from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.lookups import Lookups
 from calving.runtime import components
+from calving.runtime.maintenance.step import MaintenanceStep
+from calving.runtime.preflight import owner_of
 from calving.settings.load import load
 from tests.cli.maintaining import lines, steps
 from tests.cli.test_compact import sink_of, table_with
-from tests.iceberg.histories import create, pyiceberg_rows
+from tests.iceberg.histories import MutationTable, create, pyiceberg_rows
 
 
 def test_an_error_of_a_table_is_a_step_and_the_other_tables_are_maintained(tmp_path: Path) -> None:
@@ -66,3 +68,40 @@ def test_where_spark_does_not_start_all_files_are_searched_in_this_process(
         in caplog.text
     )
     assert pyiceberg_rows(table.table) == table.rows()
+
+
+def lost(table: MutationTable) -> None:
+    """The catalog names its metadata, and nobody has it."""
+    Path(table.table.metadata_location.removeprefix("file://")).unlink()
+
+
+def test_a_routed_table_that_cannot_be_loaded_is_a_failed_step_and_the_others_are_maintained(tmp_path: Path) -> None:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path / "warehouse")})
+    routing = {"iceberg.tables.dynamic-enabled": True, "iceberg.tables.route-field": "to"}
+    sink, (first, gone, last) = sink_of(tmp_path, "", **routing), [table_with(catalog, 12) for _ in range(3)]
+    for table in (first, last):
+        with table.table.transaction() as change:
+            change.set_properties({f"kafka.connect.offsets.{owner_of(sink)}": "{}"})
+    lost(gone)
+    made, done = steps(sink, tasks=["compact"]), list[MaintenanceStep]()
+    with pytest.raises(CommandFailedError, match="1 step failed, as said above"):
+        done.extend(made)
+    assert [(step.table, step.outcome) for step in done] == [
+        (gone.name, "failed"),
+        (first.name, "done"),
+        (last.name, "done"),
+    ]
+    assert done[0].line().startswith(f"table {gone.name}: maintenance failed: ")
+
+
+def test_a_named_table_that_cannot_be_loaded_is_a_failed_step_and_the_others_are_maintained(tmp_path: Path) -> None:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path / "warehouse")})
+    gone, other = table_with(catalog, 12), table_with(catalog, 12)
+    lost(gone)
+    made = steps(sink_of(tmp_path, f"{gone.name},{other.name}"), [gone.name, other.name], ["compact"])
+    assert [(step.table, step.outcome) for step in (next(made), next(made))] == [
+        (gone.name, "failed"),
+        (other.name, "done"),
+    ]
+    with pytest.raises(CommandFailedError, match="1 step failed, as said above"):
+        next(made)

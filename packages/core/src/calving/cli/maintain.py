@@ -6,6 +6,8 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
+from itertools import chain
 
 from calving.engine.opening import OpeningEngine
 from calving.errors import CalvingError, CommandFailedError
@@ -34,10 +36,10 @@ def maintain(sink: Sink, order: MaintenanceOrder, now_ms: int, holder: str) -> I
     """
     failures = 0
     with _maintainer(sink, order, holder) as maintainer, maintainer.round(now_ms) as run:
-        for name in maintainer.tables():
-            for step in _contained(name, run):
-                failures += step.outcome == "failed"
-                yield step
+        names, unclear = maintainer.tables()
+        for step in chain(unclear, *(_contained(name, run) for name in names)):
+            failures += step.outcome == "failed"
+            yield step
     if failures:
         raise CommandFailedError(f"{counted(failures, 'step')} failed, as said above; nothing is lost, run it again")
 
@@ -49,7 +51,8 @@ def watch(sink: Sink, order: MaintenanceOrder, holder: str, stop: threading.Even
     :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
     """
     with _maintainer(sink, order, holder) as maintainer:
-        yield from continuous(maintainer, maintainer.tables, stop.wait, Retries(sink.keys.retry_seconds))
+        tables = partial(_tables, maintainer)
+        yield from continuous(maintainer, tables, stop.wait, Retries(sink.keys.retry_seconds))
 
 
 @contextmanager
@@ -58,6 +61,14 @@ def _maintainer(sink: Sink, order: MaintenanceOrder, holder: str) -> Iterator[Ma
     with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine:
         means = Means(components.catalog(sink), lambda: cache, lambda: _tasks(engine))
         yield Maintainer(sink, order, holder, means)
+
+
+def _tables(maintainer: Maintainer) -> list[str]:
+    """The tables to maintain now. The log names those of which nobody can tell."""
+    names, unclear = maintainer.tables()
+    for step in unclear:
+        log.warning("%s; the other tables are maintained", step.line())
+    return names
 
 
 def _tasks(engine: OpeningEngine) -> Tasks | None:

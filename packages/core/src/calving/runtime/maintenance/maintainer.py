@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyiceberg.catalog import Catalog
 
 from calving.catalogs.foreign import refusal
-from calving.errors import ConfigError
+from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.maintenance import check_forms
 from calving.maintenance.lease import Lease, TableLease, held_by_other
@@ -63,8 +63,8 @@ class Maintainer:
         self._sink, self._order, self._holder, self._means = sink, order, holder, means
         self._catalog = means.catalog
 
-    def tables(self) -> list[str]:
-        """The tables to maintain.
+    def tables(self) -> tuple[list[str], list[MaintenanceStep]]:
+        """The tables to maintain; and a failed step for each table of which nobody can tell now whether it is one.
 
         :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
         """
@@ -143,20 +143,22 @@ class Maintainer:
             yield from search.run(name)
 
 
-def _tables(catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]) -> list[str]:
+def _tables(
+    catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]
+) -> tuple[list[str], list[MaintenanceStep]]:
     appended = not _FOR_ALL.isdisjoint(tasks)
     for name in names:
         if sink.mutations(name) is None and not appended:
             raise ConfigError(f"table {name}: this sink only appends to it, which leaves no deletes")
-        if find_table(catalog, table_id(name)) is None:
-            raise ConfigError(f"table {name} does not exist")
+        with suppress(UnavailableError):  # its own steps say so, and the others go on
+            if find_table(catalog, table_id(name)) is None:
+                raise ConfigError(f"table {name} does not exist")
     if names:
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(names)), []
     routed = routed_tables(catalog, sink, ())
-    for error in routed.unreadable.values():
-        log.warning("%s; the other tables are maintained", error)
     every = dict.fromkeys([*own_tables(sink), *routed.names])
-    return [name for name in every if appended or sink.mutations(name) is not None]
+    known = [name for name in every if appended or sink.mutations(name) is not None]
+    return known, [failed(name, error) for name, error in routed.unreadable.items() if name not in every]
 
 
 def _refusal(catalog: Catalog, name: str) -> str | None:
