@@ -268,6 +268,24 @@ def test_every_type_is_decoded(registry: SchemaRegistry, kind: Any, value: Any, 
     assert read(registry, schema, {"v": value}).values == {0: {"v": expected}}
 
 
+ENTRY = {**schema_of(("key", "value"), key=INTEGER, value=STRING), "title": "an entry"}
+
+
+@pytest.mark.parametrize("items", [{"$ref": "#/$defs/entry"}, {"allOf": [ENTRY, {"minProperties": 2}]}])
+def test_the_entries_of_a_map_are_described_in_place_or_elsewhere(registry: SchemaRegistry, items: Any) -> None:
+    a_map = {"type": "array", "connect.type": "map", "items": items}
+    schema = {**schema_of(m=a_map), "$defs": {"entry": ENTRY}}
+    assert read(registry, schema, {"m": [{"key": 1, "value": "x"}]}).values == {0: {"m": [(1, "x")]}}
+
+
+def test_a_union_that_two_parts_name_is_one_union(registry: SchemaRegistry) -> None:
+    inner = one_of(NULL, {**schema_of(("a",), a=INTEGER), "title": "x"})
+    parts = [schema_of(("v",), v={"type": "array", "items": {**inner}}) for _ in range(2)]
+    single, twice = (read(registry, {"type": "object", "allOf": parts[:n]}, {"v": [{"a": 1}]}) for n in (1, 2))
+    assert twice.types == single.types
+    assert twice.values == {0: {"v": [{"a": 1}]}}
+
+
 def test_json_text_keeps_every_digit(registry: SchemaRegistry) -> None:
     found = read(registry, schema_of(v={}), b'{"v":{"a":1234567890.12345678901234567890}}')
     assert found.values == {0: {"v": {"a": Decimal("1234567890.12345678901234567890")}}}

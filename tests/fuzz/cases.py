@@ -17,8 +17,9 @@ from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing, TransformSpec
 from calving.model.tables import Unit
 from harness.blocks import RecordEnvelope
-from tests.fuzz import draws, nodes, scenes, schemas, singles
+from tests.fuzz import avro, draws, nodes, rare, scenes, schemas, singles
 from tests.fuzz.chain import Record, transformed
+from tests.fuzz.encoding import SchemaText
 from tests.fuzz.events import ENCODERS
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
 from tests.fuzz.oracle import Typed
@@ -170,7 +171,13 @@ class Case:
             "units": ", ".join(sorted({*self.run.rules.of("db.t").units.values()})) or "none",
             "years": "any" if self.run.rules.any_year else "1 to 9999",
             "routes": "dynamic" if routing.dynamic else "by field" if routing.field else "all",
+            **{f"draw {name}": "" for name in sorted(self.drawn)},
         }
+
+    @property
+    def drawn(self) -> frozenset[str]:
+        """What is rare in the case."""
+        return frozenset().union(*(text.drawn for text in self.schemas if isinstance(text, SchemaText)))
 
 
 def _predicate(spec: TransformSpec) -> str:
@@ -285,18 +292,27 @@ def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
     """Records of one or two schemas."""
     converter = random.choice(("avro", "envelope", "protobuf", "json-schema"))
     first = nodes.record(random, shape.as_struct(), converter)
+    unusual = case.random("rare")
+    if unusual.random() < 0.5:
+        first = rare.dressed(unusual, first, shape.as_struct(), converter)
+        if not case.run.evolution.create and unusual.random() < 0.6:
+            case = replace(case, run=replace(case.run, evolution=replace(case.run.evolution, evolve=True)))
     both: tuple[nodes.Node, ...] = (first, nodes.changed(random, first)) if random.random() < 0.4 else (first,)
     if routing.field is not None:
         both = tuple(_with_route(node, routing.field) for node in both)
     schema_of, encoder = ENCODERS[converter]
     texts = [schema_of(node) for node in both]
+    garbage: Sequence[bytes | None] = (None, *GARBAGE)
+    is_whole = len(texts) == 1 and isinstance(texts[0], SchemaText) and not texts[0].references
+    if converter == "avro" and is_whole and unusual.random() < 0.2:
+        converter, encoder, garbage = "avro-fixed", avro.bodies, (None, b"", b"\xff" * 40)
     encoders = [encoder(text, node) for text, node in zip(texts, both, strict=True)]
     raws: list[bytes | None] = []
     decoded: list[Any] = []
     poison = random.choice((0, 0, 0.02, 0.1))
     for number in case.places:
         if random.random() < max(poison, 0.01):
-            raws.append(random.choice((None, *GARBAGE)))
+            raws.append(random.choice(garbage))
             decoded.append(TOMBSTONE if raws[-1] is None else Dead("VALUE_CONVERTER"))
             continue
         which = random.randrange(len(both))
@@ -307,9 +323,10 @@ def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
             value["route" if routing.field == "route" else "meta"] = (
                 text if routing.field == "route" else {"type": text}
             )
+        if first.form and converter in ("envelope", "json-schema") and unusual.random() < 0.01:
+            value[unusual.choice(both[which].inner).name] = None
         raws.append(encoders[which](value))
-        fits = nodes.readable(both[which], value)
-        decoded.append(Typed(value, both[which]) if fits else Dead("VALUE_CONVERTER"))
+        decoded.append(rare.arrived(both[which], value))
     return replace(case, raws=tuple(raws), decoded=tuple(decoded), converter=converter, schemas=tuple(texts))
 
 

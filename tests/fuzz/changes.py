@@ -24,7 +24,7 @@ from calving.model.record_path import ConverterSpec, Evolution, Limits, TopicCon
 from calving.model.tables import RowMutations, Tombstones
 from calving.services.rest_catalog import RestCatalog
 from harness.registry import SchemaRegistry, serving
-from tests.fuzz import encoding, loop, meanings, nodes, plain
+from tests.fuzz import avro, encoding, loop, meanings, nodes, plain
 from tests.fuzz.forms import canonical
 from tests.fuzz.nodes import Node
 from tests.fuzz.texts import STRINGS
@@ -216,8 +216,8 @@ def _framed(form: str, node: Node, registry: SchemaRegistry) -> Callable[[Row], 
         return encoding.envelope(encoding.connect_schema(node), node)
     if form == "json":
         return lambda value: json.dumps(encoding.payload(node, value), ensure_ascii=False).encode()
-    text = encoding.avro_schema(node)
-    header, made = registry.register("s", text).to_bytes(5, "big"), encoding.avro(text, node)
+    text = avro.schema(node)
+    header, made = registry.register("s", text).to_bytes(5, "big"), avro.encoder(text, node)
     return lambda value: header + made(value)[5:]
 
 

@@ -12,9 +12,9 @@ from pyiceberg.types import StructType
 
 from calving.model.record_path import TransformSpec
 from harness.blocks import RecordEnvelope
-from tests.fuzz import encoding, nodes, protobuf
+from tests.fuzz import avro, encoding, json_schemas, nodes, protobuf, rare
 from tests.fuzz.chain import CHANGES, SINK, Dropped, Options, Record, Refused, told
-from tests.fuzz.fates import TOMBSTONE, Dead
+from tests.fuzz.fates import TOMBSTONE
 from tests.fuzz.forms import Instant
 from tests.fuzz.nodes import Node
 from tests.fuzz.oracle import Typed
@@ -24,9 +24,9 @@ CDC = "_cdc"
 PATTERN = "lake_{db}.{table}"
 Encoder = Callable[[Any], bytes]
 ENCODERS: dict[str, tuple[Callable[[Node], str], Callable[[str, Node], Encoder]]] = {
-    "avro": (encoding.avro_schema, encoding.avro),
+    "avro": (avro.schema, avro.encoder),
     "envelope": (encoding.connect_schema, encoding.envelope),
-    "json-schema": (encoding.json_schema, encoding.with_json_schema),
+    "json-schema": (json_schemas.schema, json_schemas.encoder),
     "protobuf": (protobuf.schema, protobuf.encoder),
 }
 
@@ -100,8 +100,6 @@ def dms(random: Random, rows: Sequence[bytes | None]) -> list[bytes | None]:
 def typed(random: Random, converter: str, struct: StructType, count: int) -> tuple[str, list[bytes | None], list[Any]]:
     """Events of Debezium with a schema: it, the records, and their values."""
     row = nodes.record(random, struct, converter)
-    # Avro's unions have named types, which a schema that has the row twice would define twice.
-    row = replace(row, inner=tuple(n for n in row.inner if n.kind != "union"))
     loose = row.loose
 
     def text(name: str, optional: bool = True) -> Node:
@@ -136,7 +134,7 @@ def typed(random: Random, converter: str, struct: StructType, count: int) -> tup
             "source": about if random.random() < 0.98 else None,
         }
         raws.append(encode(value))
-        values.append(Typed(value, event) if nodes.readable(event, value) else Dead("VALUE_CONVERTER"))
+        values.append(rare.arrived(event, value))
     return schema, raws, values
 
 

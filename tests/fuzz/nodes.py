@@ -6,7 +6,9 @@ Values are plain: bool, int, float, ``Single``, str, bytes, ``Digits``, UUID, ``
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from random import Random
@@ -30,6 +32,7 @@ _KINDS = {
     "uint64": "decimal(20, 0)",
     "bytes": "binary",
     "enum": "string",
+    "json": "string",
 }
 ENUM = ("RED", "GREEN", "BLUE")
 
@@ -48,6 +51,12 @@ class Node:
     """Nothing that it needs is required."""
     mean: str = ""
     """The name of the schema, if it says what the values mean."""
+    form: int = 0
+    """Bits that choose among the ways in which a format can write the same."""
+    default: Any = None
+    """What a null becomes."""
+    make: Callable[[Random, Node], Any] | None = dataclasses.field(default=None, repr=False, compare=False)
+    """Makes the values of kinds that few formats have."""
 
     @property
     def wire(self) -> str:
@@ -63,7 +72,7 @@ class Node:
             case "struct":
                 required = [n.name for n in self.inner if strict and not n.optional]
                 return {"struct": {n.name: n.need() for n in self.inner}} | ({"required": required} if required else {})
-            case "union":
+            case "union" | "one-of":
                 return {"struct": {n.name: n.need() for n in self.inner}}
             case "list":
                 return {"list": self.inner[0].need()} | (
@@ -247,26 +256,35 @@ def meant(name: str) -> Node:
     return Node(MEANINGS[name].written, inner=inner, mean=name)
 
 
-def readable(node: Node, value: Any) -> bool:
-    """Whether no decimal has more digits than a table's columns."""
-    match value:
-        case Digits() if not node.mean:
-            return len(value.as_tuple().digits) <= 38
-        case dict():
-            return all(readable(n, value[n.name]) for n in node.inner)
-        case Pairs():
-            return all(readable(node.inner[1], item) for _, item in value)
-        case list():
-            return all(readable(node.inner[0], item) for item in value)
-    return True
+def any_json(random: Random, is_object: bool) -> Any:
+    """A value of JSON as text, without blanks."""
+    plain: tuple[Any, ...] = (
+        True,
+        False,
+        5,
+        -(2**62),
+        0.5,
+        "x",
+        "é",
+        "",
+        [],
+        {},
+        [1, None, "a"],
+        {"a": {"b": [Decimal("1.25")]}},
+        {"id": None},
+    )
+    found: Any = random.choice([each for each in plain if isinstance(each, dict) or not is_object])
+    return found
 
 
 def value(random: Random, node: Node, number: int | None = None) -> Any:
     """A value of a schema."""
-    if node.optional and random.random() < 0.15:
+    if (node.optional or node.default is not None) and random.random() < 0.15:
         return None
     if node.mean:
         return meanings.value(random, node.mean)
+    if node.make is not None:
+        return node.make(random, node)
     match node.kind:
         case "struct":
             return {n.name: value(random, n, number if n.name == "id" else None) for n in node.inner}
@@ -275,6 +293,11 @@ def value(random: Random, node: Node, number: int | None = None) -> Any:
             return {n.name: value(random, n) if n is chosen else None for n in node.inner}
         case "list":
             return [value(random, node.inner[0]) for _ in range(random.choice((0, 1, 1, 2, 3)))]
+        case "json":
+            return any_json(random, node.size == 2)
+        case "map" if node.inner[0].kind != "string":
+            made = {value(random, node.inner[0]): None for _ in range(random.choice((0, 1, 2, 3)))}
+            return Pairs((k, value(random, node.inner[1])) for k in made if k == k)
         case "map":
             keys = {f"{random.choice(STRINGS[:20])}{random.randint(0, 3)}" for _ in range(random.choice((0, 1, 2, 3)))}
             return Pairs((k, value(random, node.inner[1])) for k in sorted(keys))

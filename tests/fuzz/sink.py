@@ -53,7 +53,7 @@ from calving.tasks.task import run_json
 from harness.blocks import Given, RecordEnvelope
 from harness.registry import serving
 from tests.fuzz import forms, plain
-from tests.fuzz.encoding import schema_id
+from tests.fuzz.encoding import SchemaText, schema_id
 from tests.fuzz.tables import Table, table_of
 
 TOPIC = "fuzzed"
@@ -176,25 +176,40 @@ class Sink:
         """Records taken in all batches."""
         self._stack = ExitStack()
         self._registry = self._stack.enter_context(serving())
-        self._schemas: dict[int, tuple[str, str]] = {}
+        self._schemas: dict[int, dict[str, Any]] = {}
+        self._subjects: dict[str, dict[str, Any]] = {}
         self._stack.enter_context(mock.patch.object(self._registry, "answer", self._answer))
 
     def use(self, converter: str, schemas: Sequence[str], key: str = "bytes") -> Mapping[str, TopicConverters]:
         """How values and keys are decoded; ``schemas``: the content of the registry."""
-        self._schemas |= {schema_id(text): (text, converter.upper().partition("-")[0]) for text in schemas}
+        kind = converter.upper().partition("-")[0]
+        for text in schemas:
+            self._schemas[schema_id(text)] = self._registered(text, kind)
         value = ConverterSpec(converter)
         match converter:
             case "avro" | "json-schema" | "protobuf":
                 value = ConverterSpec(converter, {"schema.registry.url": self._registry.url})
             case "envelope":
                 value = ConverterSpec("json", {"schemas.enable": "true"})
+            case "avro-fixed":
+                value = ConverterSpec("avro", {"schema": schemas[0]})
         return {"": TopicConverters(ConverterSpec(key), value)}
 
+    def _registered(self, text: str, kind: str) -> dict[str, Any]:
+        """The registry's answer to a schema. The schemas to which it refers get subjects of their own."""
+        references = []
+        for name, other in text.references if isinstance(text, SchemaText) else ():
+            subject = f"s{schema_id(other)}"
+            self._subjects[subject] = self._registered(other, kind) | {"id": schema_id(other)}
+            references.append({"name": name, "subject": subject, "version": 1})
+        return {"schema": str(text), "schemaType": kind, "references": references}
+
     def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
-        found = self._schemas.get(int(path.partition("?")[0].rpartition("/")[2]))
-        if found is None:
-            return 404, {"error_code": 40403}
-        return 200, {"schema": found[0], "schemaType": found[1]}
+        parts = path.partition("?")[0].split("/")
+        if parts[1] == "subjects":
+            return 200, {"subject": parts[2], "version": 1, **self._subjects[parts[2]]}
+        found = self._schemas.get(int(parts[-1]))
+        return (404, {"error_code": 40403}) if found is None else (200, found)
 
     def close(self) -> None:
         """Delete everything."""

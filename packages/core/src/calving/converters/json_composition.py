@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -56,7 +57,7 @@ class Composition:
 
     def _union(self, unions: Sequence[list[SchemaNode]]) -> tuple[list[SchemaNode], bool]:
         """The branches of unions all of which a value must fit, and whether it may have properties of several."""
-        typed = [union for union in unions if any(map(_says_type, union))] or [*unions[-1:]]
+        typed = _different([union for union in unions if any(map(_says_type, union))]) or [*unions[-1:]]
         branches = [branch for union in typed for branch in union]
         if len(typed) > 1 and any("properties" in part.schema for part in self._parts(branches[0], branches)):
             return branches, True
@@ -70,12 +71,19 @@ class Composition:
         """Schemas within one, in a form that can be merged; without those that say nothing."""
         for schema in schemas:
             self._extent.column()
-            part = place.part(schema)
-            while isinstance(part.schema, dict) and (is_composed(part.schema) or "$ref" in part.schema):
-                part = self._composed_part(part)
+            part = self.whole(place.part(schema))
             if isinstance(part.schema, dict):
                 self._extent.names(_length(part.schema))
                 yield part
+
+    def whole(self, place: SchemaNode) -> SchemaNode:
+        """The schema itself, or what its references and parts come to.
+
+        :raises ValueError: as ``composed``.
+        """
+        while isinstance(place.schema, dict) and (is_composed(place.schema) or "$ref" in place.schema):
+            place = self._composed_part(place)
+        return place
 
     def _composed_part(self, part: SchemaNode) -> SchemaNode:
         """As ``composed``, one level deeper. Many parts may refer to one: it is composed once."""
@@ -146,6 +154,15 @@ class _Merged:
             self.required += words["required"]
             words["required"] = self.required
         self.words |= words | _narrower_type(self.words, words)
+
+
+def _different(unions: Sequence[list[SchemaNode]]) -> list[list[SchemaNode]]:
+    """The unions without those that say the same as one before: a value that fits one fits both."""
+    if len(unions) < 2:
+        return [*unions]
+    same = {(id(u[0].root), *(id(branch.schema) for branch in u)): u for u in reversed(unions)}
+    texts = {(key[0], json.dumps([b.schema for b in u], default=str)): u for key, u in same.items()}
+    return [*reversed(texts.values())]
 
 
 _WITHIN = {"items", "additionalProperties"}

@@ -215,6 +215,7 @@ class _Shapes:
     def _array_form(self, place: SchemaNode) -> Form:
         items = place.part(place.schema.get("items", True))
         if place.schema.get("connect.type") == "map":
+            items = self._composition.whole(items)
             entry = items.schema["properties"]
             key, value = (self.declared(items.part(entry[name])) for name in ("key", "value"))
             return typed_json.pairs(key, value, _entry, self._extent.cells)
