@@ -23,6 +23,7 @@ from tests.fuzz.encoding import SchemaText
 from tests.fuzz.events import ENCODERS
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
 from tests.fuzz.oracle import Typed
+from tests.fuzz.protobuf import Form
 from tests.fuzz.sink import START, TOPIC, Run, Target
 from tests.fuzz.spec import path_of
 from tests.fuzz.tables import Table, table_of
@@ -323,7 +324,10 @@ def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
             value["route" if routing.field == "route" else "meta"] = (
                 text if routing.field == "route" else {"type": text}
             )
-        if first.form and converter in ("envelope", "json-schema") and unusual.random() < 0.01:
+        if first.form and converter == "protobuf":
+            value = rare.settled(unusual, both[which], value)
+        may_lack = converter in ("envelope", "json-schema") or (converter == "protobuf" and first.form & Form.PROTO2)
+        if first.form and may_lack and unusual.random() < 0.01:
             value[unusual.choice(both[which].inner).name] = None
         raws.append(encoders[which](value))
         decoded.append(rare.arrived(both[which], value))

@@ -12,7 +12,7 @@ from pyiceberg.types import StructType
 
 from calving.model.record_path import TransformSpec
 from harness.blocks import RecordEnvelope
-from tests.fuzz import avro, encoding, json_schemas, nodes, protobuf, rare
+from tests.fuzz import avro, encoding, json_schemas, nodes, protobuf, protobuf_wire, rare
 from tests.fuzz.chain import CHANGES, SINK, Dropped, Options, Record, Refused, told
 from tests.fuzz.fates import TOMBSTONE
 from tests.fuzz.forms import Instant
@@ -27,7 +27,7 @@ ENCODERS: dict[str, tuple[Callable[[Node], str], Callable[[str, Node], Encoder]]
     "avro": (avro.schema, avro.encoder),
     "envelope": (encoding.connect_schema, encoding.envelope),
     "json-schema": (json_schemas.schema, json_schemas.encoder),
-    "protobuf": (protobuf.schema, protobuf.encoder),
+    "protobuf": (protobuf.schema, protobuf_wire.encoder),
 }
 
 

@@ -15,6 +15,7 @@ from tests.fuzz.fates import Dead
 from tests.fuzz.forms import Digits, Pairs
 from tests.fuzz.nodes import Node
 from tests.fuzz.oracle import Typed
+from tests.fuzz.protobuf import Form, is_wrapped
 
 _AGAIN = {
     "json-schema": ("struct", "one-of", "list", "long", "string"),
@@ -23,6 +24,7 @@ _AGAIN = {
 _KEYS = {
     "avro": ("int", "long", "boolean", "double", "bytes", "enum", "date", "uuid", "decimal", "fixed"),
     "json-schema": ("int", "long", "boolean", "double", "date", "string"),
+    "protobuf": ("int", "long", "uint32", "uint64", "boolean"),
     "envelope": ("int8", "int16", "int", "long", "boolean", "double", "float", "bytes", "date", "decimal"),
 }
 _DEFAULTS = ("envelope", "json-schema")
@@ -36,7 +38,42 @@ def dressed(random: Random, node: Node, struct: StructType, converter: str) -> N
     """A record's schema with more of what its format can say. ``struct``: the table's columns."""
     node = _keyed(random, node, struct, converter)
     node = _formed(random, node, defaults=converter in _DEFAULTS)
+    if converter == "protobuf":
+        node = _of_protobuf(random, node, proto2=bool(node.form & Form.PROTO2))
     return _more(random, node, converter)
+
+
+def _of_protobuf(random: Random, node: Node, *, proto2: bool) -> Node:
+    """Wrapped values may be missing. In Protobuf 2 each single field may, or is required. Some are of a oneof."""
+    inner = []
+    for n in node.inner:
+        of_message = node.kind == "struct" and n.kind not in ("list", "map")
+        if of_message and not node.mean and n.kind != "struct":
+            optional = random.random() < 0.8 if proto2 else n.optional or is_wrapped(n) or n.kind == "timestamp-micros"
+            n = replace(n, optional=optional)
+        if of_message and n.kind == "struct" and proto2:
+            n = replace(n, optional=random.random() < 0.8)
+        inner.append(_of_protobuf(random, n, proto2=proto2))
+    if node.kind == "struct" and not node.mean and random.random() < 0.4:
+        places = [i for i, n in enumerate(inner) if n.kind not in ("list", "map")]
+        for place in random.sample(places, 2) if len(places) > 1 else ():
+            inner[place] = replace(inner[place], optional=True, scale=1)
+    return replace(node, inner=tuple(inner))
+
+
+def settled(random: Random, node: Node, value: Any) -> Any:
+    """A message of which at most one field of each oneof is set."""
+    match node.kind:
+        case "struct" if isinstance(value, dict):
+            found = {n.name: settled(random, n, value[n.name]) for n in node.inner}
+            those = [n.name for n in node.inner if n.scale and found[n.name] is not None]
+            kept = random.choice(those) if those else ""
+            return {name: None if name in those and name != kept else item for name, item in found.items()}
+        case "list":
+            return [settled(random, node.inner[0], item) for item in value]
+        case "map":
+            return Pairs((k, settled(random, node.inner[1], item)) for k, item in value)
+    return value
 
 
 def _more(random: Random, node: Node, converter: str) -> Node:
@@ -56,7 +93,7 @@ def _more(random: Random, node: Node, converter: str) -> Node:
     for name in random.sample(("again", "agains", "by_name"), random.randint(1, 3)) if there else ():
         made = replace(random.choice(there), optional=random.random() < 0.5)
         if converter == "protobuf":
-            made = replace(made, optional=name == "again")
+            made = replace(made, optional=name == "again", scale=0)
         text = Node("string", name="key")
         more = {
             "again": made,

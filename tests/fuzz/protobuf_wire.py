@@ -1,0 +1,209 @@
+"""Values of ``nodes`` as Protobuf in Confluent's wire format. The bytes are made here, by the encoding's specification."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from google.protobuf import descriptor_pb2
+
+from tests.fuzz import nodes
+from tests.fuzz.encoding import schema_id
+from tests.fuzz.meanings import bare
+from tests.fuzz.nodes import ENUM, Node
+from tests.fuzz.protobuf import (
+    WRAPPERS,
+    Form,
+    in_map,
+    is_group,
+    is_packable,
+    is_wrapped,
+    numbered,
+    path_of,
+    scalar_type,
+)
+
+_F = descriptor_pb2.FieldDescriptorProto
+_VARINT, _EIGHT, _SIZED, _START, _END, _FOUR = range(6)
+_FIXED: dict[int, str] = {
+    _F.TYPE_FIXED32: "<I",
+    _F.TYPE_SFIXED32: "<i",
+    _F.TYPE_FLOAT: "<f",
+    _F.TYPE_FIXED64: "<Q",
+    _F.TYPE_SFIXED64: "<q",
+    _F.TYPE_DOUBLE: "<d",
+}
+_UNKNOWN = 18_000
+
+
+def encoder(text: str, node: Node) -> Callable[[Any], bytes]:
+    """Makes values of a schema, with their header."""
+    path = path_of(node)
+    indexes = b"\0" if path == (0,) else b"".join(_varint(part << 1) for part in (len(path), *path))
+    header = struct.pack(">bI", 0, schema_id(text)) + indexes
+    writer = _Writer(Random(text), bool(node.form & Form.PROTO2))
+    return lambda value: header + b"".join(writer.message(node, value))
+
+
+def _varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*found, number))
+
+
+def _tag(number: int, wire: int) -> bytes:
+    return _varint(number << 3 | wire)
+
+
+def _sized(number: int, raw: bytes) -> bytes:
+    return _tag(number, _SIZED) + _varint(len(raw)) + raw
+
+
+def _scalar(kind: int, value: Any) -> tuple[int, bytes]:
+    """The wire type and the bytes."""
+    if kind in _FIXED:
+        raw = struct.pack(_FIXED[kind], value)
+        return (_FOUR if len(raw) == 4 else _EIGHT), raw
+    if kind in (_F.TYPE_STRING, _F.TYPE_BYTES):
+        raw = value.encode() if isinstance(value, str) else value
+        return _SIZED, _varint(len(raw)) + raw
+    if kind in (_F.TYPE_SINT32, _F.TYPE_SINT64):
+        value = (value << 1) ^ (value >> 63)
+    return _VARINT, _varint(int(value))
+
+
+class _Writer:
+    def __init__(self, random: Random, proto2: bool) -> None:
+        self._random, self._proto2 = random, proto2
+
+    def message(self, node: Node, value: Any) -> list[bytes]:
+        """The fields of a message, one after the other."""
+        value, groups = bare(value), []
+        for number, field in numbered(node):
+            item = value[field.name]
+            if item is not None:
+                lost = self._losers(node, field) if field.scale and node.form else []
+                groups.append([*lost, *self._field(number, field, item, rare=node.form != 0)])
+        if node.form:
+            if self._random.random() < 0.15:
+                groups.append([self._unknown()])
+            if self._random.random() < 0.3:
+                self._random.shuffle(groups)
+        return [chunk for group in groups for chunk in group]
+
+    def _losers(self, node: Node, field: Node) -> list[bytes]:
+        """Other fields of the same oneof, which the last one replaces."""
+        if self._random.random() < 0.8:
+            return []
+        number, other = self._random.choice([(n, f) for n, f in numbered(node) if f.scale == field.scale])
+        if other.kind == "struct":  # a message merges with what comes later
+            return []
+        lost = nodes.value(self._random, replace(other, optional=False))
+        return self._field(number, other, lost, rare=False)
+
+    def _unknown(self) -> bytes:
+        number, raw = _UNKNOWN + self._random.randrange(5), self._random.randbytes(4)
+        inner = _tag(1, _VARINT) + b"\5" + _sized(2, raw)
+        return self._random.choice(
+            (
+                _tag(number, _VARINT) + _varint(2**63 + 5),
+                _tag(number, _EIGHT) + raw * 2,
+                _tag(number, _FOUR) + raw,
+                _sized(number, raw),
+                _tag(number, _START) + inner + _tag(number, _END),
+            )
+        )
+
+    def _field(self, number: int, node: Node, value: Any, *, rare: bool) -> list[bytes]:
+        """``rare``: some are written twice, in parts, or although they have the value that is implied."""
+        match node.kind:
+            case "list" if is_packable(node.inner[0]):
+                return self._packable(number, node, value)
+            case "list":
+                return [self._single(number, node.inner[0], item, rare) for item in value]
+            case "map":
+                return self._entries(number, node.inner, value, rare=rare)
+            case "struct" if rare and not is_group(node, self._proto2) and self._random.random() < 0.1:
+                chunks = self.message(node, value)
+                cut = self._random.randint(0, len(chunks))
+                return [_sized(number, b"".join(part)) for part in (chunks[:cut], chunks[cut:])]
+        has_presence = self._proto2 or node.optional or node.kind in ("struct", "timestamp-micros") or is_wrapped(node)
+        twice = rare and not node.scale and node.kind != "struct" and self._random.random() < 0.08
+        if not has_presence and _is_implied(node, value) and not twice and not (rare and self._random.random() < 0.3):
+            return []
+        once = self._single(number, node, value, rare and not twice)
+        if not twice:
+            return [once]
+        before = nodes.value(self._random, replace(node, optional=False))
+        return [self._single(number, node, before, False), once]
+
+    def _packable(self, number: int, node: Node, value: Sequence[Any]) -> list[bytes]:
+        inner = node.inner[0]
+        scalars = [_scalar(_type(inner), _plain(inner, item)) for item in value]
+        packed = self._proto2 == bool(node.form & Form.PACKED)
+        cut = self._random.randint(0, len(scalars)) if node.form and self._random.random() < 0.2 else len(scalars)
+        found: list[bytes] = []
+        for part in (scalars[:cut], scalars[cut:]):
+            if packed and part:
+                found.append(_sized(number, b"".join(raw for _, raw in part)))
+            elif part:
+                found += [_tag(number, wire) + raw for wire, raw in part]
+            packed = not packed
+        return found
+
+    def _entries(self, number: int, parts: Sequence[Node], pairs: Sequence[Any], *, rare: bool) -> list[bytes]:
+        key, item = map(in_map, parts)
+        found = []
+        for k, v in pairs:
+            name, implied = self._single(1, key, k, False), _is_implied(key, k)
+            whole = [b"" if rare and implied and self._random.random() < 0.3 else name, self._single(2, item, v, False)]
+            if rare and item.kind in ("int", "long", "string", "boolean", "double") and not is_wrapped(item):
+                if self._random.random() < 0.05:
+                    before = nodes.value(self._random, replace(item, optional=False))
+                    found.append(_sized(number, name + self._single(2, item, before, False)))
+                if _is_implied(item, v) and self._random.random() < 0.3:
+                    whole[1] = b""
+                if self._random.random() < 0.2:
+                    whole.reverse()
+            found.append(_sized(number, b"".join(whole)))
+        return found
+
+    def _single(self, number: int, node: Node, value: Any, rare: bool) -> bytes:
+        match node.kind:
+            case "struct" if node.mean:
+                fields = bare(value)
+                return _sized(number, _tag(1, _VARINT) + _varint(fields["scale"]) + _sized(2, fields["value"]))
+            case "struct" if is_group(node, self._proto2):
+                return _tag(number, _START) + b"".join(self.message(node, value)) + _tag(number, _END)
+            case "struct":
+                return _sized(number, b"".join(self.message(node, value)))
+            case "timestamp-micros":
+                seconds, micros = divmod(value.micros, 1_000_000)
+                return _sized(number, _tag(1, _VARINT) + _varint(seconds) + _tag(2, _VARINT) + _varint(micros * 1000))
+        if is_wrapped(node):
+            wire, raw = _scalar(WRAPPERS[node.kind][1], value)
+            is_empty = rare and _is_implied(node, value)
+            return _sized(number, b"" if is_empty else _tag(1, wire) + raw)
+        wire, raw = _scalar(_type(node), _plain(node, value))
+        return _tag(number, wire) + raw
+
+
+def _type(node: Node) -> int:
+    return _F.TYPE_ENUM if node.kind == "enum" else scalar_type(node)
+
+
+def _plain(node: Node, value: Any) -> Any:
+    return ENUM.index(value) if node.kind == "enum" else value
+
+
+def _is_implied(node: Node, value: Any) -> bool:
+    """Whether a field without presence that is not written has this value."""
+    if node.kind in ("float", "double"):
+        return struct.pack("<d", value) == bytes(8)
+    return not _plain(node, value) if node.kind in (*WRAPPERS, "enum") else False
