@@ -17,7 +17,7 @@ from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing, TransformSpec
 from calving.model.tables import Unit
 from harness.blocks import RecordEnvelope
-from tests.fuzz import avro, draws, nodes, rare, scenes, schemas, singles
+from tests.fuzz import avro, draws, nodes, protobuf_wire, rare, scenes, schemas, singles
 from tests.fuzz.chain import Record, transformed
 from tests.fuzz.encoding import SchemaText
 from tests.fuzz.events import ENCODERS
@@ -27,7 +27,7 @@ from tests.fuzz.protobuf import Form
 from tests.fuzz.sink import START, TOPIC, Run, Target
 from tests.fuzz.spec import path_of
 from tests.fuzz.tables import Table, table_of
-from tests.fuzz.targets import MAPPING, targets_of
+from tests.fuzz.targets import MAPPING, changed_before, targets_of, with_properties
 from tests.fuzz.texts import Writer
 
 _FORMAT = "write.format.default"
@@ -178,7 +178,9 @@ class Case:
     @property
     def drawn(self) -> frozenset[str]:
         """What is rare in the case."""
-        return frozenset().union(*(text.drawn for text in self.schemas if isinstance(text, SchemaText)))
+        of_schemas = [text.drawn for text in self.schemas if isinstance(text, SchemaText)]
+        of_tables = [target.drawn for target in self.targets]
+        return frozenset().union(*of_schemas, *of_tables)
 
 
 def _predicate(spec: TransformSpec) -> str:
@@ -246,7 +248,18 @@ def _made(seed: int, number: int, *, long: bool) -> Case:
     if evolution.create:
         gone = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
         case = replace(case, targets=gone)
-    return case
+    return tabled(case)
+
+
+def tabled(case: Case) -> Case:
+    """The case with tables that are rare."""
+    random = case.random("tables")
+    targets = case.targets
+    if random.random() < 0.2:
+        targets = tuple(changed_before(random, target) for target in targets)
+    if random.random() < 0.3:
+        targets = tuple(with_properties(random, target) for target in targets)
+    return replace(case, targets=targets)
 
 
 def _transforming(case: Case, shape: Schema) -> Case:
@@ -325,10 +338,11 @@ def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
                 text if routing.field == "route" else {"type": text}
             )
         if first.form and converter == "protobuf":
-            value = rare.settled(unusual, both[which], value)
+            value = protobuf_wire.settled(unusual, both[which], value)
         may_lack = converter in ("envelope", "json-schema") or (converter == "protobuf" and first.form & Form.PROTO2)
         if first.form and may_lack and unusual.random() < 0.01:
-            value[unusual.choice(both[which].inner).name] = None
+            lists = ("list", "map") if converter == "protobuf" else ()
+            value[unusual.choice([n for n in both[which].inner if n.kind not in lists] or first.inner).name] = None
         raws.append(encoders[which](value))
         decoded.append(rare.arrived(both[which], value))
     return replace(case, raws=tuple(raws), decoded=tuple(decoded), converter=converter, schemas=tuple(texts))

@@ -17,6 +17,7 @@ from pyiceberg.types import DecimalType, ListType, MapType, StructType
 from calving.model.files import DataFile
 from tests.fuzz import plain, spec
 from tests.fuzz.forms import row_text
+from tests.fuzz.histories import OLD_ROWS
 
 _COUNTED = 100
 """Columns that have statistics where the table says nothing."""
@@ -50,6 +51,8 @@ def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
             return  # nor structs of ORC files that are null in a list and have required fields
         yield f"pyiceberg's scan: {type(error).__name__}: {error}"
         return
+    if OLD_ROWS in table.properties:
+        every = [*every, {column.name: None for column in schema.fields}]
     found, wanted = (Counter(row_text(_scanned(row, schema.as_struct())) for row in rows) for rows in (scanned, every))
     if found != wanted:
         yield f"pyiceberg's scan: {next(iter(found - wanted), None)} instead of {next(iter(wanted - found), None)}"
@@ -91,6 +94,7 @@ def _partition_faults(
     told = tuple(
         int.from_bytes(value, "big", signed=True)
         if isinstance(value, bytes)
+        and str(part.transform) != "void"
         and isinstance(part.transform.result_type(schema.find_type(part.source_id)), DecimalType)
         else value
         for part, value in zip(parts.fields, file.partition.values, strict=True)

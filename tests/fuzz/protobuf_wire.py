@@ -12,6 +12,7 @@ from google.protobuf import descriptor_pb2
 
 from tests.fuzz import nodes
 from tests.fuzz.encoding import schema_id
+from tests.fuzz.forms import Pairs
 from tests.fuzz.meanings import bare
 from tests.fuzz.nodes import ENUM, Node
 from tests.fuzz.protobuf import (
@@ -102,9 +103,10 @@ class _Writer:
         if self._random.random() < 0.8:
             return []
         number, other = self._random.choice([(n, f) for n, f in numbered(node) if f.scale == field.scale])
-        if other.kind == "struct":  # a message merges with what comes later
+        is_message = other.kind in ("struct", "timestamp-micros") or is_wrapped(other)
+        if is_message and other.name == field.name:  # a message merges with what comes later
             return []
-        lost = nodes.value(self._random, replace(other, optional=False))
+        lost = settled(self._random, other, nodes.value(self._random, replace(other, optional=False)))
         return self._field(number, other, lost, rare=False)
 
     def _unknown(self) -> bytes:
@@ -192,6 +194,21 @@ class _Writer:
             return _sized(number, b"" if is_empty else _tag(1, wire) + raw)
         wire, raw = _scalar(_type(node), _plain(node, value))
         return _tag(number, wire) + raw
+
+
+def settled(random: Random, node: Node, value: Any) -> Any:
+    """A message of which at most one field of each oneof is set."""
+    match node.kind:
+        case "struct" if isinstance(value, dict):
+            found = {n.name: settled(random, n, value[n.name]) for n in node.inner}
+            those = [n.name for n in node.inner if n.scale and found[n.name] is not None]
+            kept = random.choice(those) if those else ""
+            return {name: None if name in those and name != kept else item for name, item in found.items()}
+        case "list":
+            return [settled(random, node.inner[0], item) for item in value]
+        case "map":
+            return Pairs((k, settled(random, node.inner[1], item)) for k, item in value)
+    return value
 
 
 def _type(node: Node) -> int:

@@ -61,21 +61,6 @@ def _of_protobuf(random: Random, node: Node, *, proto2: bool) -> Node:
     return replace(node, inner=tuple(inner))
 
 
-def settled(random: Random, node: Node, value: Any) -> Any:
-    """A message of which at most one field of each oneof is set."""
-    match node.kind:
-        case "struct" if isinstance(value, dict):
-            found = {n.name: settled(random, n, value[n.name]) for n in node.inner}
-            those = [n.name for n in node.inner if n.scale and found[n.name] is not None]
-            kept = random.choice(those) if those else ""
-            return {name: None if name in those and name != kept else item for name, item in found.items()}
-        case "list":
-            return [settled(random, node.inner[0], item) for item in value]
-        case "map":
-            return Pairs((k, settled(random, node.inner[1], item)) for k, item in value)
-    return value
-
-
 def _more(random: Random, node: Node, converter: str) -> Node:
     """With fields whose types are in the schema already."""
     branches = [*_BRANCHES] if converter == "avro" and random.random() < 0.5 else []

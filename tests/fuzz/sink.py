@@ -52,7 +52,7 @@ from calving.tasks.spec import TaskResult, TaskSpec
 from calving.tasks.task import run_json
 from harness.blocks import Given, RecordEnvelope
 from harness.registry import serving
-from tests.fuzz import forms, plain
+from tests.fuzz import forms, histories, plain
 from tests.fuzz.encoding import SchemaText, schema_id
 from tests.fuzz.tables import Table, table_of
 
@@ -119,6 +119,10 @@ class Target:
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
     order: SortOrder = UNSORTED_SORT_ORDER
     properties: Mapping[str, str] = field(default_factory=dict)
+    history: int = 0
+    """The seed of what the table was before; 0: nothing."""
+    drawn: frozenset[str] = frozenset()
+    """What is rare in it."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,10 @@ class Sink:
         for name in map(".".join, tables_of(self.catalog, ("db",))) if targets is not None else ():
             self.catalog.drop_table(name)
         for target in targets or ():
-            if target.schema is not None:
+            if target.schema is not None and target.history:
+                given = target.name, target.schema, target.spec, dict(target.properties)
+                histories.create(self.catalog, *given, seed=target.history)
+            elif target.schema is not None:
                 self.catalog.create_table(
                     target.name,
                     target.schema,

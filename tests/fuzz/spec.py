@@ -118,8 +118,11 @@ def internal(value: Any, kind: IcebergType) -> Any:
 
 def partition_of(row: Mapping[str, Any], schema: Schema, fields: Sequence[PartitionField]) -> tuple[Any, ...]:
     """The partition of a row, in internal form; decimals unscaled."""
-    found = []
+    found: list[Any] = []
     for part in fields:
+        if str(part.transform) == "void":  # its column may be gone
+            found.append(None)
+            continue
         value: Any = row
         for name in path_of(schema, part.source_id):
             value = None if value is None else value[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -39,3 +40,32 @@ def _mapping(random: Random, kind: Any) -> list[dict[str, Any]]:
             names = random.choice(([field.name], [field.name, more], [more, field.name], [more]))
         found.append({"field-id": field.field_id, "names": names, "fields": _mapping(random, field.field_type)})
     return found
+
+
+def changed_before(random: Random, target: Target) -> Target:
+    """With a history, where it can have one: the ids of columns are others then."""
+    if target.schema is None or MAPPING in target.properties or target.order.fields:
+        return target
+    return replace(target, history=random.randrange(1, 1 << 30), drawn=target.drawn | {"table history"})
+
+
+_WRITTEN = {
+    "write.parquet.page-version": ("v1", "v2"),
+    "write.parquet.row-group-limit": ("7", "100"),
+    "write.parquet.row-group-size-bytes": ("5000",),
+    "write.parquet.page-size-bytes": ("500",),
+    "write.parquet.dict-size-bytes": ("100",),
+    "write.parquet.compression-codec": ("snappy", "gzip", "lz4", "brotli", "uncompressed", "zstd"),
+    "write.parquet.compression-level": ("1",),
+    "write.orc.compression-codec": ("zlib", "snappy", "none"),
+    "write.avro.compression-codec": ("gzip", "snappy", "uncompressed"),
+}
+
+
+def with_properties(random: Random, target: Target) -> Target:
+    """With properties of its files."""
+    chosen = {name: random.choice(_WRITTEN[name]) for name in random.sample([*_WRITTEN], 5)}
+    if chosen.get("write.parquet.compression-codec") not in ("gzip", "brotli", "zstd", None):
+        chosen.pop("write.parquet.compression-level", None)
+    drawn = target.drawn | {f"table {name}" for name in chosen}
+    return replace(target, properties={**target.properties, **chosen}, drawn=drawn)

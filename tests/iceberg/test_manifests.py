@@ -62,6 +62,15 @@ def test_delete_files_of_a_spec_are_in_one_manifest(flat: MutationTable) -> None
     assert live(only) == FILES
 
 
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "uncompressed"])
+def test_a_table_with_any_codec_of_avro_takes_rows(flat: MutationTable, codec: str) -> None:
+    """pyiceberg knows other names, and writes manifests with the codec of the data files."""
+    with flat.table.transaction() as change:
+        change.set_properties({"write.avro.compression-codec": codec})
+    flat.commit(flat.step([row(0, "b"), row(500, "c")]))
+    assert pyiceberg_rows(flat.table) == flat.rows()
+
+
 def test_a_manifest_of_delete_files_has_no_more_entries_than_allowed(
     flat: MutationTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

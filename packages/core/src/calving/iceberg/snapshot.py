@@ -67,6 +67,8 @@ class SinkSnapshot(_MergeAppendFiles):
     def __init__(self, table: Table, summary: Mapping[str, str], branch: str) -> None:
         properties = {key: str(value) for key, value in summary.items()}
         super().__init__(Operation.APPEND, _PlainTransaction(table), table.io, branch, None, properties)  # type: ignore[arg-type]
+        # As in Java, write.avro.compression-codec is for data files; pyiceberg does not know all that these may have.
+        self._compression = "deflate"
         self._delete_files: list[DataFile] = []
         self._written: list[str] = []
         self._to_remove: frozenset[FileKey] = frozenset()
