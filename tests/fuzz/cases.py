@@ -14,6 +14,7 @@ from pyiceberg.table.sorting import SortField
 from pyiceberg.types import TimestampType, TimestamptzType, TimeType
 
 from calving.iceberg.rules import TableRules, TableSettings
+from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing, TransformSpec
 from calving.model.tables import Unit
 from harness.blocks import RecordEnvelope
@@ -40,6 +41,7 @@ GARBAGE = (
     b"\0poison",
     b'{"schema":{"type":"x"},"payload":1}',
 )
+LETTERS = "dead letters in a table"
 _COUNTS = (1, 2, 5, 5, 30, 30, 30, 30, 150, 150, 150, 600, 600, 2000, 3000)
 _MANY = 600
 """Records of a case, from which on they are much alike, and in few partitions: each shape and each file takes time."""
@@ -84,7 +86,15 @@ class Case:
     @property
     def is_placed(self) -> bool:
         """Whether the results depend on partitions and offsets."""
-        return draws.is_placed(self.run.transforms)
+        return bool(self.topics) or draws.is_placed(self.run.transforms)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Of each record, if it decides of its table."""
+        if self.run.routing.topic_pattern is None:
+            return ()
+        size = -(-len(self.raws) // len(self.run.partitions)) or 1
+        return tuple(self.run.partitions[i // size].topic for i in range(len(self.raws)))
 
     def values(self) -> list[Any]:
         """Values after the transforms, or the fates of what is none."""
@@ -171,7 +181,13 @@ class Case:
             },
             "units": ", ".join(sorted({*self.run.rules.of("db.t").units.values()})) or "none",
             "years": "any" if self.run.rules.any_year else "1 to 9999",
-            "routes": "dynamic" if routing.dynamic else "by field" if routing.field else "all",
+            "routes": "by topic"
+            if routing.topic_pattern
+            else "dynamic"
+            if routing.dynamic
+            else "by field"
+            if routing.field
+            else "all",
             **{f"draw {name}": "" for name in sorted(self.drawn)},
         }
 
@@ -180,6 +196,10 @@ class Case:
         """What is rare in the case."""
         of_schemas = [text.drawn for text in self.schemas if isinstance(text, SchemaText)]
         of_tables = [target.drawn for target in self.targets]
+        if self.random("letters").random() < 0.3:
+            of_tables.append(frozenset((LETTERS,)))
+        if self.run.routing.topic_pattern is not None:
+            of_tables.append(frozenset(("topic pattern",)))
         return frozenset().union(*of_schemas, *of_tables)
 
 
@@ -259,7 +279,28 @@ def tabled(case: Case) -> Case:
         targets = tuple(changed_before(random, target) for target in targets)
     if random.random() < 0.3:
         targets = tuple(with_properties(random, target) for target in targets)
-    return replace(case, targets=targets)
+    case = replace(case, targets=targets)
+    routes = case.run.routing
+    if random.random() < 0.15 and routes.field is None and not case.run.transforms:
+        case = replace(case, run=_by_topic(random, case.run))
+    return case
+
+
+def _by_topic(random: Random, run: Run) -> Run:
+    """Records of several topics, whose names make those of the tables."""
+    pattern, regex, names = random.choice(_PATTERNS)
+    partitions = tuple(TopicPartition(name, i) for i, name in enumerate(random.sample(names, 3)))
+    routing = replace(run.routing, rules=(), topic_pattern=pattern, topic_regex=regex)
+    return replace(run, routing=routing, partitions=partitions)
+
+
+_PATTERNS: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
+    ("{topic}", None, ("db.t", "DB.T", "db.u", "plain", "db.t.v")),
+    ("db.{1}", "fuzzed[-.](t|u|x)", ("fuzzed-t", "fuzzed.u", "fuzzed-x", "fuzzed-tt", "other")),
+    ("DB.{kind}", r"(?P<kind>[tuTU])(?:-\d+)?", ("t", "T-5", "u-17", "t-5x")),
+    ("{2}.{1}", r"(.)\.(.*)", ("t.db", "u.db", "t.", "t.db.db")),
+    ("db.{1}{2}", "(a)?x?(t)?", ("xt", "at", "x", "t")),
+)
 
 
 def _transforming(case: Case, shape: Schema) -> Case:

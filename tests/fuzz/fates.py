@@ -111,13 +111,16 @@ def decode_json(raws: Sequence[bytes | None]) -> list[Any]:
     return found
 
 
-def expect(decoded: Sequence[Any], tables: Mapping[str, Table], rules: Rules) -> Expected:
-    """The expected fates of decoded values."""
+def expect(decoded: Sequence[Any], tables: Mapping[str, Table], rules: Rules, topics: Sequence[str] = ()) -> Expected:
+    """The expected fates of decoded values. ``topics``: of each, if they decide of its table."""
     oracle = _Oracle(dict(tables), rules)
     first_bad: set[int] = set()
     settled: list[int] = []
     for _ in range(_ROUNDS):
-        fates = [value if isinstance(value, Dead | Filtered) else oracle.fate(value) for value in decoded]
+        fates = [
+            value if isinstance(value, Dead | Filtered) else oracle.fate(value, topic)
+            for value, topic in zip(decoded, topics or [""] * len(decoded), strict=True)
+        ]
         dead = [i for i, fate in enumerate(fates) if isinstance(fate, Dead)]
         changes = oracle.change()
         if not first_bad:
@@ -143,7 +146,7 @@ class _Oracle:
     def change(self) -> bool:
         """Give the tables what was needed; whether anything was."""
         needs, self.needs = self.needs, {}
-        again = (self.rules.routing.dynamic and self.rounds == 0) or (self.rules.create and not self.created)
+        again = (self.rules.routing.is_free and self.rounds == 0) or (self.rules.create and not self.created)
         self.rounds += 1
         for name, need in needs.items():
             if name not in self.tables and need.create:
@@ -156,13 +159,13 @@ class _Oracle:
     @property
     def created(self) -> bool:
         """Whether what can be created has been."""
-        return self.rounds > (1 if self.rules.routing.dynamic else 0)
+        return self.rounds > (1 if self.rules.routing.is_free else 0)
 
-    def fate(self, value: Any) -> Fate:
-        names = self._targets(value)
+    def fate(self, value: Any, topic: str = "") -> Fate:
+        names = self._targets(value, topic)
         if not names:
             return Filtered("unrouted") if self.rules.routing.unrouted == "skip" else Dead("ROUTING")
-        if self.rules.routing.dynamic:
+        if self.rules.routing.is_free:
             if not _is_name(names[0]):
                 return Dead("ROUTING")
             if self.rounds == 0:
@@ -226,8 +229,10 @@ class _Oracle:
             return value.node.need()
         return kinds.folded(kinds.of_value(value)) if self.rules.fold else kinds.of_value(value)
 
-    def _targets(self, value: Any) -> tuple[str, ...]:
+    def _targets(self, value: Any, topic: str) -> tuple[str, ...]:
         routing = self.rules.routing
+        if routing.topic_pattern is not None:
+            return _named_by(topic, routing)
         value = value.value if isinstance(value, Typed) else value
         if routing.field is None:
             return tuple(rule.table for rule in routing.rules)
@@ -239,6 +244,16 @@ class _Oracle:
         if routing.dynamic:
             return (text.lower(),)
         return tuple(rule.table for rule in routing.rules if rule.regex and re.fullmatch(rule.regex, text))
+
+
+def _named_by(topic: str, routing: Routing) -> tuple[str, ...]:
+    """The table that a pattern makes of a topic, if the regex matches all of it."""
+    match = re.fullmatch(routing.topic_regex or "(?s:.*)", topic)
+    if match is None:
+        return ()
+    groups = {"topic": topic, **{str(i): text or "" for i, text in enumerate(match.groups(), 1)}, **match.groupdict("")}
+    pattern = str(routing.topic_pattern)
+    return (re.sub(r"\{(\w+)\}", lambda found: groups[found.group(1)], pattern).lower(),)
 
 
 def _leaves(value: Any, column: Column) -> Iterator[tuple[Any, str]]:

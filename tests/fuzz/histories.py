@@ -14,7 +14,9 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType, StructType
+from pyiceberg.types import IcebergType, LongType, NestedField, StringType, StructType
+
+from tests.fuzz.tables import fields_within
 
 OLD_ROWS = "fuzz.old-rows"
 """The property of a table that has rows of an earlier time, in which all columns of today are null."""
@@ -40,7 +42,7 @@ def create(
     past = _past(random, schema, ids)
     version = random.choice(("1", "2", "2"))
     table = catalog.create_table(name, Schema(*past.fields), properties={"format-version": version})
-    if not any(f.required for f in past.fields):
+    if not any(f.required for f in past.fields) and not any(_has_required(f.field_type) for f in past.fields):
         _append(table, past)
         properties = properties | {OLD_ROWS: "1"}
     with table.transaction() as transaction:
@@ -81,6 +83,14 @@ def _past(random: Random, schema: Schema, ids: Iterator[int]) -> _Past:
         past.fields.append(NestedField(next(ids), name, random.choice((LongType(), StringType())), required=False))
         past.dropped.append(name)
     return past
+
+
+def _has_required(kind: IcebergType) -> bool:
+    """Whether a struct has fields that must not be null: pyiceberg cannot write a struct that is null then."""
+    inner = fields_within(kind)
+    return (isinstance(kind, StructType) and any(f.required for f in inner)) or any(
+        _has_required(f.field_type) for f in inner
+    )
 
 
 def _inner_renamed(random: Random, column: NestedField, past: _Past) -> NestedField:

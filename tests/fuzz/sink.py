@@ -28,7 +28,7 @@ from calving.engine import shipping
 from calving.engine.interface import LocalEngine
 from calving.errors import BadRecordError
 from calving.iceberg.catalog import open_catalog, tables_of
-from calving.iceberg.rules import TableRules
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, Written
@@ -255,8 +255,10 @@ class Sink:
             run.tolerance,
             Limits(block_records=run.block_records),
         )
+        letters = {str(run.tolerance.table): TableSettings()} if run.tolerance.table else {}
         rules = replace(
             run.rules,
+            tables={**run.rules.tables, **letters},
             evolution=run.evolution,
             tolerates=run.tolerance.to != "error",
         )
@@ -293,9 +295,31 @@ class Sink:
                 for file in found.files.get(name, ())
                 for row in plain.file_rows(file.file_path, file.file_format, schema)
             ]
+            if name == run.tolerance.table:
+                self._letters(rows, firsts, raws, envelopes, found)
             fold = run.evolution.case_insensitive
             found.rows[name] = Counter(forms.row_text(row, fold) for row in rows)
         return found
+
+    def _letters(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        firsts: Mapping[TopicPartition, int],
+        raws: Sequence[bytes | None],
+        envelopes: Sequence[RecordEnvelope],
+        found: Found,
+    ) -> None:
+        """Take the rows of the table of dead letters for these."""
+        for row in rows:
+            place = firsts[TopicPartition(row["topic"], row["partition"])] + row["offset"] - START
+            given = envelopes[place] if envelopes else RecordEnvelope()
+            moment = None if given.timestamp_ms is None else given.timestamp_ms * 1000
+            headers = [{"key": name, "value": value} for name, value in given.headers or ()]
+            wanted = raws[place], given.key, moment, headers
+            told = row["value"], row["key"], row["timestamp"], row["headers"]
+            is_same = wanted == told and row["error"] and row["reason"] and place not in found.dead
+            found.dead[place], found.reasons[place] = row["stage"], row["reason"]
+            found.changed += [] if is_same else [place]
 
     def _produce(
         self, run: Run, raws: Sequence[bytes | None], envelopes: Sequence[RecordEnvelope]

@@ -58,7 +58,7 @@ _WRITTEN = {
     "write.parquet.compression-codec": ("snappy", "gzip", "lz4", "brotli", "uncompressed", "zstd"),
     "write.parquet.compression-level": ("1",),
     "write.orc.compression-codec": ("zlib", "snappy", "none"),
-    "write.avro.compression-codec": ("gzip", "snappy", "uncompressed"),
+    "write.avro.compression-codec": ("gzip", "uncompressed"),
 }
 
 
