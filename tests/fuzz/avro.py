@@ -108,7 +108,7 @@ class _Writer:
                 full = self._new_name("Scaled", own)
             self._names.add(full)
         self.drawn |= {"avro namespace"} if own else set()
-        if own and node.kind == "struct" and not called and not is_root and random.random() < 0.15:
+        if own and node.kind == "struct" and not called and not is_root and random.random() < 0.3:
             return self._elsewhere(node, full, key)
         made = self._definition(node, full, own, space)
         self._known[key] = full

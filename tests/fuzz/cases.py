@@ -154,6 +154,8 @@ class Case:
             keys,
             creates_orc,
             self.run.rules.any_year,
+            self.run.rules.of("db.t").columns,
+            self.run.rules.of("db.t").types,
         )
 
     @property
@@ -200,6 +202,8 @@ class Case:
             of_tables.append(frozenset((LETTERS,)))
         if self.run.routing.topic_pattern is not None:
             of_tables.append(frozenset(("topic pattern",)))
+        if self.rules.declared:
+            of_tables.append(frozenset(("declared columns",)))
         return frozenset().union(*of_schemas, *of_tables)
 
 
@@ -283,7 +287,25 @@ def tabled(case: Case) -> Case:
     routes = case.run.routing
     if random.random() < 0.15 and routes.field is None and not case.run.transforms:
         case = replace(case, run=_by_topic(random, case.run))
+    evolution = case.run.evolution
+    may_declare = case.converter == "json" and not evolution.case_insensitive and not case.run.rules.defaults.id_columns
+    if may_declare and evolution.create != evolution.evolve and random.random() < 0.5:
+        case = replace(case, run=_declaring(random, case.run))
     return case
+
+
+def _declaring(random: Random, run: Run) -> Run:
+    """With types of columns that tables get."""
+    names = random.sample((*schemas.NAMES, "new", "extra", "n1", "n2"), 8)
+    # What does not fit a declared column of a table that exists asks for it nevertheless, and for its other columns.
+    kinds: list[Any] = [str(schemas.primitive(random)) if run.evolution.create else "string" for _ in names]
+    kinds = [{"list": kind} if kind != "string" and random.random() < 0.15 else kind for kind in kinds]
+    declared = dict(zip(names, kinds, strict=True))
+    own = {name: kind for name, kind in declared.items() if random.random() < 0.5}
+    rest = {name: kind for name, kind in declared.items() if name not in own}
+    every = ("db.t", "db.u", "db.v", "db.x", "db.t.v")
+    tables = {name: replace(run.rules.of(name), columns=own, types=rest) for name in every}
+    return replace(run, rules=replace(run.rules, tables=tables))
 
 
 def _by_topic(random: Random, run: Run) -> Run:
@@ -295,10 +317,10 @@ def _by_topic(random: Random, run: Run) -> Run:
 
 
 _PATTERNS: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
-    ("{topic}", None, ("db.t", "DB.T", "db.u", "plain", "db.t.v")),
+    ("{topic}", None, ("db.t", "DB.T", "db.u", "plain", "db.v")),
     ("db.{1}", "fuzzed[-.](t|u|x)", ("fuzzed-t", "fuzzed.u", "fuzzed-x", "fuzzed-tt", "other")),
     ("DB.{kind}", r"(?P<kind>[tuTU])(?:-\d+)?", ("t", "T-5", "u-17", "t-5x")),
-    ("{2}.{1}", r"(.)\.(.*)", ("t.db", "u.db", "t.", "t.db.db")),
+    ("{2}.{1}", r"(.)\.(.*)", ("t.db", "u.db", "t.", "x.db")),
     ("db.{1}{2}", "(a)?x?(t)?", ("xt", "at", "x", "t")),
 )
 

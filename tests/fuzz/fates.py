@@ -66,6 +66,15 @@ class Rules:
     """By table the columns that it is partitioned and sorted by, with the transforms."""
     creates_orc: bool = False
     any_year: bool = False
+    columns: Mapping[str, kinds.Kind] = field(default_factory=dict)
+    """Columns that every new table has."""
+    types: Mapping[str, kinds.Kind] = field(default_factory=dict)
+    """Of new columns, by name."""
+
+    @property
+    def declared(self) -> Mapping[str, kinds.Kind]:
+        """All types of new columns."""
+        return {**self.types, **self.columns}
 
 
 @dataclass
@@ -118,7 +127,9 @@ def expect(decoded: Sequence[Any], tables: Mapping[str, Table], rules: Rules, to
     settled: list[int] = []
     for _ in range(_ROUNDS):
         fates = [
-            value if isinstance(value, Dead | Filtered) else oracle.fate(value, topic)
+            value
+            if isinstance(value, Dead | Filtered) and not oracle.passes_over(value, topic)
+            else oracle.fate(value, topic)
             for value, topic in zip(decoded, topics or [""] * len(decoded), strict=True)
         ]
         dead = [i for i, fate in enumerate(fates) if isinstance(fate, Dead)]
@@ -150,16 +161,25 @@ class _Oracle:
         self.rounds += 1
         for name, need in needs.items():
             if name not in self.tables and need.create:
-                self.tables[name] = created(need.create, self.rules.id_columns)
+                self.tables[name] = created(self._declared(need.create), self.rules.id_columns)
                 self.made.add(name)
             elif name in self.tables:
                 self.tables[name] = self.tables[name].changed(need, self.rules.fold)
         return again or any(needs.values())
 
+    def _declared(self, kind: kinds.Kind) -> kinds.Kind:
+        """What records need of a new table, with the declared types."""
+        types = {name: of for name, of in self.rules.types.items() if name in kind["struct"]}
+        return kind | {"struct": {**kind["struct"], **types, **self.rules.columns}}
+
     @property
     def created(self) -> bool:
         """Whether what can be created has been."""
         return self.rounds > (1 if self.rules.routing.is_free else 0)
+
+    def passes_over(self, value: Dead | Filtered, topic: str) -> bool:
+        """Whether nothing looks at the value, because the topic leads to no table."""
+        return isinstance(value, Dead) and bool(topic) and not _named_by(topic, self.rules.routing)
 
     def fate(self, value: Any, topic: str = "") -> Fate:
         names = self._targets(value, topic)
@@ -176,7 +196,8 @@ class _Oracle:
         missing = waits = False
         for name in names:
             if name in self.tables:
-                converter = Converter(self.tables[name], self.rules.evolve, self.rules.fold, self.rules.any_year)
+                rules = self.rules
+                converter = Converter(self.tables[name], rules.evolve, rules.fold, rules.any_year, rules.declared)
                 try:
                     rows[name] = converter.row(value)
                 except Unfit:
@@ -188,6 +209,8 @@ class _Oracle:
                     return Dead(ANY)
                 created[name] = Needs(create=kind)
                 waits = waits or not self._creates(kind)
+            elif not isinstance(value.value if isinstance(value, Typed) else value, dict):
+                return Dead("conversion")
             elif self.rules.routing.missing_table == "skip":
                 missing = True
             else:
@@ -208,7 +231,7 @@ class _Oracle:
         fields = (kind or {}).get("struct") or {}
         ids = [fields.get(name) for name in self.rules.id_columns]
         inner = [".".join(path) for path in kinds.paths(kind)]
-        named = len(set(inner)) == len(inner) and all(all(path) for path in kinds.paths(kind))
+        named = len(set(inner)) == len(inner) and all(kinds.is_name(n) for path in kinds.paths(kind) for n in path)
         return named and bool(fields) and all(isinstance(i, str) and i not in ("float", "double") for i in ids)
 
     def _is_orc(self, name: str) -> bool:

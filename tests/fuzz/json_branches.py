@@ -25,6 +25,8 @@ class OneOf(dict[str, Any]):
 def drawn(random: Random, name: str) -> Node:
     """A union of several types, of which some look alike."""
     branches = [_branch(random, 2) for _ in range(random.choice((2, 2, 3)))]
+    if random.random() < 0.3:
+        branches = [Node(kind) for kind in random.sample([*KINDS], 2)]
     inner = tuple(replace(branch, name=f"{_NAME}{place}") for place, branch in enumerate(branches))
     return Node("one-of", random.random() < 0.5, name, inner, form=random.randrange(1, 1 << 16), make=_drawn_value)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
+from unicodedata import category
 
 from tests.fuzz.forms import Clock, Day, Instant, Short, Single
 
@@ -73,6 +74,11 @@ def paths(kind: Kind) -> list[tuple[str, ...]]:
         case _:
             return []
     return [(name, *rest) for name, item in inner.items() for rest in ((), *paths(item))]
+
+
+def is_name(name: str) -> bool:
+    """Whether a column may have this name."""
+    return 0 < len(name.encode()) <= 255 and all(category(sign) != "Cc" for sign in name)
 
 
 def depth(kind: Kind) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ from tests.fuzz import forms, kinds, values
 from tests.fuzz.forms import Pairs
 from tests.fuzz.meanings import bare
 from tests.fuzz.nodes import Node
-from tests.fuzz.tables import Column, Table
+from tests.fuzz.tables import Column, Table, column_of
 from tests.fuzz.values import TooLarge, Unfit
 
 NESTING = 32
@@ -93,8 +93,17 @@ def _constant(text: str) -> Any:
 class Converter:
     """One record for one table as it is."""
 
-    def __init__(self, table: Table, evolve: bool, case_insensitive: bool, any_year: bool) -> None:
+    def __init__(
+        self,
+        table: Table,
+        evolve: bool,
+        case_insensitive: bool,
+        any_year: bool,
+        declared: Mapping[str, kinds.Kind] | None = None,
+    ) -> None:
+        """``declared``: the types of columns that the table may get."""
         self._table, self._evolve, self._fold, self._any_year = table, evolve, case_insensitive, any_year
+        self._declared = declared or {}
         self.needs = Needs()
 
     def row(self, value: Any) -> Any:
@@ -114,6 +123,10 @@ class Converter:
                 given[column.name] = item, inner
             elif is_map:
                 continue  # a schema has no fields for the keys of a map
+            elif self._evolve and not path and name in self._declared and item is not None:
+                kind = self._declared[name]
+                self._column(item, inner, column_of(name, kind), (name,))  # what does not fit asks for nothing
+                self._add((name,), kind)
             elif self._evolve and (kind := self._kind(item, inner)) is not None:
                 self._add((*path, name.lower() if self._fold else name), kind)
         return {c.name: self._column(*given.get(c.name, (None, None)), c, (*path, c.name)) for c in columns}
@@ -122,8 +135,8 @@ class Converter:
         """:raises Unfit: the table cannot have such a column."""
         new = [".".join((*path, *inner)) for inner in ((), *kinds.paths(kind))]
         there = self._table.paths(self._fold)
-        if not all(path) or not all(all(inner) for inner in kinds.paths(kind)):
-            raise Unfit("a name is empty")
+        if not all(map(kinds.is_name, (path[-1], *(name for inner in kinds.paths(kind) for name in inner)))):
+            raise Unfit("a name that no column may have")
         if len(set(new)) < len(new) or there & set(new):
             raise Unfit("a column would be there twice")
         if len(path) + kinds.depth(kind) > NESTING:

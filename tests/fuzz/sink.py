@@ -313,7 +313,8 @@ class Sink:
         for row in rows:
             place = firsts[TopicPartition(row["topic"], row["partition"])] + row["offset"] - START
             given = envelopes[place] if envelopes else RecordEnvelope()
-            moment = None if given.timestamp_ms is None else given.timestamp_ms * 1000
+            before = given.timestamp_ms is None or given.timestamp_ms < 0  # no record is made before 1970
+            moment = None if before else (given.timestamp_ms or 0) * 1000
             headers = [{"key": name, "value": value} for name, value in given.headers or ()]
             wanted = raws[place], given.key, moment, headers
             told = row["value"], row["key"], row["timestamp"], row["headers"]

@@ -24,6 +24,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, RouteRule, Routing, TransformSpec
 from tests.fuzz.chain import CONNECT
 from tests.fuzz.encoding import schema_id
@@ -188,3 +189,12 @@ def test_a_key_of_a_map_that_comes_twice_has_the_same_fate_beside_any_record(sin
     run = Run(Routing((RouteRule("db.t"),)), converters=sink.use("avro", [text]))
     both = [sink.take(run, [target], raws) for raws in ([twice], [twice, large])]
     assert [[*found.rows["db.t"]] for found in both] == [[("m: <nan: 2>",)]] * 2
+
+
+def test_a_tombstone_of_a_topic_that_names_no_table_is_left_out(sink: Sink) -> None:
+    routing = Routing(topic_pattern="{topic}", unrouted="dead-letter", missing_table="dead-letter")
+    run = Run(routing, partitions=(TopicPartition("plain", 0), TopicPartition("db.t", 0)))
+    found = sink.take(run, [table("db.t", id=LongType())], [None, b'{"id":1}', b'{"id":2}', None])
+    assert found.error is None
+    assert (found.dead, dict(found.filtered)) == ({1: "ROUTING"}, {"tombstone": 2})
+    assert [*found.rows["db.t"]] == [("id: 2",)]

@@ -156,6 +156,8 @@ class Pipeline:
         """The tables in which tombstones of this topic delete the rows of their keys."""
         known = self._spec.tables
         tables = () if self._field is not None else self._router.by_topic(selected.topic)
+        if self._router.mistake(tables) is not None:  # no such table can be looked for
+            return ()
         self.cast.creation.look_for(selected.accounts, tables)
         changed = [(table, known[table].mutations) for table in tables if table in known]
         return tuple(

@@ -85,17 +85,22 @@ class Router:
         """Whether records may go to tables of these names. If not, the records at these places of the block are
         bad.
         """
+        wrong = self.mistake(tables)
+        if wrong is not None:
+            by = "route field" if self.field is not None else "topic"
+            accounts.reject(places, Stage.ROUTING, "TableNameError", f"its {by} names {wrong}")
+        return wrong is None
+
+    def mistake(self, tables: Tables) -> str | None:
+        """Why records may not go to tables of these names; None if they may."""
         if tables in self._named:
-            return True
+            return None
         wrong = next(filter(None, map(self._mistake, tables)), None)
         if wrong is None:
             if len(self._named) >= _KNOWN_AT_MOST:
                 self._named.clear()
             self._named.add(tables)
-            return True
-        by = "route field" if self.field is not None else "topic"
-        accounts.reject(places, Stage.ROUTING, "TableNameError", f"its {by} names {wrong}")
-        return False
+        return wrong
 
     def _mistake(self, table: str) -> str | None:
         """Why no record may go to a table of this name; None if records may."""
