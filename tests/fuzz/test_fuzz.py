@@ -9,6 +9,7 @@ import pytest
 
 from tests.fuzz import cases, work
 from tests.fuzz.checks import Disagreement, check
+from tests.fuzz.drawn import RARE
 from tests.fuzz.plain import UnreadableError
 from tests.fuzz.sink import Sink
 
@@ -30,7 +31,16 @@ _SCHEMAS = (68, 209, 411, 464, 177)
 """Cases with most of the types, units and converters that the others have not."""
 
 
-@pytest.mark.parametrize("number", _SCHEMAS)
+_RARE = (458, 551, 1098, 1658, 9434, 574, 0, 27, 40, 113, 405, 1517, 9263)
+"""Cases that together draw everything that is rare."""
+
+
+def test_the_seeds_that_are_always_tried_draw_all_that_is_rare() -> None:
+    drawn = frozenset[str]().union(*(cases.make(1, number).drawn for number in _RARE))
+    assert sorted(drawn) == sorted(RARE)
+
+
+@pytest.mark.parametrize("number", (*_SCHEMAS, *_RARE))
 def test_a_value_becomes_what_its_schema_or_its_column_says(number: int, tmp_path: Path) -> None:
     case = cases.make(1, number)
     sink = Sink(tmp_path / "warehouse")
