@@ -17,7 +17,8 @@ help:
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
 	@echo "               campaign-short takes ten minutes"
 	@echo "make rolling   workers of two versions replace each other, on every store (REPLACEMENTS=500)"
-	@echo "make rollbacks another engine rolls tables back, and the command answers (ROLLBACKS=200)"
+	@echo "make rollbacks another engine rolls tables back, and the command answers (ROLLBACKS=200);"
+	@echo "               ENGINE=spark: that is Spark with Iceberg's procedures"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make versions  300 seeds with members of several versions and settings; and of 80 seeds"
 	@echo "               at least five notice each broken rule about them"
@@ -73,6 +74,8 @@ without-rust:
 endif
 native_wheel = $$(ls $(or $(NATIVE),without-rust)/*.whl 2> /dev/null)
 WITHOUT_NATIVE := $(CURDIR)/without-native.txt
+tox = wheel=$(native_wheel); test -z "$$wheel" || export UV_OVERRIDE=; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" CALVING_NATIVE_WHEEL="$$wheel" $(1) $(BIN)/tox
 native = --reinstall-package calving-native $$(ls $(or $(NATIVE),without-rust)/*.whl 2> /dev/null || echo --override $(WITHOUT_NATIVE))
 
 $(BIN)/calving: $(BIN)/uv $(call spark_wheel,$(SPARK)) $(PACKAGES:%=%/pyproject.toml) requirements.lock without-native.txt $(if $(NATIVE),$(BUILT),| $(BUILT))
@@ -90,8 +93,7 @@ test test-quick test-touched: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 
 test: $(BIN)/uv without-native.txt $(BUILT)
 	@$(MAKE) --no-print-directory --jobs 2 $(call spark_wheel,$(SPARK)) $(call spark_wheel,$(OLDER_SPARK))
-	@wheel=$(native_wheel); test -z "$$wheel" || export UV_OVERRIDE=; \
-		PATH="$(CURDIR)/$(BIN):$$PATH" CALVING_NATIVE_WHEEL="$$wheel" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
+	@$(call tox) run-parallel --parallel 3 --parallel-no-spinner
 
 SLOWER = packaging fuzz serving iceberg cli records/test_neighbours.py
 test-quick: $(BIN)/calving
@@ -132,9 +134,12 @@ REPLACEMENTS ?= 500
 rolling: $(BIN)/calving
 	@nice $(BIN)/python -m campaign.rolling --replacements $(REPLACEMENTS) $(ARGS)
 
+# Iceberg's runtime is of an older Spark than the sink's.
 ROLLBACKS ?= 200
-rollbacks: $(BIN)/calving
-	@nice $(BIN)/python -m campaign.rollbacks --rollbacks $(ROLLBACKS) $(ARGS)
+ENGINE ?= catalog
+rollbacks: $(BIN)/calving $(if $(filter spark,$(ENGINE)),$(call spark_wheel,$(OLDER_SPARK)))
+	@$(if $(filter spark,$(ENGINE)),$(call tox,nice) exec -qq -e spark41 -- python,nice $(BIN)/python) \
+		-m campaign.rollbacks --engine $(ENGINE) --rollbacks $(ROLLBACKS) $(ARGS)
 
 SEEDS ?= 5000
 simulate: $(BIN)/calving

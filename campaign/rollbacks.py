@@ -1,13 +1,13 @@
 """``make rollbacks``: somebody else rolls tables back under a sink that runs, and an operator answers, at random.
 
-The tables get rows that are appended, and rows that replace each other. On each store in turn another writer moves the
-heads of tables back by the catalog: to an earlier snapshot, or to one without anything that came before, as CREATE OR
-REPLACE TABLE does. An operator answers with ``calving rollback --as-is --then reread|forget|restore``, beside the sink
-where it may run. Workers are killed before, during and after the command, and so is the command, which then is run
-again. After each answer the tables must hold what it promises.
+The tables get rows that are appended, and rows that replace each other. On each store in turn another engine moves the
+heads of tables back: one that knows the catalog only, or Spark with Iceberg's procedures (``engines.py``). An operator
+answers with ``calving rollback --as-is --then reread|forget|restore``, beside the sink where it may run. Workers are
+killed before, during and after the command, and so is the command, which then is run again. After each answer the
+tables must hold what it promises.
 
-Prints and saves, by store: rollbacks, answers, how often somebody was killed, answers that were refused, records, how
-many were lost, doubled or wrong, and how often an invariant did not hold.
+Prints and saves, by store: rollbacks, answers, how often somebody was killed, answers that were refused or that the
+engine itself had made needless, records, how many were lost, doubled or wrong, and how often an invariant did not hold.
 """
 
 from __future__ import annotations
@@ -27,18 +27,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
-from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import (
-    AssertRefSnapshotId,
-    AssertTableUUID,
-    RemoveSnapshotRefUpdate,
-    SetSnapshotRefUpdate,
-    TableUpdate,
-)
 from rich.console import Console
 from rich.table import Table
 
@@ -46,7 +36,7 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import Process, interruptible
 from campaign.audit import INVARIANTS
 from campaign.checker import Checker
-from campaign.faults import before_a_commit
+from campaign.engines import ENGINES, Engine
 from campaign.run import BACKENDS, Plan, broker_and_proxy, sink_of, store_of
 from campaign.sink import Sink
 from harness.heads import row_count
@@ -61,52 +51,13 @@ _SECONDS = 240
 """So long anything may take on a busy machine: a command, and the sink until everything is there."""
 _STRETCH = 40
 """Rollbacks of one sink: the tables stay small, and reading them stays cheap."""
-_OFTEN, _SELDOM = 0.4, 0.1
-_DEEPEST = 6
+_OFTEN = 0.4
 ANSWERS = ("reread", "forget", "restore")
 _VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "unanswered", "stuck")
 
 
-class Rollback(NamedTuple):
-    """A table whose head somebody has moved from one snapshot to another; ``after`` is None if it begins again."""
-
-    table: str
-    metadata: str
-    before: int
-    after: int | None
-
-
-def move_back(run: Sink, name: str, rng: random.Random) -> Rollback | None:
-    """As another engine does. None: there is nothing to go back to, or others have committed meanwhile."""
-    table = run.catalog.load_table(name)
-    head = table.current_snapshot()
-    target = before_a_commit(table, rng.randrange(_DEEPEST))
-    if head is None or target is None:
-        return None
-    begins_again = rng.random() < _SELDOM
-    updates: tuple[TableUpdate, ...] = (RemoveSnapshotRefUpdate(ref_name="main"),) if begins_again else _to(target)
-    guards = (
-        AssertRefSnapshotId(ref="main", snapshot_id=head.snapshot_id),
-        AssertTableUUID(uuid=table.metadata.table_uuid),
-    )
-    try:
-        table._do_commit(updates, guards)
-    except CommitFailedException:
-        return None
-    return Rollback(name, table.metadata_location, head.snapshot_id, None if begins_again else target.snapshot_id)
-
-
-def _to(target: Snapshot) -> tuple[TableUpdate, ...]:
-    return (
-        SetSnapshotRefUpdate(
-            ref_name="main",
-            type=SnapshotRefType.BRANCH,
-            snapshot_id=target.snapshot_id,
-            max_ref_age_ms=None,
-            max_snapshot_age_ms=None,
-            min_snapshots_to_keep=None,
-        ),
-    )
+Outcome = Literal["given", "needless", "refused"]
+"""Of an answer. It is needless if the engine has brought everything back itself; the checker expects that it has."""
 
 
 @dataclass
@@ -120,8 +71,8 @@ class Operator:
     refused: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
-    def answer(self, tables: Sequence[str], answer: str) -> bool:
-        """Whether the command has done it, or had done it before it was killed."""
+    def answer(self, tables: Sequence[str], answer: str) -> Outcome:
+        """The command has done it, perhaps before it was killed; or says that there is nothing to do; or refuses."""
         options = [option for name in tables for option in ("--table", name)]
         line = ["rollback", str(self.run.config), *options, "--as-is", "--then", answer]
         was_killed, deadline = False, time.monotonic() + _SECONDS
@@ -129,17 +80,17 @@ class Operator:
             patience = self.rng.uniform(0.1, 3) if self.rng.random() < _OFTEN else _SECONDS
             code, text = self._ended(line, patience)
             if code == 0:
-                return True
+                return "given"
             if code == -signal.SIGKILL:
                 self.killed, was_killed = self.killed + 1, True
-            elif was_killed and "there is nothing to answer" in text:
-                return True
+            elif "there is nothing to answer" in text:
+                return "given" if was_killed else "needless"
             elif not any(passing in text for passing in ("stop all workers", "run it again")):
                 self.refused.append(f"{answer} of {', '.join(tables)}: {text.strip()}")
-                return False
+                return "refused"
             if time.monotonic() > deadline:
                 self.failed.append(text)
-                return False
+                return "refused"
             time.sleep(0.5)
 
     def _ended(self, line: Sequence[str], seconds: float) -> tuple[int, str]:
@@ -197,7 +148,9 @@ class Answers:
     operator: Operator
     rng: random.Random
     patience: float
+    engine: Engine
     rollbacks: int = 0
+    needless: int = 0
     given: Counter[str] = field(default_factory=Counter)
     stuck: bool = False
 
@@ -205,7 +158,7 @@ class Answers:
         """Several tables go back; when all are answered, they are looked at."""
         self.checker.tell("look away")
         chosen = self.rng.sample(list(self.run.tables), self.rng.randint(1, len(self.run.tables)))
-        moved = [found for name in chosen if (found := move_back(self.run, name, self.rng)) is not None]
+        moved = [found for name in chosen if (found := self.engine(self.run, name, self.rng)) is not None]
         for each in moved:
             self.checker.tell("rolled back", *each)
         self.rollbacks += len(moved)
@@ -230,7 +183,10 @@ class Answers:
             self.crew.stop()
         else:
             self.crew.kill_one()
-        if self.operator.answer(tables, answer):
+        outcome = self.operator.answer(tables, answer)
+        if outcome == "needless":
+            self.needless += len(tables)
+        elif outcome == "given":
             for name in tables:
                 self.given[answer] += 1
                 if answer != "restore":
@@ -252,10 +208,12 @@ def stretch(
     count: int,
     sabotage: str | None = None,
     *,
+    engine: str = "catalog",
     patience: float = _SECONDS,
 ) -> dict[str, Any]:
-    """One sink on one store with so many rollbacks; there were ``first`` before, with other sinks. ``sabotage``: see
-    ``campaign/worker.py``. ``patience``: the sink is stuck if it takes so many seconds until everything is there.
+    """One sink on one store with so many rollbacks by an engine; there were ``first`` before, with other sinks.
+    ``sabotage``: see ``campaign/worker.py``. ``patience``: the sink is stuck if it takes so many seconds until
+    everything is there.
     """
     plan = Plan(backend, _TABLES, workload="mixed", seed=seed)
     store = store_of(folder, backend, broker)
@@ -266,7 +224,7 @@ def stretch(
     checker = Checker(run, folder / "warehouse" / "catalog.db", None, plan.workload, plan.warehouse)
     producing, rng = Producing(run, _RECORDS_PER_SECOND), random.Random(seed + first)
     crew, operator = Crew(run, rng), Operator(run, rng)
-    answers = Answers(run, checker, crew, operator, rng, patience)
+    answers = Answers(run, checker, crew, operator, rng, patience, ENGINES[engine])
     begin = time.time()
     try:
         crew.fill()
@@ -295,6 +253,7 @@ def _figures(answers: Answers, report: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "rollbacks": answers.rollbacks,
         **{answer: answers.given[answer] for answer in ANSWERS},
+        "needless": answers.needless,
         "refused": len(answers.operator.refused),
         "workers killed": answers.crew.killed,
         "commands killed": answers.operator.killed,
@@ -304,7 +263,7 @@ def _figures(answers: Answers, report: Mapping[str, Any]) -> dict[str, Any]:
         "resurrected": report["resurrected"],
         "wrong": sum(report["MISMATCH"]) + report["unknown"],
         "invariants": sum(report[name] for name in INVARIANTS),
-        "unanswered": answers.rollbacks - answers.given.total(),
+        "unanswered": answers.rollbacks - answers.given.total() - answers.needless,
         "stuck": int(answers.stuck),
         "refusals": answers.operator.refused,
         "failures": answers.operator.failed,
@@ -314,7 +273,7 @@ def _figures(answers: Answers, report: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(results: Sequence[Mapping[str, Any]]) -> Table:
     """A line for each store, over all its sinks."""
-    columns = ("rollbacks", *ANSWERS, "refused", "workers killed", "commands killed", "records", *_VERDICT)
+    columns = ("rollbacks", *ANSWERS, "needless", "refused", "workers killed", "commands killed", "records", *_VERDICT)
     shown = Table(title="Rollbacks by another engine under a running sink, and their answers")
     for column in ("store", *columns):
         shown.add_column(column)
@@ -327,6 +286,7 @@ def _shown(results: Sequence[Mapping[str, Any]]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, action="append")
+    parser.add_argument("--engine", choices=ENGINES, default="catalog", help="that rolls back")
     parser.add_argument("--rollbacks", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("campaign-results"))
@@ -343,7 +303,8 @@ def main() -> None:
             backend = backends[len(results) % len(backends)]
             own = folder / f"{first}-{backend}"
             own.mkdir()
-            results.append(stretch(own, backend, broker, args.seed, first, min(length, args.rollbacks - first)))
+            count = min(length, args.rollbacks - first)
+            results.append(stretch(own, backend, broker, args.seed, first, count, engine=args.engine))
             path.write_text(json.dumps(results, indent=1))
             print(json.dumps({key: found for key, found in results[-1].items() if key != "checked"}), flush=True)
             if not _failed(results[-1:]):

@@ -51,7 +51,8 @@ def _answer(spark: SparkSession, where: str, statements: Sequence[str]) -> str:
     try:
         return "ROWS " + json.dumps(list(_rows(fresh, statements)), default=str)
     except Exception:
-        return "ERROR " + json.dumps(traceback.format_exc())
+        lines = traceback.format_exc().splitlines()
+        return "ERROR " + json.dumps("\n".join(line for line in lines if not line.startswith("\tat ")))  # Java's stack
 
 
 def _rows(spark: SparkSession, statements: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
