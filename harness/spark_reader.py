@@ -51,8 +51,8 @@ def _answer(spark: SparkSession, where: str, statements: Sequence[str]) -> str:
     try:
         return "ROWS " + json.dumps(list(_rows(fresh, statements)), default=str)
     except Exception:
-        lines = traceback.format_exc().splitlines()
-        return "ERROR " + json.dumps("\n".join(line for line in lines if not line.startswith("\tat ")))  # Java's stack
+        lines = traceback.format_exc().splitlines()  # without Java's stack
+        return "ERROR " + json.dumps("\n".join(line for line in lines if not line.lstrip("\t").startswith("at ")))
 
 
 def _rows(spark: SparkSession, statements: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
@@ -117,6 +117,7 @@ def started() -> Iterator[SparkSession]:
         .config("spark.driver.extraClassPath", classpath)
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
     try:
