@@ -71,10 +71,12 @@ class Operator:
     refused: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
-    def answer(self, tables: Sequence[str], answer: str) -> Outcome:
-        """The command has done it, perhaps before it was killed; or says that there is nothing to do; or refuses."""
+    def answer(self, tables: Sequence[str], answer: str, *more: str) -> Outcome:
+        """The command has done it, perhaps before it was killed; or says that there is nothing to do; or refuses.
+        ``more``: options.
+        """
         options = [option for name in tables for option in ("--table", name)]
-        line = ["rollback", str(self.run.config), *options, "--as-is", "--then", answer]
+        line = ["rollback", str(self.run.config), *options, "--as-is", "--then", answer, *more]
         was_killed, deadline = False, time.monotonic() + _SECONDS
         while True:
             patience = self.rng.uniform(0.1, 3) if self.rng.random() < _OFTEN else _SECONDS
@@ -183,13 +185,14 @@ class Answers:
             self.crew.stop()
         else:
             self.crew.kill_one()
-        outcome = self.operator.answer(tables, answer)
+        again = ["--again"] if answer == "reread" and self.rng.random() < _OFTEN else []
+        outcome = self.operator.answer(tables, answer, *again)
         if outcome == "needless":
             self.needless += len(tables)
         elif outcome == "given":
             for name in tables:
                 self.given[answer] += 1
-                if answer != "restore":
+                if answer == "forget" or again:
                     self.checker.tell("forgotten" if answer == "forget" else "wanted", name)
         elif len(tables) > 1:
             for name in tables:

@@ -50,9 +50,9 @@ def snapshots(sink: Cli, name: str = "db.t") -> list[int]:
 
 
 def answered(
-    sink: Cli, target: RollbackTarget, answer: RollbackAnswer, *tables: str, dry_run: bool = False
+    sink: Cli, target: RollbackTarget, answer: RollbackAnswer, *tables: str, again: bool = False, dry_run: bool = False
 ) -> list[str]:
-    return list(rollback(load(sink.config), tables or ("db.t",), target, answer, dry_run=dry_run))
+    return list(rollback(load(sink.config), tables or ("db.t",), target, answer, again=again, dry_run=dry_run))
 
 
 def keeps_its_promise(sink: Cli, answer: RollbackAnswer) -> None:
@@ -98,6 +98,21 @@ def test_a_command_that_was_interrupted_is_run_again(sink: Cli, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_what_was_forgotten_is_not_read_again_with_other_records_and_comes_with_a_recovery(sink: Cli) -> None:
+    first, second, _ = snapshots(sink)
+    answered(sink, ToSnapshot(second), FORGET)
+    answered(sink, ToSnapshot(first), REREAD)
+    sink.send(300, 310)
+    sink.run_here()
+    assert sorted(sink.ids()) == [*range(200), *range(300, 310)]
+    with pytest.raises(ConfigError, match=r"was forgotten .*, so there is nothing to answer"):
+        answered(sink, AsItIs(), REREAD)
+    sink.recover_here(rolled_back=["db.t"])
+    sink.run_here()
+    sink.assert_exactly_once(310)
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 def test_a_dry_run_reads_as_a_plan_and_changes_nothing(sink: Cli) -> None:
     first, _, third = snapshots(sink)
     before = table_of(sink).metadata_location
@@ -132,7 +147,7 @@ def test_the_sink_may_run_while_a_table_is_rolled_back_and_forgotten_or_restored
             if number == 3:
                 answered(sink, ToSnapshot(first), FORGET)
             if number == 6:
-                answered(sink, AsItIs(), RESTORE)
+                answered(sink, AsItIs(), RESTORE, again=True)
         wait_for(lambda: len(sink.ids()) == 400, 60)
     finally:
         worker.kill()

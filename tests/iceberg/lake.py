@@ -177,11 +177,14 @@ class Lake:
 
     # The operator
 
-    def recover(self) -> range:
-        """As `calving recover --table` does; the offsets that are read again."""
-        found = recovery({"db.t": self.ledger}, ["db.t"], complete=True)
+    def recover(self, *, forgotten: bool = True) -> range:
+        """As `calving recover --table` does; the offsets that are read again. Without those that were ``forgotten``: as
+        `calving rollback --then reread` does.
+        """
+        ledger = replace(self.ledger, forgotten={}) if forgotten else self.ledger
+        found = recovery({"db.t": ledger}, ["db.t"], complete=True)
         position, held = found.positions.get(TP, 0), found.held["db.t"]
         head = line_of(self.table, self._branch).head
         with self.table.transaction() as change:
-            change.set_properties(brought_back(self.key, self.ledger, head.place if head else None))
+            change.set_properties(brought_back(self.key, ledger, head.place if head else None))
         return range(position, held[TP][0].start if TP in held else 10**9)

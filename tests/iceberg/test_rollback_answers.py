@@ -181,6 +181,56 @@ def test_forgotten_records_can_still_be_recovered(lake: Lake) -> None:
     assert lake.rows == [-1, *own(0, 300)]
 
 
+@pytest.mark.parametrize("answer", [REREAD, RESTORE])
+def test_forgotten_records_are_wanted_only_if_the_command_says_so(lake: Lake, answer: RollbackAnswer) -> None:
+    heads = three_commits(lake)
+    answered(lake, ToSnapshot(heads[1]), FORGET)
+    lake.commit(300, 400)
+    text = refusal(lake, AsItIs(), answer)
+    assert "was forgotten (offsets 100 to 300 of orders-0), so there is nothing to answer" in text
+    answered(lake, AsItIs(), answer, again=True)
+    if answer is REREAD:
+        assert (lake.ledger.unanswered, lake.recover()) == (gone((100, 300)), range(100, 300))
+        lake.commit(100, 300)
+    assert lake.rows == [-1, *own(0, 400)]
+
+
+def one_part_forgotten(lake: Lake) -> list[int]:
+    """Nobody has answered for the offsets from 100 to 200, and those from 200 to 300 are forgotten."""
+    heads = three_commits(lake)
+    answered(lake, ToSnapshot(heads[2]), FORGET)
+    lake.roll_back(heads[1])
+    assert lake.ledger.unanswered == gone((100, 200))
+    return heads
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["the branch goes forward", "files are added"])
+def test_forgotten_records_are_not_restored_with_others(lake: Lake, later: bool) -> None:
+    one_part_forgotten(lake)
+    if later:
+        lake.commit(300, 400)
+    answered(lake, AsItIs(), RESTORE)
+    assert lake.rows == [-1, *own(0, 200), *(own(300, 400) if later else [])]
+    assert (lake.ledger.gone, lake.ledger.unanswered) == (gone((200, 300)), {})
+    assert "there is nothing to answer" in refusal(lake, AsItIs(), RESTORE)
+
+
+def test_forgotten_records_are_not_read_again_with_others(lake: Lake) -> None:
+    one_part_forgotten(lake)
+    answered(lake, AsItIs(), REREAD)
+    assert lake.recover(forgotten=False) == range(100, 200)
+    assert (lake.ledger.gone, lake.ledger.unanswered) == (gone((200, 300)), {})
+    lake.commit(100, 200)
+    assert lake.rows == [-1, *own(0, 200)]
+    assert lake.ledger.gone == gone((200, 300))
+
+
+def test_forgotten_changes_are_not_restored_with_others(plain: Lake) -> None:
+    heads = one_part_forgotten(plain)
+    answered(plain, AsItIs(), RESTORE, changes_rows=True)
+    assert (plain.head, plain.ledger.unanswered) == (heads[2], {})
+
+
 def test_a_second_rollback_of_the_same_records_is_not_answered_by_the_first_answer(lake: Lake) -> None:
     heads = three_commits(lake)
     answered(lake, ToSnapshot(heads[1]), FORGET)

@@ -52,6 +52,20 @@ def test_what_a_rollback_removed_from_one_table_stays_away_while_another_table_i
     assert recovery(ledgers, ["a", "b"], complete=True).held["a"] == {TP: (Span(5, 10),)}
 
 
+def test_what_was_forgotten_stays_away_from_a_table_that_is_read_again() -> None:
+    gone, forgotten = {TP: (Span(10, 40),)}, {TP: (Span(20, 30),)}
+    rolled_back = Ledger({}, {TP: 10}, {TP: 10}, gone=gone, forgotten=forgotten)
+    found = recovery({"a": rolled_back, "b": Ledger({}, {TP: 50}, {TP: 50})}, ["a"], complete=True)
+    assert (found.positions, found.held["a"]) == ({TP: 10}, forgotten)
+    assert found.awaited["a"] == {TP: (Span(10, 20), Span(30, 50))}
+
+
+def test_changes_above_forgotten_ones_may_be_read_again() -> None:
+    gone, forgotten = {TP: (Span(10, 40),)}, {TP: (Span(10, 20),)}
+    between = Ledger({}, {TP: 30}, {}, {TP: (Span(10, 20),)}, gone=gone, forgotten=forgotten)
+    mind_order(["db.t"], {"db.t": between})
+
+
 def test_a_table_that_waits_for_an_earlier_recovery_is_not_passed_over_by_a_later_one() -> None:
     waits, whole = Ledger({}, {TP: 10}, {TP: 10}), Ledger({}, {TP: 30}, {TP: 30})
     first = recovery({"a": waits, "b": whole}, ["a"], complete=True)

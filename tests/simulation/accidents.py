@@ -275,6 +275,9 @@ class Accidents:
             table.supersede(Snapshot(world.next_id(), (), {}, world.now), key.recovered_at(log.identity, log.end))
         states = {".".join(name): table.state() for name, table in world.tables.items()}
         said = {name: world.ledger_of(state) for name, state in states.items()}
+        wants_all = world.chance(0.5)  # `calving recover --table`, and not `calving rollback --then reread`
+        for table_id in world.people.rolled_back if wants_all else ():
+            said[".".join(table_id)] = replace(said[".".join(table_id)], forgotten={})
         ledgers = {name: ledger.present(topic_ids) for name, ledger in said.items()}
         back = world.people.to_bring_back({name: ledgers[".".join(name)] for name in world.tables})
         again = [".".join(name) for name in back | older]
@@ -298,7 +301,7 @@ class Accidents:
         world.checks.keep_landed()
         world.people.again |= set().union(*self.taken.values())
         self.taken = {}
-        world.people.brought_back(back)
+        world.people.brought_back(back, forgotten=wants_all)
         # Of a partition that is read from offset 0 on the log tells nothing, once somebody has moved its position.
         world.strangers.recovered({tp for tp, at in plan.positions.items() if at}, complete=complete)
         world.people.is_renamed = False

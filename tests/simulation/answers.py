@@ -113,7 +113,7 @@ class Answers:
 
     def _go_forward(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger) -> None:
         world, table = self._world, self._world.tables[name]
-        shown = world.way_forward(key, state.line, self._apart(name), state.properties)
+        shown = world.way_forward(key, state.line, self._apart(name), ledger, state.properties)
         if not shown:
             world.stats["rollbacks that cannot be restored"] += 1
             return

@@ -237,11 +237,14 @@ class Operators:
             return False
         return ledger.doubt is None
 
-    def brought_back(self, names: Iterable[TableId]) -> None:
-        """A recovery has had these tables read everything again."""
+    def brought_back(self, names: Iterable[TableId], *, forgotten: bool) -> None:
+        """A recovery has had these tables read everything again; what was ``forgotten``, too, or not."""
         for name in names:
-            self.again |= self.taken.pop(name, set())
-            self.unanswered.pop(name, None)
+            unanswered, taken = self.unanswered.pop(name, set()), self.taken.pop(name, set())
+            self.again |= taken if forgotten else unanswered
+            if not forgotten:
+                self.taken[name] = taken - unanswered
+                self._world.stats["forgotten records stay away"] += bool(self.taken[name])
             self._abandoned.pop(
                 name, None
             )  # while its records are read again, nobody moves the head to the former ones

@@ -19,7 +19,11 @@ MAY_IMPORT = {
     "tools": {"harness"},
 }
 """Tests import the harness, and those of the campaign import the campaign."""
-TESTS_OF = {"campaign": ("campaign/*.py", "e2e/test_campaign*.py"), "bench": (), "tools": ("unit/test_house.py",)}
+TESTS_OF = {
+    "campaign": ("campaign/*.py", "e2e/test_campaign*.py", "readback/test_campaign.py"),
+    "bench": (),
+    "tools": ("unit/test_house.py",),
+}
 
 NO_PACKAGE = {
     "campaign": "the fault campaign's own checker and books",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from calving.model.tables import OnRollback
@@ -18,6 +18,8 @@ from calving.protocol.ledger_key import (
     SOURCE_OFFSETS,
     LedgerKey,
 )
+from calving.protocol.recovery import Recovery
+from calving.protocol.recovery import recovery as real_recovery
 from calving.protocol.rollback import Ancestor, Line, RollbackNote, RolledBack, SnapshotPlace, added_by
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.world import World
@@ -100,6 +102,20 @@ class ForgetsTheOffsets(World):
     @staticmethod
     def rolled_back(key: LedgerKey, line: Line, properties: Mapping[str, str], note: RollbackNote) -> dict[str, str]:
         return ledger_updates.rolled_back(key, line, properties, note) | {key.of_table(GONE_OFFSETS): "{}"}
+
+
+@mutant("R7 what was forgotten comes again with what is read again", "rolled back")
+class ReadsForgotten(World):
+    @staticmethod
+    def recovery(
+        ledgers: Mapping[str, Ledger],
+        rolled_back: Collection[str] = (),
+        waiting: Collection[str] = (),
+        *,
+        complete: bool,
+    ) -> Recovery:
+        every = {name: replace(ledger, forgotten={}) for name, ledger in ledgers.items()}
+        return real_recovery(every, rolled_back, waiting, complete=complete)
 
 
 @mutant("R8 an answer moves the head in one commit, and tells of it in another", _THEME)

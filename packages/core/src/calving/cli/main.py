@@ -300,7 +300,7 @@ def recover(
     worker: Worker = None,
     table: Annotated[
         list[str] | None,
-        typer.Option(help="A rolled back table: the records that it lacks are read again."),
+        typer.Option(help="A rolled back table: the records that it lacks are read again, also forgotten ones."),
     ] = None,
     former: Annotated[
         str | None,
@@ -337,7 +337,11 @@ def rollback(
     as_is: Annotated[bool, typer.Option("--as-is", help="Somebody has rolled the table back: only answer.")] = False,
     branch: Annotated[str | None, typer.Option(help="The branch. Default: the one to which the sink commits.")] = None,
     again: Annotated[
-        bool, typer.Option(help="Go back once more to where the branch went before, past newer commits.")
+        bool,
+        typer.Option(
+            help="Go back once more to where the branch went before, past newer commits; and have again what was"
+            " forgotten."
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
 ) -> None:

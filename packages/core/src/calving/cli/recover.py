@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -12,29 +12,25 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
+from calving.cli.recovered_tables import leave_out, mark_recovered, named, supersede
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.picks import mind_picks
-from calving.iceberg.summary import engine
-from calving.iceberg.target import IcebergTarget, LoadedTable, mark_of
+from calving.iceberg.target import mark_of
 from calving.model.events import Envelope
 from calving.model.offsets import (
     Coverage,
     SourceOffsets,
     TopicPartition,
-    encode_coverage,
     lowest_uncovered,
+    merged,
     present,
     size,
-    within,
 )
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
-from calving.protocol.forms import FORM, mark, table_form
 from calving.protocol.ledger import Ledger
-from calving.protocol.ledger_key import LOG_ID, LedgerKey
-from calving.protocol.ledger_updates import brought_back
-from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
+from calving.protocol.recovery import Recovery, mind_order, recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.runtime import components
 from calving.runtime.preflight import (
@@ -54,13 +50,16 @@ from calving.source.interface import Source
 _MEMBERS_SECONDS = 10.0
 
 
-def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None, *, dry_run: bool) -> Iterator[str]:
+def recover(
+    sink: Sink, rolled_back: Collection[str], former: str | None = None, *, forgotten: bool = True, dry_run: bool
+) -> Iterator[str]:
     """Rewind to the settled offset. Each table skips the records above the settled offset that it holds.
 
-    Tables in ``rolled_back`` get all records again that they do not hold now. So do tables for which the catalog shows
-    an older state than the control log: they may lack offsets that another table's ledger calls settled. ``former`` is
-    the sink's former name, ``<control topic>.<group>``: ledgers under this name count, too. The recovery is idempotent:
-    rerun it after an interruption.
+    Tables in ``rolled_back`` get all records again that they do not hold now, those that were forgotten only if
+    ``forgotten``. Other records also come again to tables for which the catalog shows an older state than the control
+    log: they may lack offsets that another table's ledger calls settled. ``former`` is the sink's former name,
+    ``<control topic>.<group>``: ledgers under this name count, too. The recovery is idempotent: rerun it after an
+    interruption.
 
     :raises CalvingError: workers are running, or no table has a ledger of this sink.
     """
@@ -68,14 +67,12 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     mind_members(topics, (sink.group, *_groups(former)))
     catalog = components.catalog(sink)
     begins = topics.bounds(topics.partitions()).begins
-    # A log that has lost entries does not prevent a recovery.
-    settings = sink.backend_settings.model_copy(update={"on_truncation": "continue"})
-    backend = components.backend(replace(sink, backend_settings=settings))
-    backend.provision()
+    backend = _provisioned(sink)
     with _opened(backend, replay=True) as (session, cursor):  # fences any running coordinator
         identities = topics.identities({tp.topic for tp in begins})
         stored = session.committed(begins.keys())
-        start = _Start(sink, catalog, former, begins, identities, stored=stored, control=cursor.log)
+        wanted = frozenset(rolled_back if forgotten else ())
+        start = _Start(sink, catalog, former, begins, identities, stored=stored, control=cursor.log, wanted=wanted)
         said, ledgers = start.look()
         _mind_strangers(sink, rolled_back, ledgers)
         entries = _entries(cursor)
@@ -84,7 +81,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         waiting = start.waiting(said, ledgers, entries).keys() - again
         start.check(said, ledgers, again, waiting)
         if not dry_run:
-            _supersede(catalog, sink, ledgers, cursor.log, again)
+            supersede(catalog, sink, ledgers, cursor.log, again)
             _, ledgers = start.look()
         plan = start.plan(ledgers, again, waiting)
         unmoved = [line for name in sorted(rolled_back) for line in start.left_as_it_is(name, ledgers[name])]
@@ -94,15 +91,23 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         yield from unmoved
         if dry_run:
             return
-        _leave_out(catalog, sink, plan, identities)
+        leave_out(catalog, sink, plan, identities)
         cursor.rewind(positions)
     with _opened(backend, replay=False) as (_, cursor):
         for name in ledgers:
             control = replace(start.control, identity=cursor.log.identity)
-            _mark(catalog, sink, name, control, former, again=name in again)
+            mark_recovered(catalog, sink, name, control, former, again=name in again, forgotten=name in wanted)
         refuse_reused_offsets(sink, cursor.log, dict(held(catalog, sink, cursor.log.identity, ledgers)))
     if not rolled_back or len(unmoved) < len(rolled_back):
         yield "done: the next run resumes there"
+
+
+def _provisioned(sink: Sink) -> Backend:
+    """The sink's backend. A log that has lost entries does not prevent a recovery."""
+    settings = sink.backend_settings.model_copy(update={"on_truncation": "continue"})
+    backend = components.backend(replace(sink, backend_settings=settings))
+    backend.provision()
+    return backend
 
 
 @contextmanager
@@ -122,12 +127,17 @@ class _Start:
     identities: Mapping[str, str]
     stored: SourceOffsets
     control: ControlLog
+    wanted: Set[str]
+    """The tables that also get what was forgotten."""
 
     def look(self) -> tuple[Mapping[str, TableRecord], Mapping[str, Ledger]]:
         """What the tables hold of the sink now, and the ledgers that count."""
         topics = {tp.topic for tp in self.begins}
         said = dict(_said(self.catalog, self.sink, self.control.identity, topics))
-        return said, _ledgers(self.catalog, self.sink, said, self.former, self.identities)
+        found = _ledgers(self.catalog, self.sink, said, self.former, self.identities)
+        return said, {
+            name: replace(each, forgotten={}) if name in self.wanted else each for name, each in found.items()
+        }
 
     def waiting(
         self, said: Mapping[str, TableRecord], ledgers: Mapping[str, Ledger], entries: Sequence[Envelope]
@@ -170,7 +180,8 @@ class _Start:
 
     def left_as_it_is(self, name: str, ledger: Ledger) -> Iterator[str]:
         """A sentence on a table for which no record is read again: what its ledger says, and what is left to do."""
-        reached = {tp: lowest_uncovered(ledger.held(tp)) for tp in self.stored}
+        away = ledger.forgotten
+        reached = {tp: lowest_uncovered(merged((*ledger.held(tp), *away.get(tp, ())))) for tp in self.stored}
         if any(offset < self.stored[tp] for tp, offset in reached.items()) or not self.stored:
             return
         if ledger.doubt is not None:
@@ -234,15 +245,9 @@ def _ledgers(
         if not written:
             raise ConfigError(f"--from {former}: no table holds anything that a sink of this name has written")
         for name in written:
-            before = ledger_of(_named(ledger_key(sink, "", name), former), catalog.load_table(table_id(name)))
+            before = ledger_of(named(ledger_key(sink, "", name), former), catalog.load_table(table_id(name)))
             ledgers[name] = before.joined(said[name].ledger)
     return {name: ledger.present(identities) for name, ledger in ledgers.items()}
-
-
-def _named(key: LedgerKey, owner: str) -> LedgerKey:
-    """The key of a sink of another name, ``<control topic>.<group>``, in the same branch."""
-    control_topic, _, group = owner.partition(".")
-    return replace(key, control_topic=control_topic, group=group)
 
 
 def _mind_other_names(sink: Sink, others: Collection[str]) -> None:
@@ -300,51 +305,3 @@ def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Ite
         for name, table in loaded.items()
         if table_id(name) in older or ledger_key(sink, "", name).gets_all_again(table.metadata.properties)
     }
-
-
-def _supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog, again: Collection[str]) -> None:
-    """The first step: from here on, a coordinator that still runs cannot commit. The plan could not take such a commit
-    into account. A new coordinator cannot commit either until the recovery has ended.
-    """
-    for name in names:
-        key = ledger_key(sink, control.identity, name)
-        target = IcebergTarget(catalog, table_id(name), key.branch, key, engine())
-        # This also moves the table's sequence number, so the number no longer shows an older state afterwards.
-        target.supersede(key.recovered_at(control.identity, control.end, again=name in again))
-
-
-def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:
-    """Store in each table the offsets to skip, which have no effect until the positions go back, and those that it
-    waits for.
-    """
-    for name, coverage in plan.held.items():
-        key, table = ledger_key(sink, "", name), catalog.load_table(table_id(name))
-        said = {key.holding: coverage}
-        if name in plan.awaited or key.of_table(AWAITED_OFFSETS) in table.properties:
-            said[key.of_table(AWAITED_OFFSETS)] = plan.awaited.get(name, {})
-        with table.transaction() as change:
-            change.set_properties({name_of: _text(spans, identities) for name_of, spans in said.items()})
-
-
-def _text(coverage: Coverage, identities: Mapping[str, str]) -> str:
-    return encode_coverage({within(tp, identities.get(tp.topic, "")): spans for tp, spans in coverage.items()})
-
-
-def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, former: str | None, *, again: bool) -> None:
-    """Mark the table as recovered with this log. This is the last step, because a table of another log is not written
-    to. The log may have a new identity by now. What the ``former`` sink wrote keeps its form.
-    """
-    key = ledger_key(sink, control.identity, name)
-    table = catalog.load_table(table_id(name))
-    ledger = ledger_of(key, table)
-    changed = key.recovered_at(control.identity, control.end)
-    if again and (ledger.gone or ledger.doubt is not None):
-        head = LoadedTable(table, key.branch).line.head
-        changed |= brought_back(key, ledger, head.place if head is not None else None)
-    if table.properties.get(key.of_table(LOG_ID)) not in (None, control.identity):
-        changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
-    if former is not None:
-        written = table_form(table.properties, _named(key, former).of_table(FORM))
-        changed |= mark(table.properties, key.of_table(FORM), written)
-    with table.transaction() as change:
-        change.set_properties(changed)

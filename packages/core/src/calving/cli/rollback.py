@@ -13,7 +13,7 @@ from calving.cli.recover import mind_members, recover
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.rollback import RollbackPlan, TableRollback
-from calving.model.offsets import Coverage, TopicPartition, present, size, text_of, within
+from calving.model.offsets import TopicPartition, present, size, text_of, within
 from calving.model.tables import RollbackAnswer
 from calving.model.text import counted, natural
 from calving.protocol.answers import (
@@ -92,7 +92,7 @@ def rollback(
         with committing(each.name):
             each.commit()
     if answer is RollbackAnswer.REREAD:
-        yield from recover(sink, [each.name for each in unanswered], dry_run=False)
+        yield from recover(sink, [each.name for each in unanswered], forgotten=False, dry_run=False)
     else:
         yield "done"
 
@@ -149,11 +149,11 @@ def _plans(rollbacks: Sequence[TableRollback]) -> list[tuple[TableRollback, Roll
 def _mind_topics(name: str, plan: RollbackPlan, topics: SourceTopics) -> None:
     """:raises ConfigError: records that are to be read again are no longer in their topics."""
     if plan.answer is RollbackAnswer.REREAD:
-        gone = present(plan.ledger.gone, topics.identities)
+        gone = present(plan.unanswered, topics.identities)
         mind_ends(name, gone, topics.begins)
-        if size(gone) < size(plan.ledger.gone):
+        if size(gone) < size(plan.unanswered):
             raise ConfigError(
-                f"table {name}: a topic was deleted and recreated, so not all of {text_of(plan.ledger.gone)} can be"
+                f"table {name}: a topic was deleted and recreated, so not all of {text_of(plan.unanswered)} can be"
                 " read again; the answers that are left are `restore` and `forget`"
             )
 
@@ -170,7 +170,7 @@ def _lines(name: str, plan: RollbackPlan, *, would: bool) -> Iterator[str]:
 
 
 def _answer(plan: RollbackPlan, *, would: bool) -> str:
-    gone: Coverage = plan.ledger.gone if plan.answer is RollbackAnswer.REREAD else plan.unanswered
+    gone = plan.unanswered
     offsets = f"{counted(size(gone), 'offset')} ({text_of(gone)})" if gone else "no offset that is known"
     be = "would be" if would else "are" if size(gone) > 1 else "is"
     if plan.answer is RollbackAnswer.FORGET:

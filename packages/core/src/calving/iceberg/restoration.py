@@ -59,7 +59,7 @@ class Abandoned:
 
         :raises ConfigError: they cannot come back; the text says why, and what is left to do.
         """
-        way = way_forward(self._key, self._line, self._snapshots, self._table.metadata.properties)
+        way = way_forward(self._key, self._line, self._snapshots, ledger, self._table.metadata.properties)
         if way and (changes_rows or all(self._key.own((each,)) is not None for each in way)):
             self._mind_places(self._only_in(way[0]))
             return Restoration(forward=way[0])

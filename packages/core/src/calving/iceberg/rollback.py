@@ -44,7 +44,7 @@ from calving.iceberg.restoration import Abandoned, Restoration
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import engine
 from calving.model.events import TableId
-from calving.model.offsets import Coverage
+from calving.model.offsets import Coverage, text_of
 from calving.model.tables import RollbackAnswer
 from calving.model.text import counted
 from calving.protocol.answers import (
@@ -110,8 +110,8 @@ class TableRollback:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """``key``: of the sink; it names the branch. ``changes_rows``: the sink updates or deletes
-        rows of the table. ``again``: the branch may go back once more to where it went before.
-        ``rules``: where files of the table may be.
+        rows of the table. ``again``: the branch may go back once more to where it went before; and what was forgotten
+        is wanted again. ``rules``: where files of the table may be.
         """
         self._catalog, self._id, self._key = catalog, table, key
         self._target, self._answer, self._changes_rows = target, answer, changes_rows
@@ -147,11 +147,10 @@ class TableRollback:
             self._mind_repetition(table, key, leaving, target)
         line = from_here(line, _id(target))
         ledger = key.read(line, properties)
-        if not leaving and not ledger.gone and ledger.doubt is None:
-            raise NothingToAnswerError(
-                f"table {self.name}: branch {key.branch} holds all that this sink has committed to it: there is nothing"
-                " to answer"
-            )
+        if self._again:
+            ledger = replace(ledger, forgotten={})
+        if not leaving:
+            self._mind_need(ledger)
         restoration = None
         if self._answer is RollbackAnswer.RESTORE:
             if ledger.doubt is not None:
@@ -174,6 +173,19 @@ class TableRollback:
             answer=self._answer,
             restoration=restoration,
         )
+
+    def _mind_need(self, ledger: Ledger) -> None:
+        """:raises NothingToAnswerError: the branch lacks nothing for which this can be the answer."""
+        if not ledger.gone and ledger.doubt is None:
+            raise NothingToAnswerError(
+                f"table {self.name}: branch {self._key.branch} holds all that this sink has committed to it: there is"
+                " nothing to answer"
+            )
+        if not ledger.unanswered and ledger.doubt is None and self._answer is not RollbackAnswer.FORGET:
+            raise NothingToAnswerError(
+                f"table {self.name}: what branch {self._key.branch} lacks was forgotten ({text_of(ledger.gone)}), so"
+                " there is nothing to answer: to have it again, add --again"
+            )
 
     def commit(self) -> RollbackPlan:
         """Do it, in one commit; returns what was done.

@@ -83,14 +83,14 @@ class AbandonedCommits:
 
 def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Ledger) -> AbandonedCommits:
     """The commits that bring back what the table lacks, each offset once (R10), and as the table had it last: records
-    that were read again between two rollbacks may have other rows than before. What was forgotten comes back only if
-    nothing else is lacking. ``apart``: the snapshots that the branch does not have, oldest first.
+    that were read again between two rollbacks may have other rows than before. What was forgotten stays away.
+    ``apart``: the snapshots that the branch does not have, oldest first.
 
     :raises ConfigError: a snapshot has files of which no ledger tells the offsets.
     """
     snapshots: list[Ancestor] = []
     offsets: Coverage = {}
-    lacking = ledger.unanswered or ledger.gone
+    lacking = ledger.unanswered
     for snapshot in reversed(list(apart)):
         if key.own((snapshot,)) is None:
             _mind_unknown_files(snapshot)
@@ -111,12 +111,15 @@ def _mind_unknown_files(snapshot: Ancestor) -> None:
         )
 
 
-def way_forward(key: LedgerKey, line: Line, apart: Iterable[Ancestor], properties: Mapping[str, str]) -> list[Ancestor]:
+def way_forward(
+    key: LedgerKey, line: Line, apart: Iterable[Ancestor], now: Ledger, properties: Mapping[str, str]
+) -> list[Ancestor]:
     """The newest snapshot of the sink that is built on the head of a branch, and that adds all that the table lacks and
-    nothing else; and those between the two, newest first. Empty if there is none. ``apart``: as of ``abandoned``.
+    that was not forgotten, and nothing else; and those between the two, newest first. Empty if there is none. ``now``:
+    what the branch holds. ``apart``: as of ``abandoned``.
     """
-    head, now = line.head, key.read(line, properties)
-    wanted = union(now.gone, {tp: now.held(tp) for tp in now.source})
+    head = line.head
+    wanted = union(now.unanswered, {tp: now.held(tp) for tp in now.source})
     for snapshot in reversed(list(apart)):
         if key.own((snapshot,)) is None:
             continue
@@ -124,9 +127,9 @@ def way_forward(key: LedgerKey, line: Line, apart: Iterable[Ancestor], propertie
         if not shown:
             continue
         ledger = key.read(replace(line, snapshots=[*shown, *line.snapshots]), properties)
+        held = {tp: ledger.held(tp) for tp in ledger.source}
         # What is read again since an earlier rollback is on its way to the table: it must not come back as well.
-        more = less({tp: ledger.held(tp) for tp in ledger.source}, wanted)
-        if not more and not ledger.unanswered and ledger.doubt is None:
+        if not less(held, wanted) and not less(now.unanswered, held) and ledger.doubt is None:
             return shown
     return []
 

@@ -44,11 +44,11 @@ def committed(
 
 def brought_back(key: LedgerKey, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
     """Table properties that drop ``gone`` and ``doubt`` from the ledger, as if the table had never held those offsets.
-    ``place``: the head of the branch.
+    What was forgotten stays gone. ``place``: the head of the branch.
     """
     return {
-        **key.properties(replace(ledger, gone={}, doubt=None), place),
-        key.of_table(GONE_OFFSETS): "{}",
+        **key.properties(replace(ledger, gone=ledger.forgotten, doubt=None), place),
+        key.of_table(GONE_OFFSETS): encode_coverage(ledger.forgotten),
         key.of_table(LEDGER_DOUBT): "",
     }
 

@@ -45,13 +45,14 @@ def recovery(
 
     ``settled`` of a ledger holds for all tables, so the highest one counts. ``complete``: the sink has no tables but
     these; then offsets that all of these tables hold need not be read again either. A table in ``rolled_back`` may lack
-    settled records. So only its own ledger counts for it, and the table gets every record that it lacks. Another table
-    skips what a rollback has removed from it. A table in ``waiting`` lacks records that an earlier recovery
-    rewound to, and that the sink has not read yet. The table gets them, but nothing that a later rollback has removed.
+    settled records. So only its own ledger counts for it, and the table gets every record that it lacks, unless it was
+    forgotten. Another table skips what a rollback has removed from it. A table in ``waiting`` lacks records that an
+    earlier recovery rewound to, and that the sink has not read yet. The table gets them, but nothing that a later
+    rollback has removed.
     """
     lacking = {*rolled_back, *waiting}
     others = [ledger for name, ledger in ledgers.items() if name not in lacking]
-    away = {name: {} if name in rolled_back else ledger.gone for name, ledger in ledgers.items()}
+    away = {name: ledger.forgotten if name in rolled_back else ledger.gone for name, ledger in ledgers.items()}
 
     def kept(name: str, tp: TopicPartition) -> tuple[Span, ...]:
         return merged((*ledgers[name].held(tp), *away[name].get(tp, ())))
@@ -131,8 +132,9 @@ def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
     :raises ConfigError: the table has later rows.
     """
     for name in names:
-        for tp in ledgers[name].source:
-            if later := [span for span in ledgers[name].held(tp) if span.start]:
+        ledger = ledgers[name]
+        for tp in ledger.source:
+            if later := [span for span in merged((*ledger.held(tp), *ledger.forgotten.get(tp, ()))) if span.start]:
                 raise ConfigError(
                     f"table {name} has changes of {tp} from offset {later[0].start} on that came after it was rolled"
                     f" back: older changes cannot be put beneath them; roll it back to that snapshot again, and"

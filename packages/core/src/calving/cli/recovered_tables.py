@@ -1,0 +1,84 @@
+"""What a recovery writes into the tables, in this order: see ``recover``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from pyiceberg.catalog import Catalog
+
+from calving.backend.interface import ControlLog
+from calving.iceberg.catalog import table_id
+from calving.iceberg.summary import engine
+from calving.iceberg.target import IcebergTarget, LoadedTable
+from calving.model.offsets import Coverage, encode_coverage, within
+from calving.protocol.forms import FORM, mark, table_form
+from calving.protocol.ledger_key import LOG_ID, LedgerKey
+from calving.protocol.ledger_updates import brought_back
+from calving.protocol.recovery import AWAITED_OFFSETS, Recovery
+from calving.runtime.preflight import ledger_key, ledger_of
+from calving.settings.load import Sink
+
+
+def supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog, again: Collection[str]) -> None:
+    """The first step: from here on, a coordinator that still runs cannot commit. The plan could not take such a commit
+    into account. A new coordinator cannot commit either until the recovery has ended.
+    """
+    for name in names:
+        key = ledger_key(sink, control.identity, name)
+        target = IcebergTarget(catalog, table_id(name), key.branch, key, engine())
+        # This also moves the table's sequence number, so the number no longer shows an older state afterwards.
+        target.supersede(key.recovered_at(control.identity, control.end, again=name in again))
+
+
+def leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:
+    """Store in each table the offsets to skip, which have no effect until the positions go back, and those that it
+    waits for.
+    """
+    for name, coverage in plan.held.items():
+        key, table = ledger_key(sink, "", name), catalog.load_table(table_id(name))
+        said = {key.holding: coverage}
+        if name in plan.awaited or key.of_table(AWAITED_OFFSETS) in table.properties:
+            said[key.of_table(AWAITED_OFFSETS)] = plan.awaited.get(name, {})
+        with table.transaction() as change:
+            change.set_properties({name_of: _text(spans, identities) for name_of, spans in said.items()})
+
+
+def _text(coverage: Coverage, identities: Mapping[str, str]) -> str:
+    return encode_coverage({within(tp, identities.get(tp.topic, "")): spans for tp, spans in coverage.items()})
+
+
+def mark_recovered(
+    catalog: Catalog,
+    sink: Sink,
+    name: str,
+    control: ControlLog,
+    former: str | None,
+    *,
+    again: bool,
+    forgotten: bool,
+) -> None:
+    """Mark the table as recovered with this log. This is the last step, because a table of another log is not written
+    to. The log may have a new identity by now. What the ``former`` sink wrote keeps its form.
+    """
+    key = ledger_key(sink, control.identity, name)
+    table = catalog.load_table(table_id(name))
+    ledger = ledger_of(key, table)
+    changed = key.recovered_at(control.identity, control.end)
+    if again and (ledger.gone or ledger.doubt is not None):
+        head = LoadedTable(table, key.branch).line.head
+        wanted = replace(ledger, forgotten={}) if forgotten else ledger
+        changed |= brought_back(key, wanted, head.place if head is not None else None)
+    if table.properties.get(key.of_table(LOG_ID)) not in (None, control.identity):
+        changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
+    if former is not None:
+        written = table_form(table.properties, named(key, former).of_table(FORM))
+        changed |= mark(table.properties, key.of_table(FORM), written)
+    with table.transaction() as change:
+        change.set_properties(changed)
+
+
+def named(key: LedgerKey, owner: str) -> LedgerKey:
+    """The key of a sink of another name, ``<control topic>.<group>``, in the same branch."""
+    control_topic, _, group = owner.partition(".")
+    return replace(key, control_topic=control_topic, group=group)
