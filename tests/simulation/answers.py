@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, LedgerKey
 from calving.protocol.rollback import Ancestor, RollbackNote, SnapshotPlace
 from tests.simulation.checks import Violation
+from tests.simulation.members import Crash
 from tests.simulation.tables import Loaded, Snapshot
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ class Answers:
         state = self._world.tables[name].state()
         ledger = key.read(state.line, state.properties)
         if ledger.unanswered and ledger.doubt is None:
-            self._answer(name, key, state, ledger)
+            with suppress(Crash):  # the command may die
+                self._answer(name, key, state, ledger)
 
     def end(self) -> None:
         """Somebody answers for each table that would wait for an answer for ever."""
@@ -58,9 +61,12 @@ class Answers:
             return
         note = RollbackNote(before.head, to.head, ledger.gone)
         noted = world.rolled_back(key, to.line, before.properties, note)
-        world.answered(lambda: world.people.lead(name, table.snapshots[:count]), lambda: table.properties.update(noted))
-        self._expect(name, key, replace(ledger, forgotten=ledger.gone))
-        world.stats["rolled back and forgotten"] += 1
+        with suppress(Crash):
+            world.answered(
+                lambda: world.people.lead(name, table.snapshots[:count]), lambda: table.properties.update(noted)
+            )
+            self._expect(name, key, replace(ledger, forgotten=ledger.gone))
+            world.stats["rolled back and forgotten"] += 1
 
     def _key_of(self, name: TableId) -> LedgerKey | None:
         """As the table names its control log; None if nobody can answer for it now."""

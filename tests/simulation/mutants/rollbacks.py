@@ -21,6 +21,7 @@ from calving.protocol.ledger_key import (
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
 from calving.protocol.rollback import Ancestor, Line, RollbackNote, RolledBack, SnapshotPlace, added_by
+from tests.simulation.members import Crash
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.world import World
 
@@ -124,6 +125,15 @@ class AnswersTwice(World):
         head()
         self.disturb()
         properties()
+
+
+@mutant("R8 an answer tells of the head in one commit, and may die before the other moves it", _THEME)
+class DiesBetween(World):
+    def answered(self, head: Callable[[], None], properties: Callable[[], None]) -> None:
+        properties()
+        if self.chance(0.5):
+            raise Crash
+        head()
 
 
 @mutant("R6 a table that is to stop takes what comes after a rollback", _THEME)
