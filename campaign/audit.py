@@ -265,3 +265,14 @@ class Audit:
         self.broken[name] += 1
         if self.broken[name] <= _EXAMPLES:
             self.examples.append(f"{name}: {example}")
+
+
+def harm(report: Mapping[str, Any]) -> dict[str, int]:
+    """The numbers of a report that make a verdict red, under the names that all campaigns give them."""
+    return {
+        "lost": sum(report["GAP"]),
+        "doubled": sum(report["DUPLICATE"]),
+        "resurrected": report.get("resurrected", 0),
+        "wrong": sum(report["MISMATCH"]) + report["unknown"],
+        "invariants": sum(report[name] for name in INVARIANTS),
+    }

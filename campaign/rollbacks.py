@@ -34,7 +34,7 @@ from rich.table import Table
 
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process, interruptible
-from campaign.audit import INVARIANTS
+from campaign.audit import harm
 from campaign.checker import Checker
 from campaign.engines import ENGINES, Engine
 from campaign.run import BACKENDS, Plan, broker_and_proxy, sink_of, store_of
@@ -219,36 +219,34 @@ def stretch(
     everything is there.
     """
     plan = Plan(backend, _TABLES, workload="mixed", seed=seed)
-    store = store_of(folder, backend, broker)
-    run = sink_of(folder, broker, store, plan, None, f"rollbacks-{first}")
-    run.workload, run.poisoned, run.module = plan.workload, False, "campaign.worker"
-    if sabotage is not None:
-        run.environment["SABOTAGE"] = sabotage
-    checker = Checker(run, folder / "warehouse" / "catalog.db", None, plan.workload, plan.warehouse)
-    producing, rng = Producing(run, _RECORDS_PER_SECOND), random.Random(seed + first)
-    crew, operator = Crew(run, rng), Operator(run, rng)
-    answers = Answers(run, checker, crew, operator, rng, patience, ENGINES[engine])
-    begin = time.time()
-    try:
-        crew.fill()
-        producing.start()
-        has_begun = happens_within(_SECONDS, lambda: all(row_count(run.catalog, name) for name in run.tables))
-        assert has_begun, f"the sink has not begun; logs in {folder}"
-        while answers.rollbacks < count and not answers.stuck:
-            answers.round()
-            time.sleep(rng.uniform(0, 3))
-        producing.stop()
-        sent = run.sent
-        answers.stuck |= not happens_within(patience, lambda: checker.is_complete(sent))
-        checker.watch_the_end(run.sent + _LAST_RECORDS, patience)
-        run.produce(_LAST_RECORDS, _LAST_RECORDS)
-        checked = checker.report()
-    finally:
-        producing.stop()
-        run.stop()
-        checker.stop()
-        if store is not broker:
-            store.stop()
+    with store_of(folder, backend, broker) as store:
+        run = sink_of(folder, broker, store, plan, None, f"rollbacks-{first}")
+        run.workload, run.poisoned, run.module = plan.workload, False, "campaign.worker"
+        if sabotage is not None:
+            run.environment["SABOTAGE"] = sabotage
+        checker = Checker(run, folder / "warehouse" / "catalog.db", None, plan.workload, plan.warehouse)
+        producing, rng = Producing(run, _RECORDS_PER_SECOND), random.Random(seed + first)
+        crew, operator = Crew(run, rng), Operator(run, rng)
+        answers = Answers(run, checker, crew, operator, rng, patience, ENGINES[engine])
+        begin = time.time()
+        try:
+            crew.fill()
+            producing.start()
+            has_begun = happens_within(_SECONDS, lambda: all(row_count(run.catalog, name) for name in run.tables))
+            assert has_begun, f"the sink has not begun; logs in {folder}"
+            while answers.rollbacks < count and not answers.stuck:
+                answers.round()
+                time.sleep(rng.uniform(0, 3))
+            producing.stop()
+            sent = run.sent
+            answers.stuck |= not happens_within(patience, lambda: checker.is_complete(sent))
+            checker.watch_the_end(run.sent + _LAST_RECORDS, patience)
+            run.produce(_LAST_RECORDS, _LAST_RECORDS)
+            checked = checker.report()
+        finally:
+            producing.stop()
+            run.stop()
+            checker.stop()
     return {"backend": backend, "seconds": round(time.time() - begin, 1), **_figures(answers, checked["report"])}
 
 
@@ -261,11 +259,7 @@ def _figures(answers: Answers, report: Mapping[str, Any]) -> dict[str, Any]:
         "workers killed": answers.crew.killed,
         "commands killed": answers.operator.killed,
         "records": answers.run.sent,
-        "lost": sum(report["GAP"]),
-        "doubled": sum(report["DUPLICATE"]),
-        "resurrected": report["resurrected"],
-        "wrong": sum(report["MISMATCH"]) + report["unknown"],
-        "invariants": sum(report[name] for name in INVARIANTS),
+        **harm(report),
         "unanswered": answers.rollbacks - answers.given.total() - answers.needless,
         "stuck": int(answers.stuck),
         "refusals": answers.operator.refused,

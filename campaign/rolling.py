@@ -32,7 +32,7 @@ from rich.table import Table
 
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process, interruptible
-from campaign.audit import INVARIANTS
+from campaign.audit import harm
 from campaign.checker import Checker
 from campaign.latency import longest_gap
 from campaign.run import BACKENDS, Plan, broker_and_proxy, sink_of, store_of
@@ -127,37 +127,35 @@ def stretch(
 ) -> dict[str, Any]:
     """One sink on one store, whose workers are replaced so often; ``first`` were replaced before, with other sinks."""
     plan = Plan(backend, _TABLES, workload="mixed", seed=seed, timeout_ms=_TIMEOUT_MS)
-    store = store_of(folder, backend, broker)
-    run = sink_of(folder, broker, store, plan, None, f"rolling-{first}")
-    run.workload, run.poisoned = plan.workload, False
-    changed, cpu = run.tables[0], tree_cpu(os.getpid())
-    run.put_aside({f"iceberg.table.{changed}.{key}": text for key, text in _OTHER_SETTINGS.items()})
-    checker = Checker(run, folder / "warehouse" / "catalog.db", None, plan.workload, plan.warehouse)
-    producing, waiting = Producing(run, _RECORDS_PER_SECOND), Waiting()
-    crew = Crew(run, former, random.Random(seed + first))
-    try:
-        for place in range(_WORKERS):
-            crew.fill(place, former=True)
-        producing.start()
-        waiting.start()
-        assert happens_within(_SECONDS, lambda: run.committed() > 0), f"the sink has not begun; logs in {folder}"
-        begin = time.time()
-        crew.replace_all(first, count)
-        end = time.time()
-        producing.stop()
-        is_stuck = not happens_within(_SECONDS, lambda: checker.is_complete(run.sent))
-        checker.watch_the_end(run.sent + _LAST_RECORDS, _SECONDS)
-        run.produce(_LAST_RECORDS, _LAST_RECORDS)
-        checked = checker.report()
-        figures = _figures(crew, checked, begin, end, waiting)
-        figures |= {"stuck": int(is_stuck), "cpu_seconds": round(tree_cpu(os.getpid()) - cpu, 1)}
-    finally:
-        waiting.stop()
-        producing.stop()
-        run.stop()
-        checker.stop()
-        if store is not broker:
-            store.stop()
+    with store_of(folder, backend, broker) as store:
+        run = sink_of(folder, broker, store, plan, None, f"rolling-{first}")
+        run.workload, run.poisoned = plan.workload, False
+        changed, cpu = run.tables[0], tree_cpu(os.getpid())
+        run.put_aside({f"iceberg.table.{changed}.{key}": text for key, text in _OTHER_SETTINGS.items()})
+        checker = Checker(run, folder / "warehouse" / "catalog.db", None, plan.workload, plan.warehouse)
+        producing, waiting = Producing(run, _RECORDS_PER_SECOND), Waiting()
+        crew = Crew(run, former, random.Random(seed + first))
+        try:
+            for place in range(_WORKERS):
+                crew.fill(place, former=True)
+            producing.start()
+            waiting.start()
+            assert happens_within(_SECONDS, lambda: run.committed() > 0), f"the sink has not begun; logs in {folder}"
+            begin = time.time()
+            crew.replace_all(first, count)
+            end = time.time()
+            producing.stop()
+            is_stuck = not happens_within(_SECONDS, lambda: checker.is_complete(run.sent))
+            checker.watch_the_end(run.sent + _LAST_RECORDS, _SECONDS)
+            run.produce(_LAST_RECORDS, _LAST_RECORDS)
+            checked = checker.report()
+            figures = _figures(crew, checked, begin, end, waiting)
+            figures |= {"stuck": int(is_stuck), "cpu_seconds": round(tree_cpu(os.getpid()) - cpu, 1)}
+        finally:
+            waiting.stop()
+            producing.stop()
+            run.stop()
+            checker.stop()
     return {"backend": backend, **figures}
 
 
@@ -171,11 +169,7 @@ def _figures(crew: Crew, checked: Mapping[str, Any], begin: float, end: float, w
         "killed": sum(each.killed for each in crew.done),
         "otherwise": sum(each.otherwise for each in crew.done),
         "records": crew.run.sent,
-        "lost": sum(report["GAP"]),
-        "doubled": sum(report["DUPLICATE"]),
-        "resurrected": report["resurrected"],
-        "wrong": sum(report["MISMATCH"]) + report["unknown"],
-        "invariants": sum(report[name] for name in INVARIANTS),
+        **harm(report),
         "ended": len(crew.ended),
         "late": int(pause.seconds * 1000 > _TIMEOUT_MS * slowdown),
         "commits": len({each.cycle for each in commits}),

@@ -30,7 +30,7 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import free_port, interruptible
 from calving.services.stores import RedisServer, ZooKeeperServer
 from campaign import changes, records
-from campaign.audit import INVARIANTS
+from campaign.audit import harm
 from campaign.books import Books
 from campaign.changes import Warehouse, Workload
 from campaign.checker import LETTERS, Checker
@@ -107,48 +107,46 @@ def on_broker(
     folder: Path, plan: Plan, broker: KafkaServer, proxy: Proxy, name: str, former: Path | None = None
 ) -> dict[str, Any]:
     """One sink on one backend, then the verdict. ``broker`` runs already. No other sink there has this ``name``."""
-    store = store_of(folder, plan.backend, broker)
-    if not isinstance(store, KafkaServer):
-        proxy.target = store.port
-    lake = _lake(folder, plan)
-    run = sink_of(folder, broker, store, plan, lake, name)
-    run.workload = plan.workload
-    run.module = "campaign.worker"
-    run.put_aside({**through(store, proxy.port), **_long_session(store), **_OTHER_SETTINGS})
-    database = lake.database if lake is not None else folder / "warehouse" / "catalog.db"
-    checker = Checker(run, database, lake.s3 if lake is not None else None, plan.workload, plan.warehouse)
-    producing = Producing(run, _RECORDS_PER_SECOND)
-    rng = random.Random(plan.seed)
-    arms = plan.arms if plan.arms is not None else armory(plan.workload) if plan.kinds is None else ()
-    parts = run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake
-    field = Field(*parts, armory=arms, sabotage=plan.sabotage, former=former)
-    run.environment["HANG"] = str(field.hang)
-    try:
-        field.revive()
-        run.produce(600)
-        if field.wait(_START_SECONDS) is None:
-            raise RuntimeError(f"the sink has not committed its first records within {_START_SECONDS} s")
-        run.mix_formats()
-        producing.start()
-        books = Books()
-        happened = _harm(field, plan, books)
-        time.sleep(_AFTERWARDS_SECONDS)
-        producing.stop()
-        settled = _settle(field, plan.settle_seconds)
-        checker.watch_the_end(run.sent + _QUIET_RECORDS, plan.settle_seconds)
-        before, first = books.look(run), run.sent
-        run.produce(_QUIET_RECORDS, _RECORDS_PER_SECOND)
-        checked = checker.report()
-        books.close(before, books.look(run), Counter(outcome(n, run) for n in range(first, run.sent)))
-        led_by = run.led_by()
-    finally:
-        producing.stop()
-        run.stop()
-        checker.stop()
-        if lake is not None:
-            lake.stop()
-        if store is not broker:
-            store.stop()
+    with store_of(folder, plan.backend, broker) as store:
+        if not isinstance(store, KafkaServer):
+            proxy.target = store.port
+        lake = _lake(folder, plan)
+        run = sink_of(folder, broker, store, plan, lake, name)
+        run.workload = plan.workload
+        run.module = "campaign.worker"
+        run.put_aside({**through(store, proxy.port), **_long_session(store), **_OTHER_SETTINGS})
+        database = lake.database if lake is not None else folder / "warehouse" / "catalog.db"
+        checker = Checker(run, database, lake.s3 if lake is not None else None, plan.workload, plan.warehouse)
+        producing = Producing(run, _RECORDS_PER_SECOND)
+        rng = random.Random(plan.seed)
+        arms = plan.arms if plan.arms is not None else armory(plan.workload) if plan.kinds is None else ()
+        parts = run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake
+        field = Field(*parts, armory=arms, sabotage=plan.sabotage, former=former)
+        run.environment["HANG"] = str(field.hang)
+        try:
+            field.revive()
+            run.produce(600)
+            if field.wait(_START_SECONDS) is None:
+                raise RuntimeError(f"the sink has not committed its first records within {_START_SECONDS} s")
+            run.mix_formats()
+            producing.start()
+            books = Books()
+            happened = _harm(field, plan, books)
+            time.sleep(_AFTERWARDS_SECONDS)
+            producing.stop()
+            settled = _settle(field, plan.settle_seconds)
+            checker.watch_the_end(run.sent + _QUIET_RECORDS, plan.settle_seconds)
+            before, first = books.look(run), run.sent
+            run.produce(_QUIET_RECORDS, _RECORDS_PER_SECOND)
+            checked = checker.report()
+            books.close(before, books.look(run), Counter(outcome(n, run) for n in range(first, run.sent)))
+            led_by = run.led_by()
+        finally:
+            producing.stop()
+            run.stop()
+            checker.stop()
+            if lake is not None:
+                lake.stop()
     return {**_result(plan, field, happened, settled, checked), **asdict(books), "led_by": led_by}
 
 
@@ -206,6 +204,7 @@ def _result(
         else:
             taken.setdefault(kind, []).append(seconds)
     report = checked["report"]
+    counts = harm(report)
     return {
         **asdict(plan),
         "faults": dict(Counter(kind for kind, _ in happened)),
@@ -214,11 +213,8 @@ def _result(
         "recovered_by_operators": field.recovered,
         "rows": field.run.sent,
         "settle_seconds": None if settled is None else round(settled, 1),
-        "lost": sum(report["GAP"]),
-        "doubled": sum(report["DUPLICATE"]) + (report["dead letters more than once"] if _is_exact(plan, field) else 0),
-        "resurrected": report.get("resurrected", 0),
-        "wrong": sum(report["MISMATCH"]) + report["unknown"],
-        "invariants": sum(report[name] for name in INVARIANTS),
+        **counts,
+        "doubled": counts["doubled"] + (report["dead letters more than once"] if _is_exact(plan, field) else 0),
         "stuck": int(settled is None),
         "checked": report,
         "seconds_to_full_commit": summary(taken | {"all": [s for found in taken.values() for s in found]}),
@@ -261,15 +257,19 @@ def _settle(field: Field, seconds: float) -> float | None:
     return field.wait(seconds, lambda: field.revive(armed=False))
 
 
-def store_of(folder: Path, backend: str, broker: KafkaServer) -> Store:
+@contextlib.contextmanager
+def store_of(folder: Path, backend: str, broker: KafkaServer) -> Iterator[Store]:
+    """The broker, which serves on afterwards, or a store of the sink's own."""
     if backend == "kafka":
-        return broker
+        yield broker
+        return
     longest = {"maxSessionTimeout": str(_SESSION_MS)}
-    found: Store = (
-        RedisServer(folder / "redis") if backend == "redis" else ZooKeeperServer(folder / "zookeeper", longest)
-    )
-    found.start()
-    return found
+    store = RedisServer(folder / "redis") if backend == "redis" else ZooKeeperServer(folder / "zookeeper", longest)
+    try:
+        store.start()
+        yield store
+    finally:
+        store.stop()
 
 
 def _long_session(store: Store) -> dict[str, str]:
