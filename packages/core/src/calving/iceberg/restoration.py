@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from calving.errors import ConfigError
 from calving.iceberg.history import place_of, summary_of
@@ -61,7 +62,9 @@ class Abandoned:
         """
         way = way_forward(self._key, self._line, self._snapshots, ledger, self._table.metadata.properties)
         if way and (changes_rows or all(self._key.own((each,)) is not None for each in way)):
-            self._mind_places(self._only_in(way[0]))
+            apart = list(self._only_in(way[0]))
+            self._mind_places(apart)
+            self._mind_other_writers(way, {file.file_path for file in apart} - self._live(), forward=True)
             return Restoration(forward=way[0])
         if changes_rows:
             raise ConfigError(
@@ -76,7 +79,7 @@ class Abandoned:
             )
         files = self._added_by(commits)
         self._mind_places(files)
-        self._mind_other_writers(commits, {file.file_path for file in files})
+        self._mind_other_writers(commits.snapshots, {file.file_path for file in files})
         self._mind_files(files)
         return Restoration(commits=commits, files=files)
 
@@ -122,25 +125,56 @@ class Abandoned:
                 for entry in read_entries(io, manifest):
                     yield entry.data_file
 
-    def _mind_other_writers(self, commits: AbandonedCommits, paths: set[str]) -> None:
-        """:raises ConfigError: another writer has deleted rows of the files, or replaced them."""
-        built_on = {snapshot.place.id for snapshot in commits.snapshots}
-        for snapshot in self._snapshots:
-            if snapshot.parent in built_on:
-                built_on.add(snapshot.place.id)
-            if snapshot.place.id not in built_on or self._key.own((snapshot,)) is not None:
+    def _mind_other_writers(self, restored: Collection[Ancestor], paths: set[str], *, forward: bool = False) -> None:
+        """``paths``: of the files that the ``restored`` snapshots have added. ``forward``: the branch goes forward to
+        the newest of them, so a compaction above it, which changes no row, does no harm.
+
+        :raises ConfigError: another writer has deleted rows of the files, or replaced them.
+        """
+        paths = set(paths)
+        for snapshot in self._built_on(restored):
+            if self._key.own((snapshot,)) is not None:
+                continue
+            removed = {file.file_path for file in self._files_of(snapshot, ManifestEntryStatus.DELETED)} & paths
+            if forward and self._operation(snapshot) is Operation.REPLACE:
+                if removed:  # their rows are in these files now
+                    paths |= {file.file_path for file in self._files_of(snapshot, ManifestEntryStatus.ADDED)}
                 continue
             why = ""
             if any(manifest.content == ManifestContent.DELETES for manifest in self._manifests_of(snapshot)):
                 why = "has deleted rows after them"
-            removed = {file.file_path for file in self._files_of(snapshot, ManifestEntryStatus.DELETED)}
-            if both := removed & paths:
-                why = f"has deleted or replaced {len(both)} of these files"
+            if removed:
+                why = f"has deleted or replaced {len(removed)} of these files"
             if why:
                 raise ConfigError(
                     f"table {self._name}: snapshot {snapshot.place.id}, of another writer, {why}, so they must not come"
                     " back; what is left is `reread` or `forget`"
                 )
+
+    def _built_on(self, restored: Collection[Ancestor]) -> Iterator[Ancestor]:
+        """The abandoned snapshots above these, each after the one below it, whatever the clocks of their writers say.
+        One whose parent has expired may be built on any of these.
+        """
+        known = {each.place.id for each in (*self._snapshots, *self._line.snapshots)}
+        seen = {each.place.id for each in restored}
+        above: dict[int, list[Ancestor]] = {}
+        left = deque[Ancestor]()
+        for each in self._snapshots:
+            if each.parent in known:
+                above.setdefault(each.parent, []).append(each)
+            else:
+                left.append(each)
+        left.extend(each for parent in seen for each in above.get(parent, ()))
+        while left:
+            snapshot = left.popleft()
+            if snapshot.place.id not in seen:
+                seen.add(snapshot.place.id)
+                yield snapshot
+                left.extend(above.get(snapshot.place.id, ()))
+
+    def _operation(self, snapshot: Ancestor) -> Operation | None:
+        found = self._table.metadata.snapshot_by_id(snapshot.place.id)
+        return found.summary.operation if found is not None and found.summary is not None else None
 
     def _mind_files(self, files: Sequence[DataFile]) -> None:
         """:raises ConfigError: a file is in the table, or not in the storage."""
