@@ -74,6 +74,8 @@ def rollback(
     _mind_options(tables, target, answer, branch)
     topics = SourceTopics(sink)
     if isinstance(target, WithoutRecord):
+        if target.tp not in topics.begins:
+            raise ConfigError(f"--at {target.tp.topic}:{target.tp.partition}: the sink reads no such partition")
         target = replace(target, tp=within(target.tp, topics.identities.get(target.tp.topic, "")))
     rollbacks = list(_rollbacks(sink, tables, target, answer, branch, again=again))
     if answer is RollbackAnswer.REREAD and not dry_run:

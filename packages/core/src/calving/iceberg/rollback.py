@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -236,7 +237,9 @@ class TableRollback:
                 why = f"is no ancestor of branch {key.branch}" if is_there else "has expired, or never was"
                 text = f"snapshot {wanted} of table {self.name} {why}"
             case BeforeTime(before_ms):
-                target = next((each for each in shown if each.timestamp_ms < before_ms), None)
+                # A snapshot whose writer's clock was behind may be above one from after that time.
+                older = takewhile(lambda each: each.timestamp_ms < before_ms, reversed(shown))
+                target = next(iter(deque(older, maxlen=1)), None)
                 text = f"table {self.name}: branch {key.branch} has no snapshot from before that time"
             case WithoutRecord(tp, offset):
                 snapshot = newest_without(key, line, metadata.properties, tp, offset)
@@ -274,7 +277,8 @@ class TableRollback:
         line = line_of(state, key.branch)
         if restoration is None or restoration.forward is not None:
             moved = (self._to(table, target),) if target is not None and target is not plan.head else ()
-            return None, (*moved, SetPropertiesUpdate(updates=rolled_back(key, line, properties, plan.note)))
+            noted = rolled_back(key, line, properties, plan.note, waits=plan.answer is RollbackAnswer.REREAD)
+            return None, (*moved, SetPropertiesUpdate(updates=noted))
         ledger = plan.ledger.regained(restoration.commits.offsets)
         snapshot = new_snapshot(state, {**engine(), **key.summary(ledger)}, key.branch)
         for file in restoration.files:
@@ -308,7 +312,10 @@ class TableRollback:
         if now is None:
             return False
         wanted = next(each.updates for each in updates if isinstance(each, SetPropertiesUpdate))
-        return all(now.metadata.properties.get(name) == value for name, value in wanted.items())
+        ref = now.metadata.refs.get(self._key.branch)
+        heads = [each.snapshot_id for each in updates if isinstance(each, SetSnapshotRefUpdate)]
+        is_there = not heads or (ref is not None and ref.snapshot_id == heads[-1])
+        return is_there and all(now.metadata.properties.get(name) == value for name, value in wanted.items())
 
 
 def _id(snapshot: Snapshot | None) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from calving.errors import ConfigError
+from calving.errors import ConfigError, TableTroubleError
 from calving.model.offsets import Coverage, Span, TopicPartition, common, less, text_of, union
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import COMMIT_ID, LedgerKey
@@ -86,14 +86,14 @@ def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Led
     that were read again between two rollbacks may have other rows than before. What was forgotten stays away.
     ``apart``: the snapshots that the branch does not have, oldest first.
 
-    :raises ConfigError: a snapshot has files of which no ledger tells the offsets.
+    :raises TableTroubleError: a snapshot has files of which no ledger tells the offsets.
     """
     snapshots: list[Ancestor] = []
     offsets: Coverage = {}
     lacking = ledger.unanswered
     for snapshot in reversed(list(apart)):
         if key.own((snapshot,)) is None:
-            _mind_unknown_files(snapshot)
+            _mind_unknown_files(key, snapshot)
             continue
         added = added_by(line, snapshot.place.id, key.held_at)
         # What has been read again, or brought back, since is in the table: its files must not come back.
@@ -103,11 +103,12 @@ def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Led
     return AbandonedCommits(tuple(reversed(snapshots)), offsets, lacking)
 
 
-def _mind_unknown_files(snapshot: Ancestor) -> None:
-    if COMMIT_ID in snapshot.summary and snapshot.summary.get(_ADDED_FILES, "0") != "0":
-        raise ConfigError(
+def _mind_unknown_files(key: LedgerKey, snapshot: Ancestor) -> None:
+    """The Java sink tells control offsets alone. A sink of another name answers for its own records."""
+    if {COMMIT_ID, key.offsets} <= snapshot.summary.keys() and snapshot.summary.get(_ADDED_FILES, "0") != "0":
+        raise TableTroubleError(
             f"snapshot {snapshot.place.id} was committed by a sink that tells no source offsets, so nobody knows which"
-            " of its records the table lacks"
+            " of its records the table lacks; what is left is `reread` or `forget`"
         )
 
 

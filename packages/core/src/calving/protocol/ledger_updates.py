@@ -70,12 +70,15 @@ def looked(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[st
     return _as_it_is(key, line, properties, ledger)
 
 
-def rolled_back(key: LedgerKey, line: Line, properties: Mapping[str, str], note: RollbackNote) -> dict[str, str]:
+def rolled_back(
+    key: LedgerKey, line: Line, properties: Mapping[str, str], note: RollbackNote, *, waits: bool = False
+) -> dict[str, str]:
     """The table properties to set in the commit of ``calving rollback`` that makes the head of ``line`` the head of the
-    branch, or finds it there. If the ``note`` answers for the offsets that are gone, no doubt is left either.
+    branch, or finds it there. If the ``note`` answers for the offsets that are gone, no doubt is left either, unless
+    the table ``waits`` for a recovery: that one answers.
     """
     ledger = key.read(line, properties)
-    if not less(ledger.gone, note.forgotten):
+    if not waits and not less(ledger.gone, note.forgotten):
         ledger = replace(ledger, doubt=None)
     return {**_as_it_is(key, line, properties, ledger), key.of_table(ROLLBACK_ANSWERED): str(note)}
 
