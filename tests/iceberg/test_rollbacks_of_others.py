@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotRefUpdate, SetCurrentSchemaUpdate
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.lineage import new_snapshot
@@ -113,3 +117,66 @@ def test_deleted_rows_do_not_come_back_if_the_snapshot_below_their_deletion_has_
     lake.expire(*heads, deletion)
     text = refusal(lake, AsItIs(), RESTORE)
     assert f"snapshot {deletion}, of another writer, has deleted or replaced 1 of these files" in text
+
+
+# Replaced schemas
+
+
+def begin_again(lake: Lake, schema: Schema) -> None:
+    """As CREATE OR REPLACE TABLE does: columns of the same names have their ids again, whatever their types."""
+    lake.change(
+        RemoveSnapshotRefUpdate(ref_name="main"), AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate(schema_id=1)
+    )
+    columns = schema.as_arrow()
+    values = {field.name: pa.array([1], pa.int64()).cast(field.type) for field in columns}
+    lake.table.append(pa.table(values, schema=columns))
+
+
+ID, OTHER = NestedField(1, "id", LongType(), required=False), NestedField(2, "n", LongType(), required=False)
+
+
+@pytest.mark.parametrize(
+    ("schema", "column"),
+    [
+        (Schema(NestedField(1, "id", StringType(), required=False), schema_id=1), "id"),
+        (Schema(NestedField(1, "id", IntegerType(), required=False), schema_id=1), "id"),
+        (Schema(NestedField(1, "id", LongType(), required=True), schema_id=1), "id"),
+        (Schema(ID, NestedField(2, "n", LongType(), required=True), schema_id=1), "n"),
+    ],
+    ids=["another type", "a narrower type", "required now", "another column that is required"],
+)
+def test_files_that_would_make_the_table_unreadable_do_not_come_back(lake: Lake, schema: Schema, column: str) -> None:
+    heads = three_commits(lake)
+    begin_again(lake, schema)
+    text = refusal(lake, AsItIs(), RESTORE)
+    assert f"snapshot {heads[1]} has files without column {column} as it is now" in text
+
+
+def test_files_come_back_into_a_table_with_other_optional_columns(lake: Lake) -> None:
+    three_commits(lake)
+    begin_again(lake, Schema(ID, OTHER, schema_id=1))
+    answered(lake, AsItIs(), RESTORE)
+    assert lake.rows == sorted([1, *own(0, 300)])
+
+
+def test_the_branch_does_not_go_forward_to_files_that_nobody_could_read(lake: Lake) -> None:
+    heads = three_commits(lake)
+    lake.roll_back(heads[1])
+    narrow = Schema(NestedField(1, "id", IntegerType(), required=False), schema_id=1)
+    lake.change(AddSchemaUpdate(schema=narrow), SetCurrentSchemaUpdate(schema_id=1))
+    assert "has files without column id as it is now" in refusal(lake, AsItIs(), RESTORE)
+
+
+# Rows that the sink itself has changed
+
+
+def test_files_do_not_come_back_alone_from_a_time_when_the_sink_changed_rows(lake: Lake) -> None:
+    """Since then its settings are others: it appends."""
+    heads = three_commits(lake)
+    lake.roll_back(heads[1])
+    summary = lake.table.metadata.snapshot_by_id(heads[3])
+    assert summary is not None and summary.summary is not None
+    entries = summary.summary.additional_properties
+    rewrite(lake, heads[3], summary={**entries, "operation": "overwrite"})
+    lake.commit(300, 400)
+    assert f"snapshot {heads[3]} of this sink did not only append" in refusal(lake, AsItIs(), RESTORE)

@@ -101,8 +101,11 @@ class RestoresTwice(World):
 @mutant("R5 what was forgotten is no longer gone", _THEME)
 class ForgetsTheOffsets(World):
     @staticmethod
-    def rolled_back(key: LedgerKey, line: Line, properties: Mapping[str, str], note: RollbackNote) -> dict[str, str]:
-        return ledger_updates.rolled_back(key, line, properties, note) | {key.of_table(GONE_OFFSETS): "{}"}
+    def rolled_back(
+        key: LedgerKey, line: Line, properties: Mapping[str, str], note: RollbackNote, *, waits: bool = False
+    ) -> dict[str, str]:
+        noted = ledger_updates.rolled_back(key, line, properties, note, waits=waits)
+        return noted | {key.of_table(GONE_OFFSETS): "{}"}
 
 
 @mutant("R7 what was forgotten comes again with what is read again", "rolled back")

@@ -17,6 +17,7 @@ from calving.errors import ConfigError
 from calving.iceberg.history import place_of, summary_of
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.manifests import FIRST_ROW_ID, read_all_entries, read_entries, read_manifest_list
+from calving.iceberg.schemas import unreadable
 from calving.model.offsets import text_of
 from calving.model.text import counted
 from calving.protocol.answers import AbandonedCommits, abandoned, way_forward
@@ -64,6 +65,7 @@ class Abandoned:
         if way and (changes_rows or all(self._key.own((each,)) is not None for each in way)):
             apart = list(self._only_in(way[0]))
             self._mind_places(apart)
+            self._mind_schemas(way)
             self._mind_other_writers(way, {file.file_path for file in apart} - self._live(), forward=True)
             return Restoration(forward=way[0])
         if changes_rows:
@@ -77,6 +79,8 @@ class Abandoned:
                 f"table {self._name}: snapshots of this sink have expired, so nobody knows the files of"
                 f" {text_of(commits.left)}; what is left is `reread` or `forget`"
             )
+        self._mind_operations(commits.snapshots)
+        self._mind_schemas(commits.snapshots)
         files = self._added_by(commits)
         self._mind_places(files)
         self._mind_other_writers(commits.snapshots, {file.file_path for file in files})
@@ -112,6 +116,32 @@ class Abandoned:
                 f" location, or of a partition spec that it does not have, such as {outside[0]}: they must not come"
                 " back; what is left is `reread` or `forget`"
             )
+
+    def _mind_operations(self, restored: Iterable[Ancestor]) -> None:
+        """:raises ConfigError: the sink changed rows at that time, as other settings told it to: files alone would
+        bring back rows that it had replaced.
+        """
+        for snapshot in restored:
+            if self._operation(snapshot) is not Operation.APPEND:
+                raise ConfigError(
+                    f"table {self._name}: snapshot {snapshot.place.id} of this sink did not only append, so its files"
+                    " must not come back alone; what is left is `reread` or `forget`"
+                )
+
+    def _mind_schemas(self, restored: Iterable[Ancestor]) -> None:
+        """:raises ConfigError: nobody could read the table, because the schema of the snapshots does not fit that of
+        now: CREATE OR REPLACE TABLE gives a column of the same name the same id, whatever its type.
+        """
+        metadata, now = self._table.metadata, self._table.schema()
+        known = {schema.schema_id: schema for schema in metadata.schemas}
+        for snapshot in restored:
+            found = metadata.snapshot_by_id(snapshot.place.id)
+            then = known.get(found.schema_id) if found is not None and found.schema_id is not None else None
+            if then is not None and (column := unreadable(then, now)) is not None:
+                raise ConfigError(
+                    f"table {self._name}: snapshot {snapshot.place.id} has files without column {column} as it is now,"
+                    " so nobody could read the table with them; what is left is `reread` or `forget`"
+                )
 
     def _only_in(self, snapshot: Ancestor) -> Iterator[DataFile]:
         """The files, also of deletes, of a snapshot that the branch does not share with it."""

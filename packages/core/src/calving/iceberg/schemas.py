@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from pyiceberg.schema import Schema
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.schema import Schema, promote
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from calving.model.tables import SchemaChange
 from calving.records.fields import primitive
@@ -54,6 +56,42 @@ def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
             with transaction.update_schema() as update:
                 for change in added:
                     update.add_column(change.path, iceberg_type(change.type, itertools.count(1)), required=False)
+
+
+def unreadable(then: Schema, now: Schema) -> str | None:
+    """A column of the schema of ``now`` that cannot be read from files with that of ``then``; None if all can."""
+    return _unreadable(then.as_struct(), now.as_struct())
+
+
+def _unreadable(then: StructType, now: StructType) -> str | None:
+    former = {field.field_id: field for field in then.fields}
+    for field in now.fields:
+        before = former.get(field.field_id)
+        if before is None:
+            if field.required and field.initial_default is None:
+                return field.name
+        elif field.required and before.optional:
+            return field.name
+        elif isinstance(field.field_type, StructType) and isinstance(before.field_type, StructType):
+            if (inside := _unreadable(before.field_type, field.field_type)) is not None:
+                return f"{field.name}.{inside}"
+        elif not _is_readable(before.field_type, field.field_type):
+            return field.name
+    return None
+
+
+def _is_readable(then: IcebergType, now: IcebergType) -> bool:
+    match then, now:
+        case StructType(), StructType():
+            return _unreadable(then, now) is None
+        case ListType(), ListType():
+            return then.element_id == now.element_id and _is_readable(then.element_type, now.element_type)
+        case MapType(), MapType():
+            return _is_readable(then.key_type, now.key_type) and _is_readable(then.value_type, now.value_type)
+    with suppress(ResolveError):
+        promote(then, now)
+        return True
+    return False
 
 
 def as_in(schema: Schema, names: Iterable[str], *, fold: bool) -> tuple[str, ...]:
