@@ -125,7 +125,9 @@ def test_deleted_rows_do_not_come_back_if_the_snapshot_below_their_deletion_has_
 def begin_again(lake: Lake, schema: Schema) -> None:
     """As CREATE OR REPLACE TABLE does: columns of the same names have their ids again, whatever their types."""
     lake.change(
-        RemoveSnapshotRefUpdate(ref_name="main"), AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate(schema_id=1)
+        RemoveSnapshotRefUpdate(ref_name="main"),
+        AddSchemaUpdate.model_validate({"schema": schema}),
+        SetCurrentSchemaUpdate(schema_id=1),
     )
     columns = schema.as_arrow()
     values = {field.name: pa.array([1], pa.int64()).cast(field.type) for field in columns}
@@ -163,7 +165,7 @@ def test_the_branch_does_not_go_forward_to_files_that_nobody_could_read(lake: La
     heads = three_commits(lake)
     lake.roll_back(heads[1])
     narrow = Schema(NestedField(1, "id", IntegerType(), required=False), schema_id=1)
-    lake.change(AddSchemaUpdate(schema=narrow), SetCurrentSchemaUpdate(schema_id=1))
+    lake.change(AddSchemaUpdate.model_validate({"schema": narrow}), SetCurrentSchemaUpdate(schema_id=1))
     assert "has files without column id as it is now" in refusal(lake, AsItIs(), RESTORE)
 
 

@@ -167,7 +167,7 @@ class _Start:
                 mind_picks(name, self.catalog.load_table(table_id(name)), ledger_key(self.sink, "", name))
         positions = self.positions(self.plan(ledgers, again, waiting))
         others = former_names(said, self.begins.keys(), self.identities)
-        _mind_other_names(self.sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {self.former})
+        mind_other_names(self.sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {self.former})
         if self.stored or self.former is not None:
             return
         if not any(table.ledger.source or table.log_id for table in said.values()):
@@ -250,7 +250,7 @@ def _ledgers(
     return {name: ledger.present(identities) for name, ledger in ledgers.items()}
 
 
-def _mind_other_names(sink: Sink, others: Collection[str]) -> None:
+def mind_other_names(sink: Sink, others: Collection[str]) -> None:
     if others:
         raise ConfigError(
             f"records that would be read again are in the tables under the name {', '.join(sorted(others))}: if that is"

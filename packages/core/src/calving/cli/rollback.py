@@ -9,11 +9,11 @@ from functools import cached_property
 
 from pyiceberg.table.snapshots import Snapshot
 
-from calving.cli.recover import mind_members, recover
+from calving.cli.recover import mind_members, mind_other_names, recover
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.rollback import RollbackPlan, TableRollback
-from calving.model.offsets import TopicPartition, present, size, text_of, within
+from calving.model.offsets import SourceOffsets, TopicPartition, present, size, text_of, within
 from calving.model.tables import RollbackAnswer
 from calving.model.text import counted, natural
 from calving.protocol.answers import (
@@ -26,7 +26,8 @@ from calving.protocol.answers import (
 )
 from calving.runtime import components
 from calving.runtime.maintenance.step import committing
-from calving.runtime.preflight import file_rules, ledger_key
+from calving.runtime.preflight import file_rules, former_names, held, ledger_key, own_tables
+from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.source.start import moment_ms, record_at
@@ -81,13 +82,19 @@ def rollback(
     if answer is RollbackAnswer.REREAD and not dry_run:
         mind_members(topics.source, (sink.group,))
     unanswered: list[TableRollback] = []
+    lowest: dict[TopicPartition, int] = {}
+    lines: list[str] = []
     for each, plan in _plans(rollbacks):
         if isinstance(plan, NothingToAnswerError):
-            yield str(plan)
+            lines.append(str(plan))
             continue
         unanswered.append(each)
         _mind_topics(each.name, plan, topics)
-        yield from _lines(each.name, plan, would=dry_run)
+        lowest.update({tp: min(at, lowest.get(tp, at)) for tp, at in _lowest(plan, topics).items()})
+        lines += _lines(each.name, plan, would=dry_run)
+    if answer is RollbackAnswer.REREAD:
+        _mind_names(sink, lowest, topics)
+    yield from lines
     if dry_run:
         return
     for each in unanswered:
@@ -158,6 +165,22 @@ def _mind_topics(name: str, plan: RollbackPlan, topics: SourceTopics) -> None:
                 f"table {name}: a topic was deleted and recreated, so not all of {text_of(plan.unanswered)} can be"
                 " read again; the answers that are left are `restore` and `forget`"
             )
+
+
+def _lowest(plan: RollbackPlan, topics: SourceTopics) -> dict[TopicPartition, int]:
+    """The first offset of each partition that the answer has read again."""
+    if plan.answer is not RollbackAnswer.REREAD:
+        return {}
+    return {tp: spans[0].start for tp, spans in present(plan.unanswered, topics.identities).items() if spans}
+
+
+def _mind_names(sink: Sink, lowest: SourceOffsets, topics: SourceTopics) -> None:
+    """:raises ConfigError: records that would be read again are in a table under another name of the sink (R11)."""
+    catalog = components.catalog(sink)
+    names = {*own_tables(sink), *routed_tables(catalog, sink, {tp.topic for tp in topics.begins}).all()}
+    records = dict(held(catalog, sink, "", sorted(names)))
+    others = former_names(records, topics.begins.keys(), topics.identities)
+    mind_other_names(sink, {owner for _, owner, tp, end in others if lowest.get(tp, end) < end})
 
 
 def _lines(name: str, plan: RollbackPlan, *, would: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import assert_never
@@ -18,7 +18,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
@@ -36,7 +36,7 @@ from calving.errors import (
     TableTroubleError,
 )
 from calving.iceberg.catalog import find_table, reaching
-from calving.iceberg.history import ancestors, line_of, place_added
+from calving.iceberg.history import ancestors, line_of, place_added, summary_of
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.maintenance import check_forms
@@ -144,8 +144,8 @@ class TableRollback:
         head, line = table.metadata.snapshot_by_name(key.branch), line_of(table, key.branch)
         target = self._target_in(table, key, line)
         leaving = _above(table, key.branch, target)
-        if leaving:
-            self._mind_repetition(table, key, leaving, target)
+        if leaving and self._is_done(key, properties, leaving, target):
+            target, leaving = head, ()
         line = from_here(line, _id(target))
         ledger = key.read(line, properties)
         if self._again:
@@ -253,18 +253,23 @@ class TableRollback:
             raise ConfigError(f"{text}; {oldest}")
         return target
 
-    def _mind_repetition(
-        self, table: Table, key: LedgerKey, leaving: Sequence[Snapshot], target: Snapshot | None
-    ) -> None:
-        """:raises ConfigError: the command has done this before, and the sink has committed since (R9)."""
-        note = key.rollback_note(table.metadata.properties)
+    def _is_done(
+        self, key: LedgerKey, properties: Mapping[str, str], leaving: Sequence[Snapshot], target: Snapshot | None
+    ) -> bool:
+        """Whether the command has gone there before (R9). A recovery may have added snapshots without rows since.
+
+        :raises ConfigError: others have committed rows since.
+        """
+        note = key.rollback_note(properties)
         was_moved_forward = any(each.snapshot_id == note.before for each in leaving)
         if note.before in (None, note.after) or note.after != _id(target) or was_moved_forward or self._again:
-            return
+            return False
+        if all(_has_no_change(each) for each in leaving):
+            return True
         raise ConfigError(
             f"table {self.name}: the branch went back to snapshot {note.after} before, and has"
-            f" {counted(len(leaving), 'newer snapshot')} now, up to {leaving[0].snapshot_id}: to remove them, too, add"
-            " --again"
+            f" {counted(len(leaving), 'newer snapshot')} now, up to {leaving[0].snapshot_id}: to keep them, say --as-is;"
+            " to remove them, too, add --again"
         )
 
     def _updates(self, plan: RollbackPlan) -> tuple[SinkSnapshot | None, tuple[TableUpdate, ...]]:
@@ -320,6 +325,16 @@ class TableRollback:
 
 def _id(snapshot: Snapshot | None) -> int | None:
     return snapshot.snapshot_id if snapshot is not None else None
+
+
+def _has_no_change(snapshot: Snapshot) -> bool:
+    """Whether the summary of a snapshot says that it has added no file, and removed none."""
+    summary = snapshot.summary
+    return (
+        summary is not None
+        and summary.operation is Operation.APPEND
+        and summary_of(snapshot).get("added-data-files", "0") == "0"
+    )
 
 
 def _above(table: Table, branch: str, target: Snapshot | None) -> tuple[Snapshot, ...]:
