@@ -11,9 +11,10 @@ from pyiceberg.table import Table
 
 from calving.errors import CommitUncertainError
 from calving.iceberg.catalog import open_catalog
+from calving.model.offsets import Span
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs, BeforeTime, ToSnapshot
-from tests.iceberg.lake import Lake
+from tests.iceberg.lake import TP, Lake
 from tests.iceberg.test_rollback_answers import FORGET, REREAD, RESTORE, answered, refusal, three_commits
 from tests.iceberg.test_rollbacks import gone, own
 from tests.iceberg.test_rollbacks_of_others import rewrite, time_of
@@ -85,20 +86,34 @@ def test_a_commit_that_did_not_land_is_not_taken_for_the_same_one_before(
 
 
 def test_each_of_two_sinks_restores_its_own_rows(lake: Lake) -> None:
-    heads, mine = three_commits(lake), lake.key
-    other = replace(mine, group="connect-y")
+    mine, other = lake.key, replace(lake.key, group="connect-y")
+    lake.key = other
+    lake.commit(900, 1000)
+    lake.key = mine
+    heads = three_commits(lake)
     lake.key = other
     lake.commit(1000, 1100)
     lake.key = mine
     lake.commit(300, 400)
     lake.roll_back(heads[1])
     answered(lake, AsItIs(), RESTORE)
-    assert lake.rows == [-1, *own(0, 400)]
+    assert lake.rows == [-1, *own(0, 400), *own(900, 1000)]
     lake.key = other
     answered(lake, AsItIs(), RESTORE)
-    assert lake.rows == [-1, *own(0, 400), *own(1000, 1100)]
+    assert lake.rows == [-1, *own(0, 400), *own(900, 1100)]
     lake.key = mine
     assert lake.ledger.gone == {}
+
+
+def test_files_that_the_sink_has_committed_under_a_former_name_do_not_count_as_restored(lake: Lake) -> None:
+    """The first ledger under the new name takes over the offsets of the former one."""
+    heads = three_commits(lake)
+    lake.key = replace(lake.key, group="connect-new")
+    lake.commit(300, 400)
+    assert lake.ledger.held(TP) == (Span(0, 400),)
+    lake.roll_back(heads[1])
+    lake.append(-2)
+    assert "nobody knows the files of offsets 0 to 300 of orders-0" in refusal(lake, AsItIs(), RESTORE)
 
 
 def test_files_of_the_java_sink_are_not_restored_for_nobody_knows_their_records(lake: Lake) -> None:

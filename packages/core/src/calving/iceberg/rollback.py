@@ -268,8 +268,8 @@ class TableRollback:
             return True
         raise ConfigError(
             f"table {self.name}: the branch went back to snapshot {note.after} before, and has"
-            f" {counted(len(leaving), 'newer snapshot')} now, up to {leaving[0].snapshot_id}: to keep them, say --as-is;"
-            " to remove them, too, add --again"
+            f" {counted(len(leaving), 'newer snapshot')} now, up to {leaving[0].snapshot_id}: keep them with --as-is;"
+            " or remove them, too, with --again"
         )
 
     def _updates(self, plan: RollbackPlan) -> tuple[SinkSnapshot | None, tuple[TableUpdate, ...]]:

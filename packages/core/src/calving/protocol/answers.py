@@ -13,7 +13,7 @@ from calving.errors import ConfigError, TableTroubleError
 from calving.model.offsets import Coverage, Span, TopicPartition, common, less, text_of, union
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import COMMIT_ID, LedgerKey
-from calving.protocol.rollback import Ancestor, Line, added_by
+from calving.protocol.rollback import Ancestor, Line, added_by, down_from
 
 _ADDED_FILES = "added-data-files"
 
@@ -95,12 +95,23 @@ def abandoned(key: LedgerKey, line: Line, apart: Iterable[Ancestor], ledger: Led
         if key.own((snapshot,)) is None:
             _mind_unknown_files(key, snapshot)
             continue
-        added = added_by(line, snapshot.place.id, key.held_at)
+        added = _less_of_other_names(key, line, snapshot, added_by(line, snapshot.place.id, key.held_at) or {})
         # What has been read again, or brought back, since is in the table: its files must not come back.
         if added and not less(added, lacking):
             snapshots.append(snapshot)
             offsets, lacking = union(offsets, added), less(lacking, added)
     return AbandonedCommits(tuple(reversed(snapshots)), offsets, lacking)
+
+
+def _less_of_other_names(key: LedgerKey, line: Line, snapshot: Ancestor, added: Coverage) -> Coverage:
+    """What a snapshot added, without what a sink of another name had committed below the first one of this sink.
+    ``calving recover --from`` takes the offsets of a former name over, and not its files.
+    """
+    below = [each for each in down_from(line, snapshot.parent) if each is not None]
+    theirs = next((held for each in below if (held := key.any_held_at(each)) is not None), None)
+    if theirs is None or key.own(below) is not None:
+        return added
+    return {tp: spans for tp, spans in less(added, theirs).items() if spans}
 
 
 def _mind_unknown_files(key: LedgerKey, snapshot: Ancestor) -> None:

@@ -146,8 +146,12 @@ class LedgerKey:
 
     def held_at(self, snapshot: Ancestor) -> Coverage | None:
         """The source offsets that the ledger in a snapshot's summary holds; None if it has no ledger of this sink."""
+        return self.any_held_at(snapshot) if self.own((snapshot,)) is not None else None
+
+    def any_held_at(self, snapshot: Ancestor) -> Coverage | None:
+        """The same of a ledger of any sink."""
         ledger = self._of_source(snapshot.summary, str)
-        return {tp: ledger.held(tp) for tp in ledger.source} if self.own((snapshot,)) is not None else None
+        return {tp: ledger.held(tp) for tp in ledger.source} if SOURCE_OFFSETS in snapshot.summary else None
 
     def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
         """``found`` with ``gone``: a rollback removes snapshots, but the table properties still hold the ledger from

@@ -232,7 +232,7 @@ def added_by(line: Line, snapshot_id: int, held: Held) -> Coverage | None:
     """The source offsets that a snapshot added to the ledger; None if it has expired, or the one with the ledger before
     it.
     """
-    shown = _down_from(line, snapshot_id)
+    shown = down_from(line, snapshot_id)
     first = next(shown)
     if first is None or (now := held(first)) is None:
         return None if first is None else {}
@@ -244,7 +244,7 @@ def added_by(line: Line, snapshot_id: int, held: Held) -> Coverage | None:
     return now
 
 
-def _down_from(line: Line, snapshot_id: int | None) -> Iterator[Ancestor | None]:
+def down_from(line: Line, snapshot_id: int | None) -> Iterator[Ancestor | None]:
     """A snapshot and those below it, to the first one of its branch; None in the place of one that has expired."""
     seen: set[int] = set()
     while snapshot_id is not None:
