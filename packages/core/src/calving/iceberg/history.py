@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 
 from pyiceberg.catalog import Catalog
@@ -81,7 +81,7 @@ def line_of(table: Table, branch: str) -> Line:
         parent_of=partial(_parent_of, table),
         expired=_Expired(table).find,
         has_files_of=partial(_has_files_of, table, branch),
-        snapshot=partial(_snapshot, metadata),
+        snapshot=_ById(metadata).find,
     )
 
 
@@ -115,9 +115,19 @@ def place_added(updates: Iterable[TableUpdate]) -> SnapshotPlace:
     return [place_of(update.snapshot) for update in updates if isinstance(update, AddSnapshotUpdate)][-1]
 
 
-def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Ancestor | None:
-    snapshot = metadata.snapshot_by_id(snapshot_id)
-    return _ancestor(snapshot) if snapshot is not None else None
+@dataclass(frozen=True)
+class _ById:
+    """All snapshots of a table. The metadata's own search is linear, and walks ask for thousands of them."""
+
+    metadata: TableMetadata
+
+    @cached_property
+    def _snapshots(self) -> Mapping[int, Snapshot]:
+        return {each.snapshot_id: each for each in self.metadata.snapshots}
+
+    def find(self, snapshot_id: int) -> Ancestor | None:
+        snapshot = self._snapshots.get(snapshot_id)
+        return _ancestor(snapshot) if snapshot is not None else None
 
 
 def _heads(metadata: TableMetadata, branch: str) -> Iterator[Ancestor]:

@@ -23,6 +23,7 @@ from calving.model.text import counted
 from calving.protocol.answers import AbandonedCommits, abandoned, way_forward
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.recovery import has_later
 from calving.protocol.rollback import Ancestor, Line
 
 _TOGETHER = 8
@@ -70,8 +71,9 @@ class Abandoned:
             return Restoration(forward=way[0])
         if changes_rows:
             raise ConfigError(
-                f"table {self._name} has changes from after the rollback, or the snapshots from before it have expired:"
-                " the removed changes cannot be put beneath later ones; what is left is `forget`"
+                f"table {self._name} has snapshots from after the rollback, or those from before it have expired: the"
+                " removed changes cannot be put beneath later ones; what is left is"
+                f" {'`forget`' if has_later(ledger) else '`reread` or `forget`'}"
             )
         commits = abandoned(self._key, self._line, self._snapshots, ledger)
         if commits.left:

@@ -313,14 +313,17 @@ class TableRollback:
         )
 
     def _has_landed(self, updates: Sequence[TableUpdate]) -> bool:
+        """Whether the table shows the commit. One that was made before may have left the same properties, but another
+        head.
+        """
         now = find_table(self._catalog, self._id)
         if now is None:
             return False
         wanted = next(each.updates for each in updates if isinstance(each, SetPropertiesUpdate))
         ref = now.metadata.refs.get(self._key.branch)
         heads = [each.snapshot_id for each in updates if isinstance(each, SetSnapshotRefUpdate)]
-        is_there = not heads or (ref is not None and ref.snapshot_id == heads[-1])
-        return is_there and all(now.metadata.properties.get(name) == value for name, value in wanted.items())
+        has_head = not heads or (ref is not None and ref.snapshot_id == heads[-1])
+        return has_head and all(now.metadata.properties.get(name) == value for name, value in wanted.items())
 
 
 def _id(snapshot: Snapshot | None) -> int | None:

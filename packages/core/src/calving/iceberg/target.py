@@ -27,7 +27,7 @@ from calving.errors import (
     TableTroubleError,
     WentBackError,
 )
-from calving.iceberg.expiry import expired, remove_files
+from calving.iceberg.expiry import Expired, expired, remove_files
 from calving.iceberg.history import (
     ancestors,
     line_of,
@@ -182,7 +182,8 @@ class IcebergTarget:
         before = replace(admitted.ledger, gone=admitted.gone)
         mind_rollback(self._table, self._key, before, state.properties, self._on_rollback)
         prepared = self._prepared(table, admitted)
-        gone = expired(table.metadata, self._branch)
+        # What `restore` needs stays until somebody has answered: also the snapshot from which the removed ones begin.
+        gone = expired(table.metadata, self._branch) if not before.unanswered else Expired()
         noted = committed(self._key, state.line, state.properties, admitted.ledger, place_added(prepared.updates))
         noted |= mark(state.properties, self._key.of_table(FORM), self._form)
         changes = (SetPropertiesUpdate(updates=noted), *gone.updates)

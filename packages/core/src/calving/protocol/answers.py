@@ -132,10 +132,11 @@ def way_forward(
     """
     head = line.head
     wanted = union(now.unanswered, {tp: now.held(tp) for tp in now.source})
+    unrelated: set[int] = set()
     for snapshot in reversed(list(apart)):
         if key.own((snapshot,)) is None:
             continue
-        shown = _down_to(line, snapshot, head)
+        shown = _down_to(line, snapshot, head, unrelated)
         if not shown:
             continue
         ledger = key.read(replace(line, snapshots=[*shown, *line.snapshots]), properties)
@@ -146,13 +147,18 @@ def way_forward(
     return []
 
 
-def _down_to(line: Line, snapshot: Ancestor, head: Ancestor | None) -> list[Ancestor]:
-    """A snapshot and those below it that are above the ``head``, newest first; empty if it is not built on the head."""
+def _down_to(line: Line, snapshot: Ancestor, head: Ancestor | None, unrelated: set[int]) -> list[Ancestor]:
+    """A snapshot and those below it that are above the ``head``, newest first; empty if it is not built on the head.
+    ``unrelated``: snapshots that are known not to be built on it; this one and those below it may join them. So many
+    snapshots share one walk.
+    """
     shown, end = [snapshot], head.place.id if head is not None else None
     seen = {snapshot.place.id}
     while (parent := shown[-1].parent) != end:
-        below = line.snapshot(parent) if parent is not None and parent not in seen else None
+        is_known = parent is None or parent in seen or parent in unrelated or shown[-1].place.id in unrelated
+        below = line.snapshot(parent) if not is_known and parent is not None else None
         if below is None:
+            unrelated |= seen
             return []
         seen.add(below.place.id)
         shown.append(below)

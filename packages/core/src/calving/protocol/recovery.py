@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from calving.errors import ConfigError
-from calving.model.offsets import Coverage, SourceOffsets, Span, TopicPartition, beyond, less, lowest_uncovered, merged
+from calving.model.offsets import (
+    Coverage,
+    SourceOffsets,
+    Span,
+    TopicPartition,
+    beyond,
+    less,
+    lowest_uncovered,
+    merged,
+)
 from calving.protocol.ledger import Ledger
 
 AWAITED_OFFSETS = "calving.awaited-offsets"
@@ -126,6 +135,15 @@ def doubled(ledger: Ledger, positions: SourceOffsets, left_out: Coverage) -> Cov
     return less(ahead(ledger, positions, {}), left_out)
 
 
+def has_later(ledger: Ledger) -> bool:
+    """Whether a table has records after others that it lacks: the lacking ones cannot be read again in their order."""
+    return any(_later(ledger, tp) for tp in ledger.source)
+
+
+def _later(ledger: Ledger, tp: TopicPartition) -> list[Span]:
+    return [span for span in merged((*ledger.held(tp), *ledger.forgotten.get(tp, ()))) if span.start]
+
+
 def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
     """Refuse to read again rows of a rolled back mutation table that has later rows (I7).
 
@@ -134,7 +152,7 @@ def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
     for name in names:
         ledger = ledgers[name]
         for tp in ledger.source:
-            if later := [span for span in merged((*ledger.held(tp), *ledger.forgotten.get(tp, ()))) if span.start]:
+            if later := _later(ledger, tp):
                 raise ConfigError(
                     f"table {name} has changes of {tp} from offset {later[0].start} on that came after it was rolled"
                     f" back: older changes cannot be put beneath them; roll it back to that snapshot again, and"
