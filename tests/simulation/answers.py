@@ -29,6 +29,7 @@ class Answers:
             return
         state = self._world.tables[name].state()
         ledger = key.read(state.line, state.properties)
+        self._world.checks.has_told(name, ledger)
         if ledger.unanswered and ledger.doubt is None:
             with suppress(Crash):  # the command may die
                 self._answer(name, key, state, ledger)

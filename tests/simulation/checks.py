@@ -265,6 +265,12 @@ class Checks:
                 f"R6: {name} takes changes, and nobody has answered for {len(lost)} records, as {min(lost)}"
             )
 
+    def has_told(self, name: TableId, ledger: Ledger) -> None:
+        """An operator hears that there is nothing to answer only if the table lacks nothing."""
+        lost = self._world.people.unanswered.get(name)
+        if lost and not ledger.unanswered and ledger.doubt is None:
+            raise Violation(f"R5: {name} has nothing to answer for, and lacks {len(lost)} records, as {min(lost)}")
+
     def answered(self, name: TableId, key: LedgerKey) -> None:
         """Somebody has answered for a rollback. Were the snapshots of the table to expire now, its properties would
         still say what it holds.

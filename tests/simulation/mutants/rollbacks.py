@@ -98,6 +98,14 @@ class RestoresTwice(World):
         return AbandonedCommits(tuple(every), ledger.gone, {})
 
 
+@mutant("R5 an operator hears that a table lacks nothing", _THEME)
+class TellsNothing(World):
+    class ledger_key(LedgerKey):
+        def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
+            found = super().read(line, properties)
+            return replace(found, forgotten=found.gone)
+
+
 @mutant("R5 what was forgotten is no longer gone", _THEME)
 class ForgetsTheOffsets(World):
     @staticmethod
