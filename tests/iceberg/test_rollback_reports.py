@@ -38,13 +38,6 @@ def test_what_was_forgotten_does_not_come_back_with_what_a_later_rollback_remove
     assert lake.ledger.forgotten == gone((100, 300))
 
 
-def test_what_was_forgotten_comes_back_if_nothing_else_is_lacking(lake: Lake) -> None:
-    heads = three_commits(lake)
-    answered(lake, ToSnapshot(heads[1]), FORGET)
-    answered(lake, AsItIs(), RESTORE)
-    assert (lake.head, lake.rows) == (heads[3], [-1, *own(0, 300)])
-
-
 def in_doubt(lake: Lake) -> None:
     lake.append(-1)
     lake.commit(0, 100)
