@@ -25,6 +25,7 @@ from calving.tasks.selection import Accounts, Routed, Tables, Timings
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import refusals
 from calving.writing.changes import INSERT
+from calving.writing.layout import Layout
 from calving.writing.schemas import evolved
 
 WHOLE = (
@@ -59,6 +60,7 @@ class Caster:
         self._converters: dict[str, TableConverter] = {}
         self._conversions: dict[str, Conversion] = {}
         """The conversions of mutation tables."""
+        self._refusing: dict[str, bool] = {}
         self.creation = Creation(spec)
 
     def rows(self, routed: Routed) -> Iterator[CastRows]:
@@ -207,6 +209,8 @@ class Caster:
     ) -> dict[int, RecordError]:
         """Those of the values that a writer would refuse if the tables had these changes, by index."""
         spec, fold = self._spec, self._spec.path.evolution.case_insensitive
+        if not spec.careful and not any(map(self._may_refuse, tables)):
+            return {}
         changed = {
             table: evolved(spec.tables[table], [each for each in changes if each.table == table], fold=fold)
             for table in tables
@@ -220,6 +224,15 @@ class Caster:
         except ConfigError:  # whoever changes the table finds that it cannot be written then
             return {}
         return {rows[i]: error.within(rows) for i, error in found.items()}
+
+    def _may_refuse(self, table: str) -> bool:
+        """Whether the table's writer may refuse rows that were converted."""
+        if table not in self._refusing:
+            try:
+                self._refusing[table] = Layout(self._spec.tables[table]).refuses
+            except ConfigError:  # the writer says it
+                self._refusing[table] = False
+        return self._refusing[table]
 
     def _known(self, routed: Routed) -> Tables:
         """The tables into which the values are written now. Without one, the values are accounted for."""

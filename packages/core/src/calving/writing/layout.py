@@ -18,7 +18,7 @@ from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.foreign import takes_values, writable
 from calving.writing.changes import pruned
-from calving.writing.formats.interface import file_format
+from calving.writing.formats.interface import FileFormat, file_format
 from calving.writing.formats.metrics import Metrics, measured
 from calving.writing.keys import key
 from calving.writing.partitioning import Numbers, partitioner
@@ -97,6 +97,14 @@ class Layout:
             raise ConfigError(f"table {table.name}: {error}") from error
         self._schema = arrow_schema(schema)
         self._measured = measured(schema, self.properties, self.order.columns if self.order else ())
+
+    @property
+    def refuses(self) -> bool:
+        """Whether ``place`` may refuse rows whose values fit their columns. Further columns do not change that."""
+        kind = type(self.format)
+        checks = (kind.check, kind.check_compared) != (FileFormat.check, FileFormat.check_compared)
+        is_divided = self.partitioner.only is None or self.order is not None
+        return is_divided or checks or self._whole is not None
 
     def place(self, rows: pa.RecordBatch, longest: int | None = None) -> Placed:
         """The rows with their partitions. After this check no known cause can make writing fail because of a single
