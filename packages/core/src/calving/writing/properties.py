@@ -123,8 +123,8 @@ class WriteProperties(BaseModel):
     avro_codec: Annotated[Literal["gzip", "zstd", "snappy", "uncompressed"], Lower] = Field(
         "gzip",
         alias="write.avro.compression-codec",
-        description="Compression of Avro files. Where tasks run, zstd needs the package `backports.zstd` (`zstandard`"
-        " with an older fastavro), and snappy needs `cramjam`.",
+        description="Compression of Avro files. Where tasks run, zstd needs the package `backports.zstd`"
+        " (`zstandard` with an older fastavro), and snappy needs `cramjam`.",
     )
     avro_level: int | None = Field(
         None,
