@@ -185,6 +185,16 @@ def test_files_tell_for_which_branch_they_are_written(branches: Branches, told: 
         assert entry is not None and entry.branch == branches.of(event.table.identifier) == publication.branch_of(event)
 
 
+def test_files_tell_whether_the_settings_of_their_worker_change_rows() -> None:
+    tables = frozenset({OTHER.table.identifier})
+    publication = Publication((WRITTEN, OTHER, DataComplete(COMMIT)), {}, {}, ordered=tables)
+    beside = Encoded.of_worker("g", publication, 100_000).beside
+    assert b'"ordered":[["db","a.b","t"]]' in beside
+    for event, is_ordered in ((WRITTEN, False), (OTHER, True)):
+        entry = heard(event, b"", beside)
+        assert entry is not None and entry.ordered is is_ordered
+
+
 def test_files_of_an_earlier_version_and_an_answer_without_files_tell_no_branch() -> None:
     entry = heard(WRITTEN, b"", b'{"group":"g"}')
     assert entry is not None and entry.branch is None
@@ -193,7 +203,7 @@ def test_files_of_an_earlier_version_and_an_answer_without_files_tell_no_branch(
 
 
 @pytest.mark.parametrize(
-    "odd", ['"branch":1', '"branch":"a","branches":[[]]', '"branch":"a","branches":[["db","t",1]]']
+    "odd", ['"branch":1', '"branch":"a","branches":[[]]', '"branch":"a","branches":[["db","t",1]]', '"ordered":[[1]]']
 )
 def test_files_of_which_nobody_knows_the_branch_are_not_passed_over(odd: str) -> None:
     (value,), beside = payloads("g", [WRITTEN], 100_000), f'{{"group":"g",{odd}}}'.encode()

@@ -155,7 +155,7 @@ def test_files_for_another_branch_wait_until_all_workers_commit_to_one(
         assert isinstance(refused, Failed)
         assert refused.waits and refused.parked is None
         assert f"this worker commits it to branch '{branch}'" in refused.reason
-        assert f"files were written for branch '{other}'" in refused.reason
+        assert f", and files were written for branch '{other}'; another worker may" in refused.reason
     assert table.table.current_snapshot() is None
     assert isinstance(commit(committer(catalog, "main", mutations), table, *entries, heard_all=True), Committed)
     assert [name for _, name, _ in rows_of(table.table)] == (["b"] if mutations else ["a", "b"])
@@ -181,6 +181,65 @@ def test_files_of_a_worker_that_tells_no_branch_go_to_that_of_the_leader(
     audit = table.table.metadata.refs["audit"].snapshot_id
     assert rows_of(table.table) == [(1, "a", 0), (2, "a", 0)]
     assert sorted(table.table.scan(snapshot_id=audit).to_arrow()["name"].to_pylist()) == ["b"]
+
+
+def names_in(table: MutationTable, branch: str) -> list[str]:
+    head = table.table.metadata.refs[branch].snapshot_id
+    return sorted(table.table.scan(snapshot_id=head).to_arrow()["name"].to_pylist())
+
+
+@pytest.mark.parametrize("mutations", [UPSERT, None], ids=["changed", "appended"])
+def test_what_one_branch_holds_is_not_committed_to_another_one_again(
+    catalog: Catalog, table: MutationTable, mutations: RowMutations | None
+) -> None:
+    """The position was held back, so each leader reads all entries; and the branch was there before ``b`` was."""
+    steps = [table.step([row(key, name)]) for key, name in enumerate("abcd")]
+    entries = [entry(table, i, step if mutations else Step(step.data_files, ())) for i, step in enumerate(steps)]
+    main, audit = (committer(catalog, branch, mutations) for branch in ("main", "audit"))
+    assert isinstance(commit(main, table, entries[0]), Committed)
+    head = table.table.current_snapshot()
+    assert head is not None
+    table.table.manage_snapshots().create_branch(head.snapshot_id, "audit").commit()
+    for leader, count in ((main, 2), (audit, 3), (main, 4)):
+        assert isinstance(commit(leader, table, *entries[:count]), Committed)
+    assert names_in(table, "main") == ["a", "b", "d"]
+    assert names_in(table, "audit") == ["a", "c"]
+
+
+def test_an_appending_leader_keeps_the_order_of_workers_that_change_rows(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    """A file of inserts deletes nothing; but the change before it, which is read later, must not delete its row."""
+    insert = replace(entry(table, 1, Step(table.step([row(1, "b")]).data_files, ())), ordered=True)
+    progress = SourceProgress({TP: (Span(10, 20),)}, {})
+    request = CommitTables(uuid4(), {table_id(table.name): (insert,)}, {0: 2}, progress, None)
+    leader = committer(catalog, mutations=None)
+    (outcome,) = dict(leader.commit(request)).values()
+    assert isinstance(outcome, Committed)
+    assert outcome.held_back == (insert,)
+    change = replace(entry(table, 0, table.step([row(1, "a")])), offset=2)
+    progress = SourceProgress({TP: (Span(0, 20),)}, {})
+    request = CommitTables(uuid4(), {table_id(table.name): (insert, change)}, {0: 3}, progress, None)
+    (outcome,) = dict(leader.commit(request)).values()
+    assert isinstance(outcome, Failed)
+    assert outcome.waits
+    (outcome,) = dict(committer(catalog).commit(request)).values()
+    assert isinstance(outcome, Committed)
+    assert [name for _, name, _ in rows_of(table.table)] == ["a", "b"]
+
+
+def test_a_leader_that_has_not_read_all_of_the_log_appends_over_no_gap(catalog: Catalog, table: MutationTable) -> None:
+    late = entry(table, 1, Step(table.step([row(1, "b")]).data_files, ()))
+    progress = SourceProgress({TP: (Span(10, 20),)}, {})
+    request = CommitTables(uuid4(), {table_id(table.name): (late,)}, {0: 2}, progress, None, has_read=False)
+    leader = committer(catalog, mutations=None)
+    (outcome,) = dict(leader.commit(replace(request, park=frozenset(request.tables)))).values()
+    assert isinstance(outcome, Committed)
+    assert outcome.held_back == (late,)
+    (outcome,) = dict(leader.commit(replace(request, has_read=True))).values()
+    assert isinstance(outcome, Committed)
+    assert not outcome.held_back
+    assert rows_of(table.table) == [(1, "b", 0)]
 
 
 def test_parked_files_for_another_branch_wait_as_well(catalog: Catalog, table: MutationTable) -> None:

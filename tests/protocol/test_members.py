@@ -9,8 +9,9 @@ import pytest
 
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope, TableId
 from calving.model.forms import NEWEST
-from calving.model.members import MOST_TOLD, Member
+from calving.model.members import MOST_TOLD, Member, told_key
 from calving.protocol.members import REMEMBERED, Disagreement, Members
+from calving.settings.digest import deciding_keys
 
 CYCLE = UUID(int=1)
 OWN = Member("0.2.0", "aa", NEWEST, "host-a", "a.toml", {"topics": "1", "iceberg.tables": "2"})
@@ -152,7 +153,35 @@ def test_a_table_is_disputed_if_a_worker_tells_another_branch_or_may_have_one(
     other: Member, disputed: tuple[TableId, ...]
 ) -> None:
     members = heard(answer(OWN.short, "a"), answer(other, "b"))
-    assert members.disputed(OWN, [TABLE, ANOTHER]) == {*disputed}
+    assert members.disputed(OWN, [TABLE, ANOTHER], deciding_keys) == {*disputed}
+
+
+@pytest.mark.parametrize(
+    "default", ["upsert-mode-enabled", "cdc-field", "inserts", "order-field", "default-id-columns"]
+)
+def test_a_table_is_disputed_if_a_worker_changes_its_rows_in_another_way_or_may(default: str) -> None:
+    own = default.removeprefix("default-")
+    for key, disputed in ((f"iceberg.tables.{default}", {TABLE, ANOTHER}), (f"iceberg.table.db.t.{own}", {TABLE})):
+        other = replace(OTHER, keys={**OWN.keys, key: "4"})
+        assert heard(answer(other, "b")).disputed(OWN, [TABLE, ANOTHER], deciding_keys) == disputed
+
+
+def test_a_table_with_a_long_name_is_disputed_by_what_workers_tell_of_it() -> None:
+    long = ("db", "t" * 300)
+    key = told_key(f"iceberg.table.{'.'.join(long)}.cdc-field")
+    assert heard(answer(replace(OTHER, keys={**OWN.keys, key: "4"}), "b")).disputed(
+        OWN, [TABLE, long], deciding_keys
+    ) == {long}
+
+
+def test_who_has_answered_the_open_cycle_is_not_forgotten_at_the_ends_of_earlier_ones() -> None:
+    """They stand in another partition of the control log, which is read late."""
+    members, earlier = heard(answer(OTHER, "b")), UUID(int=9)
+    for _ in range(2 * REMEMBERED):
+        members.hear(Envelope(0, 0, CommitComplete(earlier)), CYCLE)
+    assert members.disagreements
+    members.hear(Envelope(0, 0, CommitComplete(CYCLE)), CYCLE)
+    assert members.disagreements
 
 
 def test_each_worker_is_compared_once_however_many_tables_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +193,9 @@ def test_each_worker_is_compared_once_however_many_tables_there_are(monkeypatch:
         return differing(one, two)
 
     monkeypatch.setattr(Member, "differing", counted)
-    assert not heard(answer(OTHER, "b")).disputed(OWN, [("db", f"t{number}") for number in range(1_000)])
+    assert not heard(answer(OTHER, "b")).disputed(OWN, [("db", f"t{number}") for number in range(1_000)], deciding_keys)
     assert compared == [OTHER]
 
 
 def test_workers_that_tell_nothing_dispute_no_branch() -> None:
-    assert not heard(answer(None, "java")).disputed(OWN, [TABLE])
+    assert not heard(answer(None, "java")).disputed(OWN, [TABLE], deciding_keys)

@@ -137,7 +137,7 @@ def requests(
         while not machine.missing:
             running.step(0)
         table = TableReference("c", ("db",), "t")
-        written = DataWritten(machine._commit_id, table, (DataFile(f"{cycle}.parquet", "PARQUET", 1, 1),))
+        written = DataWritten(machine.commit_id, table, (DataFile(f"{cycle}.parquet", "PARQUET", 1, 1),))
         done = DataComplete(written.commit_id, (PartitionProgress(source, cycle + 1),))
         advance = {source: Advance(cycle or None, cycle + 1)}
         answer = Publication((written, done), advance, {source: (Span(cycle, cycle + 1),)}, member=member)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from uuid import UUID
 
@@ -10,8 +11,9 @@ import pytest
 
 from calving.model.events import DataComplete, Envelope
 from calving.model.members import MOST_KEYS, Member
+from calving.model.tables import RowMutations
 from calving.protocol.members import Members
-from calving.settings.digest import COMMITTED, described, digests
+from calving.settings.digest import COMMITTED, deciding_keys, described, digests
 from calving.settings.load import parse
 
 BASE = {
@@ -198,12 +200,20 @@ def test_each_key_of_a_table_with_a_long_name_has_a_digest_of_its_own(key: str, 
     assert len(first.differing(second)) == 1
 
 
+def test_the_keys_that_decide_where_and_how_files_are_committed_are_those_of_branches_and_row_mutations() -> None:
+    deciding = deciding_keys(("db", "t"))
+    assert {"iceberg.tables.default-commit-branch", "iceberg.table.db.t.commit-branch"} <= deciding
+    assert {"iceberg.tables.default-id-columns", "iceberg.table.db.t.id-columns"} <= deciding
+    assert {"iceberg.tables.upsert-mode-enabled", "iceberg.table.db.t.upsert-mode-enabled"} <= deciding
+    assert len(deciding) == 2 * (2 + len(fields(RowMutations)))
+
+
 @pytest.mark.parametrize("most", [MOST_KEYS, 7, 0])
 def test_a_table_with_a_long_name_waits_while_workers_commit_it_to_different_branches(most: int) -> None:
     own, other = of_long_table(), of_long_table(commit_branch="audit").within(most)
     members = Members(own)
     members.hear(Envelope(0, 0, DataComplete(UUID(int=1)), parts=0, member=other, sender="b"))
-    assert members.disputed(own, [tuple(LONG.split("."))])
+    assert members.disputed(own, [tuple(LONG.split("."))], deciding_keys)
 
 
 def test_a_description_is_small_whatever_the_settings_are() -> None:

@@ -39,6 +39,7 @@ from calving.protocol.ledger_key import LedgerKey
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, replayed
 from tests.simulation.tables import Loaded, SimCommitter, Snapshot
+from tests.simulation.versions import Settings
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -284,27 +285,34 @@ class Checks:
             raise Violation(f"R8: the properties of {name} do not tell of its head, {state.head}")
         self._check_ledger(name, ledger, NOWHERE)
 
-    def branch(self, admitted: Admitted, branch: str, heard: Collection[str], *, is_complete: bool) -> None:
-        """A leader commits to this branch, and has ``heard`` answers of these senders in its cycle. ``is_complete``:
-        whether they are all.
+    def settings(
+        self, name: TableId, admitted: Admitted, own: Settings, heard: Collection[str], *, is_complete: bool
+    ) -> None:
+        """A leader commits with its ``own`` settings, and has ``heard`` answers of these senders in its cycle.
+        ``is_complete``: whether they are all.
         """
-        versions = self._world.versions
-        others, told = versions.branches_of(admitted) - {branch}, versions.branches_told_by(heard)
-        if told - {branch}:
-            raise Violation(f"S2: files go to {branch}, and workers commit to {told}")
+        versions, branch = self._world.versions, own.branch
+        others, told = versions.branches_of(admitted) - {branch}, versions.told_by(heard)
+        if (branches := {each.branch for each in told}) - {branch}:
+            raise Violation(f"S2: files go to {branch}, and workers commit to {branches}")
+        if name in self._world.mutation_tables and {each.appends for each in told} - {own.appends}:
+            raise Violation(f"S2: {name} is committed, and workers have different settings of its changes")
         if others and not is_complete:
             raise Violation(f"S2: files for {others} go to {branch}, and not all workers have told theirs")
         self._world.stats["files for another branch"] += bool(others)
 
     def _check_rows(self, name: TableId, admitted: Admitted) -> None:
         """After every commit a mutation table shows the result of its records, one after the other."""
-        table = self._world.tables[name]
-        if wrong := sorted({row.record for row in table.live} ^ replayed(table.rows)):
+        world, table = self._world, self._world.tables[name]
+        landed = {path for snapshot in table.snapshots for path in snapshot.files}
+        plain = {record for path in landed & world.plain for record in world.files[path]}
+        done = replayed(table.rows, plain, inserts_append=world.inserts_append)
+        if wrong := sorted({row.record for row in table.live} ^ done):
             raise Violation(f"I7: {name} has {len(wrong)} rows too many or too few, such as {wrong[0]}")
         # Where offsets have started over, a ledger does not know that it holds what a successor hears once more.
         gone = admitted.ledger.gone
         missing = {tp: without(spans, gone.get(tp, ())) for tp, spans in admitted.ledger.missing.items()}
-        if any(missing.values()):
+        if any(missing.values()) and not plain:
             raise Violation(f"G2: {name} does not hold {missing}")
 
     def _check_read_again(self, name: TableId, left_out: Coverage) -> None:

@@ -58,8 +58,8 @@ class Crash(Exception):
 class SimRunner:
     """Takes a while; see ``World.read`` for where records go."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, settings: Settings) -> None:
+        self._world, self._settings = world, settings
         self._running: tuple[int, Spans] | None = None
 
     @property
@@ -78,7 +78,7 @@ class SimRunner:
         (number, spans), self._running = self._running, None
         self._world.call("batch")
         self._world.hazard()
-        return number, self._world.read(spans)
+        return number, self._world.read(spans, appends=self._settings.appends)
 
 
 class SimSession(OpenSession):
@@ -236,7 +236,7 @@ class Member:
         self.is_coordinating = False
         """Right now, on a thread of its own."""
         self._elect_after = 0.0
-        self.version, self.settings = world.versions.first(), Settings()
+        self.version, self.settings = world.versions.first(), world.versions.usual
         self.successor: tuple[Version, Settings] | None = None
         """The same of the one that takes its place, as soon as it has left."""
         self.sender = ""
@@ -309,7 +309,8 @@ class Member:
             committer.version, committer.settings = self.version, self.settings
             machine = world.coordinator(INTERVALS, cursor.log.start, world.now, committer.seen)
             # What is parked is handed on by the last one that writes: there must be one.
-            machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize
+            parks = world.store.fences_coordinators and not world.versions.turns
+            machine.park_behind = world.park_behind if parks else sys.maxsize
             coordinator = world.coordinator_loop(
                 cursor,
                 committer,
@@ -334,9 +335,9 @@ class Member:
         self._starts += 1
         member = self.sender = f"{self._name}{self._starts}"
         self._session = world.session(world, world.store, member)
-        self._session.version = self.version
+        self._session.version, settings = self.version, self.settings
         cursor = self._session.follow(replay=False)
-        self._runner = SimRunner(world)
+        self._runner = SimRunner(world, self.settings)
         self._group = SimGroup(world.broker, member, self._on_revoked, world.call)
         self._elect_after = 0.0
         machine = world.worker(BatchLimits(12, 10_000), world.minds(self.version))
@@ -352,6 +353,7 @@ class Member:
             members=self.others,
             resumed=world.strangers.resumed,
             branches=world.versions.joined(member, self.version, self.settings),
+            changes_rows=lambda table: self.version.tells and not settings.appends and table in world.mutation_tables,
         )
         return self.loop
 

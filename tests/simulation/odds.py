@@ -41,6 +41,8 @@ class Odds:
     replacements: float = 0.0
 
 
+TURNS = "several settings"
+"""The members of a sink that appends turn to settings that change rows, and back."""
 CALM = Odds(crashes=0, faults=0, contention=0, restarts=0, expulsions=0, coups=0)
 THEMES: dict[str, Odds] = {
     "rough": Odds(),
@@ -74,4 +76,5 @@ THEMES: dict[str, Odds] = {
     "several versions": Odds(
         crashes=0.006, faults=0.02, expulsions=0.01, coups=0.02, breakage=0.006, slowness=0.3, replacements=0.015
     ),
+    TURNS: Odds(crashes=0.002, faults=0.005, expulsions=0.04, coups=0.01, slowness=0.8, replacements=0.02),
 }

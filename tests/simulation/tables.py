@@ -176,6 +176,8 @@ class SimTarget:
     """Who has surely answered in its cycle."""
     is_complete = True
     """Whether all partitions may have answered in its cycle."""
+    minds_order = False
+    """Whether the order of the entries counts for their workers."""
 
     def __init__(
         self, world: World, name: TableId, key: LedgerKey, uuids: frozenset[int], mark: TableMark | None
@@ -217,11 +219,11 @@ class SimTarget:
         world.refuse_other_settings(self.name, "sim", admitted.delete_files, changes_rows=self.changes_rows)
         self._mind_rollback(admitted)
         if self.version.tells:
-            world.checks.branch(admitted, self.settings.branch, self.heard, is_complete=self.is_complete)
+            world.checks.settings(self.name, admitted, self.settings, self.heard, is_complete=self.is_complete)
         admitted = world.versions.read(admitted, self.version)
         self._attempt, self._required = world.next_id(), state.head
         self._tried.add(self._attempt)
-        live = self.resolve(state, admitted) if admitted.steps else None
+        live = self.resolve(state, admitted) if admitted.steps and self.changes_rows else None
         if self.settings.appends and self.name in world.mutation_tables:
             live = appended(state.live, admitted.data_files, world.changes)
         world.call("attempt")
@@ -382,8 +384,10 @@ class SimCommitter:
                 target = world.target(world, table, self._key, uuids, mark)
                 target.version, target.settings = self.version, self.settings
                 target.heard, target.is_complete = self.heard(request.commit_id), self.is_complete(request.commit_id)
+                keeps_order = commit.changes_rows or not (world.has_read(request) or commit.files)
+                target.minds_order = self.version.tells and keeps_order
                 if self.version.tells:
-                    world.refuse_other_branch(request, table, "sim", commit.entries, self.settings.branch)
+                    world.refuse_disputed(request, table, "sim", commit.entries, self.settings.branch)
                 progress = world.progress_of(commit, request.progress)
                 done = world.commit_loop(target).settle(commit.entries, commit.read, progress)
                 mark, snapshot_id = target.mark, done.snapshot_id or snapshot_id
@@ -413,7 +417,7 @@ class SimCommitter:
         held_back: tuple[Envelope, ...] = ()
         if table in self._world.mutation_tables and not self.settings.appends:
             commit, held_back = self._world.to_park(commit)
-        elif commit.changes_rows:
+        elif commit.changes_rows or not request.has_read:
             return Failed(reason)
         if not commit.entries:
             return Failed(reason)

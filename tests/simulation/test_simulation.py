@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.simulation.mutants import MUTANTS, table, verdicts
-from tests.simulation.odds import THEMES
+from tests.simulation.odds import THEMES, TURNS
 from tests.simulation.run import in_theme
 from tests.simulation.world import simulate
 
@@ -49,6 +49,7 @@ HAPPENS = {
         "other settings noticed",
         "files for another branch",
     ),
+    TURNS: ("replaced", "other settings noticed", "other settings refused", "held back"),
     "open transactions": ("open transactions",),
     "entries passed over": ("entries passed over",),
     "catalog restored": ("catalogs restored",),

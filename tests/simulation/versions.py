@@ -43,7 +43,7 @@ class Settings(NamedTuple):
     branch: str = "main"
 
 
-AUDIT = "audit"
+AUDIT, CHANGED = "audit", "db.t1"
 SILENT = Version(OLDEST, tells=False)
 """Version 0.1.0, and the Java sink."""
 OLDER = Version(StoredForm(1, "0.2.0"))
@@ -69,6 +69,12 @@ class Versions:
     def __init__(self, world: World) -> None:
         self._world = world
         self._are_several = world.odds.replacements > 0
+        self.turns = world.inserts_append
+        """Whether the sink begins with settings that append, and its members are all of versions that tell theirs. Nothing
+        is parked then: what was parked with these settings may wait for a leader that has them.
+        """
+        self.usual = Settings(appends=self.turns)
+        """The settings of those that nobody has given others."""
         self._is_in_use = False
         """Whether a leader has named the newer form."""
         self._lists: dict[str, tuple[DataFile, ...]] = {}
@@ -76,7 +82,7 @@ class Versions:
         """The newest form that a leader has named."""
         self._form_of: dict[str, StoredForm] = {}
         """By sender, the newest that it knows."""
-        self._branch_of: dict[str, str] = {}
+        self._settings_of: dict[str, Settings] = {}
         """By sender, for those that tell it."""
         self._written_for: dict[str, str | None] = {}
         """By file the branch, if its member has told it."""
@@ -87,6 +93,8 @@ class Versions:
 
     def first(self) -> Version:
         """The version of a member when the world begins."""
+        if self.turns:
+            return self._world.rng.choice((OLDER, NEWER))
         return self._world.rng.choice((SILENT, SILENT, OLDER, NEWER)) if self._are_several else SILENT
 
     def replace(self) -> None:
@@ -95,13 +103,12 @@ class Versions:
         """
         world = self._world
         member = world.members[world.rng.choice(sorted(world.members))]
-        others = {OLDER, NEWER} if self._is_in_use else {SILENT, OLDER, NEWER}
+        others = {OLDER, NEWER} if self._is_in_use or self.turns else {SILENT, OLDER, NEWER}
         version = world.rng.choice(sorted(others - {member.version} | {NEWER}))
-        settings = Settings()
+        settings = self.usual
         if version.tells and world.chance(0.5):
-            settings = (
-                Settings(branch=AUDIT) if world.chance(0.4) or not world.mutation_tables else Settings(appends=True)
-            )
+            is_branch = world.chance(0.02 if self.turns else 0.4) or not world.mutation_tables
+            settings = self.usual._replace(branch=AUDIT) if is_branch else Settings(appends=not self.usual.appends)
         self._succeed(member, version, settings)
         world.stats["replaced"] += 1
         if world.chance(0.3):
@@ -113,7 +120,7 @@ class Versions:
 
     def install(self, member: Member) -> None:
         """A member has refused to go on, and its error names the version to install."""
-        self._succeed(member, NEWER, Settings())
+        self._succeed(member, NEWER, self.usual)
 
     def mend(self) -> None:
         """An operator looks at what members say of each other's settings."""
@@ -126,13 +133,15 @@ class Versions:
                 each for m in self._world.members.values() if m.others is not None for each in m.others.disagreements
             )
             if any(each.keys for each in told):
-                self.mend_in = self._world.rng.randint(0, 40)
+                self.mend_in = self._world.rng.randint(0, 150 if self.turns else 40)
                 self._world.stats["other settings noticed"] += 1
             return
         self.mend_in -= 1
         if self.mend_in < 0:
             self.mend_in = None
             settings = Settings(branch=self._world.rng.choice(("main", AUDIT)))
+            if self.turns:  # there are more worlds with changes that nobody takes back
+                self.usual = settings = Settings(appends=self._world.chance(0.6))
             for member, (version, former) in members.items():
                 if former != settings:
                     self._succeed(member, version, settings)
@@ -150,9 +159,12 @@ class Versions:
         return not is_replaced and len({settings for _, settings in telling.values()}) < 2
 
     def end(self) -> None:
-        """The upgrade ends. Silent members go: nobody notices which settings they have."""
+        """The upgrade ends. Silent members go: nobody notices which settings they have. So do those whose settings append,
+        for they leave what others' settings have changed to these.
+        """
+        self.turns, self.usual = False, Settings()
         for member in self._world.members.values() if self._are_several else ():
-            if not member.version.tells:
+            if not member.version.tells or (member.successor or (member.version, member.settings))[1].appends:
                 self.install(member)
 
     # What members say and write
@@ -164,7 +176,7 @@ class Versions:
         table, branch = (
             self._world.digest(text) for text in ("append" if settings.appends else "upsert", settings.branch)
         )
-        keys = {"table": table, "iceberg.tables.default-commit-branch": branch}
+        keys = {f"iceberg.table.{CHANGED}.upsert-mode-enabled": table, "iceberg.tables.default-commit-branch": branch}
         own = Description(version.form.version, f"{table} {branch}", version.form, name, "", keys, id=sender)
         return Members(own)
 
@@ -173,7 +185,7 @@ class Versions:
         self._form_of[sender] = version.form
         if not version.tells:
             return None
-        self._branch_of[sender] = settings.branch
+        self._settings_of[sender] = settings
         return Branches(settings.branch)
 
     def branches_of(self, admitted: Admitted) -> set[str]:
@@ -181,9 +193,9 @@ class Versions:
         told = (self._written_for.get(file.file_path) for file in admitted.data_files)
         return {branch for branch in told if branch is not None}
 
-    def branches_told_by(self, senders: Collection[str]) -> set[str]:
-        """The branches to which these members commit, as far as they tell."""
-        return {self._branch_of[sender] for sender in self._branch_of.keys() & senders}
+    def told_by(self, senders: Collection[str]) -> set[Settings]:
+        """The settings of these members, as far as they tell."""
+        return {self._settings_of[sender] for sender in self._settings_of.keys() & senders}
 
     def unaware(self, form: StoredForm, heard: Collection[str]) -> list[str]:
         """Those of the senders who do not know a form that a leader is the first to name."""
@@ -202,7 +214,7 @@ class Versions:
         self._world.stats["newer form in use"] += 1
         for member in self._world.members.values():
             if not member.version.tells and member.sender not in heard:
-                self._succeed(member, NEWER, Settings())
+                self._succeed(member, NEWER, self.usual)
                 member.die()
 
     def publish(self, store: MemoryStore, publication: Publication, sender: str, form: StoredForm) -> None:

@@ -19,7 +19,7 @@ from uuid import UUID
 from calving.backend.memory import MemoryStore
 from calving.cli.release import discard
 from calving.errors import CalvingError, UnavailableError
-from calving.iceberg.locations import refuse_other_branch, refuse_other_settings
+from calving.iceberg.locations import refuse_disputed, refuse_other_settings
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
@@ -28,6 +28,7 @@ from calving.model.offsets import Coverage, Spans, Topic, TopicPartition, decode
 from calving.protocol.answers import abandoned, way_forward
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
+from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.ledger_updates import committed, looked, rolled_back
@@ -43,8 +44,8 @@ from tests.simulation.broker import Broker, Record
 from tests.simulation.checks import Checks
 from tests.simulation.ending import Ending
 from tests.simulation.members import INTERVALS, Crash, Member, SimSession
-from tests.simulation.mutations import Changes, changes
-from tests.simulation.odds import THEMES
+from tests.simulation.mutations import Changes, changes, inserts
+from tests.simulation.odds import THEMES, TURNS
 from tests.simulation.operators import Operators
 from tests.simulation.strangers import Strangers
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget, Snapshot
@@ -90,7 +91,7 @@ class World:
     """Whether the last table is a mutation table; by the seed, if it is not given."""
     changes_of = staticmethod(changes)
     refuse_other_settings = staticmethod(refuse_other_settings)
-    refuse_other_branch = staticmethod(refuse_other_branch)
+    refuse_disputed = staticmethod(refuse_disputed)
     digest = staticmethod(str.upper)
     """Of the settings of a member."""
 
@@ -106,7 +107,7 @@ class World:
         """Whether coordinators name themselves. One of an early version does not, so its successor knows no workers."""
         self.broker = Broker(self.rng, partitions=4, knows_ids=theme != "topic without identity")
         self.store = MemoryStore(
-            partitions=1 + seed % 3,
+            partitions=1 + seed % 3 if theme != TURNS else 2 + seed % 2,
             fences_coordinators=seed % 2 == 0
             or max(self.odds.zombies, self.odds.drops, self.odds.breakage, self.odds.moves) > 0,
             is_current=self.broker.is_current,
@@ -127,9 +128,13 @@ class World:
         self.files: dict[str, tuple[Record, ...]] = {}
         self.changes: dict[str, Changes] = {}
         """By data file and by key file of a mutation table."""
+        self.plain: set[str] = set()
+        """The data files of it that a member wrote whose settings append."""
+        self.inserts_append = theme == TURNS
+        """Whether an insert deletes no row: then the files of a publication may delete none."""
         # Where offsets start over, only a control log of one partition tells what came first.
         is_told = theme not in _STARTING_OVER or self.store.partitions == 1
-        mutates = self.mutates or (self.mutates is None and seed % 4 in (1, 2) and is_told)
+        mutates = self.mutates or (self.mutates is None and seed % 4 in (1, 2) and is_told) or theme == TURNS
         self.mutation_tables = frozenset(self.names[-1:] if mutates else ())
         if mutates and seed % 4 == 1:
             self.odds = replace(self.odds, stuck=0)
@@ -238,8 +243,12 @@ class World:
         """The entries of a mutation table's commit that are parked, and those that are not."""
         return commit.in_order()
 
+    def has_read(self, request: CommitTables) -> bool:
+        """Whether the leader has read what the log held when it began."""
+        return request.has_read
+
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
-        return CommitLoop(target, target.key, 3, in_order=target.changes_rows)
+        return CommitLoop(target, target.key, 3, in_order=target.changes_rows or target.minds_order)
 
     def answered(self, head: Callable[[], None], properties: Callable[[], None]) -> None:
         """The commit of an answer: the head of a table, and what its properties say of it (R8)."""
@@ -278,8 +287,10 @@ class World:
         there = {self.known_as(tp).whole for tp in self.broker.content} | {tp.whole for tp in self.broker.content}
         return topics if self._ignorant else [topic for topic in topics if topic not in there]
 
-    def read(self, spans: Spans) -> BatchOutcome:
-        """A record goes to a table by its offset, every seventh is filtered."""
+    def read(self, spans: Spans, *, appends: bool = False) -> BatchOutcome:
+        """A record goes to a table by its offset, every seventh is filtered. ``appends``: whether the settings of the
+        member say that rows of the mutation table are appended.
+        """
         written: dict[TableId, list[Record]] = {}
         latest: dict[TopicPartition, int] = {}
         records = 0
@@ -298,7 +309,9 @@ class World:
                 elif not record.is_filtered:
                     written.setdefault(name, []).append(record)
         files = {
-            TableReference("c", name[:-1], name[-1], self.uuid(self.tables[name].uuid)): self._files_of(name, found)
+            TableReference("c", name[:-1], name[-1], self.uuid(self.tables[name].uuid)): self._files_of(
+                name, found, appends=appends
+            )
             for name, found in written.items()
         }
         return BatchOutcome(files, latest, records, records * 100)
@@ -307,18 +320,23 @@ class World:
     def uuid(number: int) -> UUID:
         return UUID(int=number)
 
-    def _files_of(self, name: TableId, records: list[Record]) -> list[TableFiles]:
+    def _files_of(self, name: TableId, records: list[Record], *, appends: bool) -> list[TableFiles]:
         """Of a mutation table sometimes in two steps, as tasks write them that read whole partitions."""
-        if name not in self.mutation_tables:
-            return [TableFiles((self._file(records, self.tables[name].uuid),))]
+        if name not in self.mutation_tables or appends:
+            file = self._file(records, self.tables[name].uuid)
+            if name in self.mutation_tables:
+                self.plain.add(file.file_path)
+                self.changes[file.file_path] = Changes(frozenset(), frozenset(records))
+            return [TableFiles((file,))]
         half = len(records) // 2 if records[0].offset % 3 == 0 else 0
         return [self._files_of_step(name, some) for some in (records[:half], records[half:]) if some]
 
     def _files_of_step(self, name: TableId, records: list[Record]) -> TableFiles:
         data = self._file(records, self.tables[name].uuid)
         keys = DataFile(f"k{self.next_id()}", "PARQUET", 1, 100, FileContent.EQUALITY_DELETES)
-        self.changes[data.file_path] = self.changes[keys.file_path] = self.changes_of(records)
-        return TableFiles((data,), (keys,))
+        done = inserts(records) if self.inserts_append else self.changes_of(records)
+        self.changes[data.file_path] = self.changes[keys.file_path] = done
+        return TableFiles((data,), (keys,) if done.keys else ())
 
     def _file(self, records: list[Record], table: int) -> DataFile:
         path = f"f{self.next_id()}"

@@ -71,7 +71,13 @@ def beside() -> set[str]:
     """All names beside events, and those within the description of a worker."""
     written = DataWritten(UUID(int=1), TableReference("c", ("db",), "t"))
     publication = Publication(
-        (written, DataComplete(UUID(int=1))), {}, SPANS, paused_ms=1, member=MEMBER, branches=BRANCHES
+        (written, DataComplete(UUID(int=1))),
+        {},
+        SPANS,
+        paused_ms=1,
+        member=MEMBER,
+        branches=BRANCHES,
+        ordered=frozenset({("db", "t")}),
     )
     entries = [
         Encoded.of_worker("g", publication, 10_000).signed(Signer(b"secret", "control", "g")),

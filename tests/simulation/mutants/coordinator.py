@@ -56,7 +56,7 @@ class ForgetsLateFiles(World):
     class coordinator(Coordinator):
         def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
             event = envelope.event
-            if isinstance(event, DataWritten) and event.commit_id != self._commit_id:
+            if isinstance(event, DataWritten) and event.commit_id != self.commit_id:
                 self._buffer.read[envelope.partition] = envelope.offset + 1
                 return []
             return super().heard(envelope)
@@ -270,11 +270,11 @@ class LooksOnce(World):
 class InvitesOnce(World):
     class coordinator(Coordinator):
         def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
-            waiting = self._commit_id
+            waiting = self.commit_id
             return [
                 e
                 for e in super().tick(now, fresh_id, expected)
-                if not isinstance(e, Announce) or self._commit_id != waiting
+                if not isinstance(e, Announce) or self.commit_id != waiting
             ]
 
 

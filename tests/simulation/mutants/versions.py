@@ -6,14 +6,16 @@ from collections.abc import Collection
 from dataclasses import replace
 from uuid import UUID
 
-from calving.iceberg.locations import refuse_other_branch
-from calving.model.events import DataComplete, Envelope, StartCommit, TableId
+from calving.iceberg.locations import refuse_disputed
+from calving.model.events import NO_COMMIT, DataComplete, Envelope, StartCommit, TableId
 from calving.model.files import DataFile
 from calving.model.forms import OLDEST, StoredForm
 from calving.protocol.effects import CommitTables
 from calving.protocol.forms import FormInUse
+from calving.protocol.members import Members
 from calving.runtime.coordinator import CoordinatorLoop
 from tests.simulation.mutants.registry import mutant
+from tests.simulation.odds import TURNS
 from tests.simulation.versions import ANY_FORM, Version
 from tests.simulation.world import World
 
@@ -94,16 +96,45 @@ class SameDigests(World):
 @mutant("S2 a leader commits while workers commit to different branches", THEME)
 class CommitsWhileBranchesDiffer(World):
     @staticmethod
-    def refuse_other_branch(
+    def refuse_disputed(
         request: CommitTables, table: TableId, group: str, entries: Collection[Envelope], branch: str
     ) -> None:
-        refuse_other_branch(replace(request, disputed=frozenset()), table, group, entries, branch)
+        refuse_disputed(replace(request, disputed=frozenset()), table, group, entries, branch)
 
 
 @mutant("S2 a leader commits files for another branch before it has heard all workers", THEME)
 class CommitsToAnyBranch(World):
     @staticmethod
-    def refuse_other_branch(
+    def refuse_disputed(
         request: CommitTables, table: TableId, group: str, entries: Collection[Envelope], branch: str
     ) -> None:
-        refuse_other_branch(replace(request, heard_all=True), table, group, entries, branch)
+        refuse_disputed(replace(request, heard_all=True), table, group, entries, branch)
+
+
+@mutant("S2 a leader commits while workers differ in how rows change", TURNS)
+class CommitsWhileChangesDiffer(World):
+    class coordinator_loop(CoordinatorLoop):
+        def _request(self, effect: CommitTables) -> CommitTables:
+            request = super()._request(effect)
+            branch = ("iceberg.tables.default-commit-branch",)
+            disputed = self._own and self._members.disputed(self._own, effect.tables, lambda table: branch)
+            return replace(request, disputed=disputed or frozenset())
+
+
+@mutant("S2 the ends of earlier cycles let a leader forget who has answered its own", TURNS)
+class ForgetsAnswers(World):
+    class coordinator_loop(CoordinatorLoop):
+        class _Aging(Members):
+            def hear(self, envelope: Envelope, open_cycle: UUID = NO_COMMIT) -> None:
+                super().hear(envelope)
+
+        def step(self, timeout: float) -> None:
+            if type(self._members) is Members:
+                self._members = self._Aging(self._members.own)
+            super().step(timeout)
+
+
+@mutant("S1 a new leader appends over offsets that it has not read", TURNS)
+class AppendsOverUnread(World):
+    def has_read(self, request: CommitTables) -> bool:
+        return True

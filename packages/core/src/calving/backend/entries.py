@@ -170,6 +170,8 @@ class Encoded(NamedTuple):
         if publication.member is not None:
             more["member"] = publication.member.as_json()
         more |= _branches(publication)
+        if publication.ordered:
+            more["ordered"] = sorted(publication.ordered)
         beside = beside_text(group, publication.events, events, NOTHING_ATTACHED, **more)
         return cls(events, covered_text(publication), beside)
 

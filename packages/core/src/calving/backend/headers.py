@@ -141,6 +141,7 @@ class Headers(NamedTuple):
                         restarted=restarted,
                         writer=self._version(),
                         branch=self._branch(event.table.identifier),
+                        ordered=event.table.identifier in map(_table, self.beside.get("ordered", ())),
                         sender=sender,
                     )
                 case DataComplete():

@@ -48,6 +48,7 @@ class Entry(NamedTuple):
     paused_ms: int | None = None
     member: Member | None = None
     branch: str | None = None
+    ordered: bool = False
     sender: str = ""
 
 
@@ -84,6 +85,7 @@ class MemoryStore:
                 paused_ms=publication.paused_ms,
                 member=publication.member,
                 branch=publication.branch_of(event),
+                ordered=isinstance(event, DataWritten) and event.table.identifier in publication.ordered,
                 sender=member,
             )
             for event in publication.events

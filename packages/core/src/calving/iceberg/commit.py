@@ -23,7 +23,7 @@ from calving.errors import (
 from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
 from calving.iceberg.catalog import find_table
 from calving.iceberg.history import look
-from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_branch, refuse_other_parking
+from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_disputed, refuse_other_parking
 from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.resolvers import Resolvers
@@ -235,7 +235,7 @@ class IcebergCommitter:
         held_back: tuple[Envelope, ...] = ()
         if self._style.mutations(table) is not None:
             commit, held_back = commit.in_order()
-        elif commit.changes_rows:  # workers with other settings have written them, as with OtherSettingsError
+        elif commit.changes_rows or not request.has_read:  # as with OtherSettingsError, their order may count
             return None, ()
         if not commit.entries:
             return None, ()
@@ -299,7 +299,7 @@ class IcebergCommitter:
     ) -> tuple[Settled, TableMark | None]:
         style = self._style
         key, mutations = style.key(table), style.mutations(table)
-        refuse_other_branch(request, table, style.group, commit.entries, key.branch)
+        refuse_disputed(request, table, style.group, commit.entries, key.branch)
         summary = {
             COMMIT_ID: str(request.commit_id),
             TASK_ID: style.task_id,
@@ -327,7 +327,8 @@ class IcebergCommitter:
             on_rollback=style.on_rollback(table),
         )
         deciding = partial(report.watch.step, "resolve")
-        loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None, deciding=deciding)
+        in_order = mutations is not None or commit.changes_rows or not (request.has_read or commit.files)
+        loop = CommitLoop(target, key, MAX_TRIES, in_order=in_order, deciding=deciding)
         try:
             done = loop.settle(commit.entries, commit.read, commit.progress)
         finally:

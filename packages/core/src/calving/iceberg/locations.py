@@ -146,22 +146,22 @@ def refuse_other_settings(table: TableId, group: str, deletes: Collection[DataFi
         )
 
 
-def refuse_other_branch(
+def refuse_disputed(
     request: CommitTables, table: TableId, group: str, entries: Collection[Envelope], branch: str
 ) -> None:
     """``branch``: where this worker's ``group`` commits the table, by its settings.
 
-    :raises OtherSettingsError: workers commit the table to different branches, or did when they wrote the files and may
-        still do. Once all of them commit to one branch, the files go there.
+    :raises OtherSettingsError: workers commit the table to different branches or change its rows in different ways, or
+        did when they wrote the files and may still do. Once all of them agree, the files are committed.
     """
     others = sorted({entry.branch for entry in entries if entry.branch not in (None, branch)})
     if not entries or (table not in request.disputed and (request.heard_all or not others)):
         return
-    written = f"; files were written for branch '{printable(others[0], _LONGEST)}'" if others else ""
+    written = f", and files were written for branch '{printable(others[0], _LONGEST)}'" if others else ""
     raise OtherSettingsError(
-        f"table {'.'.join(table)}: this worker commits it to branch '{branch}', and another one may not{written}"
-        f". Its files wait until all workers of group {group} commit to one branch. If two sinks have this group, give"
-        " each a name of its own"
+        f"table {'.'.join(table)}: this worker commits it to branch '{branch}'{written}; another worker may have other"
+        f" settings for its branch, or for how its rows change. Its files wait until all workers of group {group} have"
+        " the same ones. If two sinks have this group, give each a name of its own"
     )
 
 

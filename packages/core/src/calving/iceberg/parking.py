@@ -78,8 +78,8 @@ class ParkedCommit:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether entries delete rows."""
-        return any(isinstance(entry.event, DataWritten) and entry.event.delete_files for entry in self.entries)
+        """Whether entries delete rows, or are of workers whose settings do: then their order counts."""
+        return any(e.ordered or (isinstance(e.event, DataWritten) and e.event.delete_files) for e in self.entries)
 
     def in_order(self) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
         """For a mutation table: a commit of the entries that wait for no earlier records, whatever the table holds, so

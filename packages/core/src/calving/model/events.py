@@ -254,6 +254,7 @@ class Envelope:
     when its worker is paused, in milliseconds since the epoch; None if it is not, or unknown. ``member``, with
     DataComplete: the worker that sent it, as it describes itself; None for a version before 0.2.0, and for other
     senders. ``branch``, with DataWritten: the branch to which its worker commits the table; None if it does not tell.
+    ``ordered``, with DataWritten: whether its worker's settings change rows of the table, so that the order counts.
     ``sender``: the member that has sent it, as the control log names it. ``at_us``: when it was made, by its
     sender's clock, in microseconds since the epoch; None if unknown.
     """
@@ -270,6 +271,7 @@ class Envelope:
     paused_ms: int | None = None
     member: Member | None = None
     branch: str | None = None
+    ordered: bool = False
     sender: str = field(default="", compare=False, repr=False)
     at_us: int | None = field(default=None, compare=False, repr=False)
 
@@ -311,6 +313,8 @@ class Publication:
     """The worker, as it describes itself."""
     branches: Branches | None = None
     """The branches to which the worker commits."""
+    ordered: frozenset[TableId] = frozenset()
+    """The tables of its events whose rows the worker's settings change."""
 
     def __str__(self) -> str:
         moves = [f"{tp} from {'nothing' if a.start is None else a.start} to {a.end}" for tp, a in self.advances.items()]

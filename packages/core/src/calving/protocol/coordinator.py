@@ -120,7 +120,7 @@ class Coordinator:
         """Tables that the catalog may show in an older state than the log names. They are loaded with the next
         commit.
         """
-        self._commit_id = NO_COMMIT
+        self.commit_id = NO_COMMIT  # the cycle that was begun last
         self.started = now - intervals.interval
         """Start of the last cycle."""
         self._announced = now
@@ -189,7 +189,7 @@ class Coordinator:
             if now - self.started < self._intervals.interval:
                 return []
             self._take(CommitStep.CYCLE_BEGINS)
-            self._commit_id, self.started = fresh_id, now
+            self.commit_id, self.started = fresh_id, now
             self._answers.clear()
             return self._repeat(now)
         if self._complete():
@@ -205,13 +205,13 @@ class Coordinator:
             self._departures.heard({tp.whole for tp in envelope.spans})
         self._marks.hear(envelope)
         match envelope.event:
-            case StartCommit(commit_id) if commit_id == self._commit_id and not self._caught_up:
+            case StartCommit(commit_id) if commit_id == self.commit_id and not self._caught_up:
                 self._caught_up, self._buffer.adopting = True, False
                 self._unconfirmed = self._marks.unconfirmed(self._seen)
             case DataComplete() if envelope.parts is None:
                 self._alone = False
         match envelope.event:
-            case DataComplete(commit_id, assignments) if commit_id == self._commit_id and self._phase is Commit.WAITING:
+            case DataComplete(commit_id, assignments) if commit_id == self.commit_id and self._phase is Commit.WAITING:
                 for progress in assignments:
                     self._answer(progress)
                 if self._complete():
@@ -253,7 +253,7 @@ class Coordinator:
                 self.waiting.discard(table)
                 self._resting.pop(table, None)
                 if snapshot_id is not None:
-                    event = CommitToTable(self._commit_id, reference, snapshot_id, self._valid_through)
+                    event = CommitToTable(self.commit_id, reference, snapshot_id, self._valid_through)
                     effects.append(Announce((event,)))
             case Failed(parked=last, held_back=held_back, waits=waits):
                 if last is not None:
@@ -271,7 +271,7 @@ class Coordinator:
 
     def _repeat(self, now: float) -> list[CoordinatorEffect]:
         self._announced = now
-        return [Announce((StartCommit(self._commit_id),))]
+        return [Announce((StartCommit(self.commit_id),))]
 
     def _answer(self, progress: PartitionProgress) -> None:
         # A partition that changed workers in this cycle answers twice; its later timestamp counts.
@@ -298,7 +298,7 @@ class Coordinator:
         self._committing = self._buffer.whole()
         return [
             CommitTables(
-                commit_id=self._commit_id,
+                commit_id=self.commit_id,
                 tables=tables,
                 read=self._committing,
                 progress=self._progress(),
@@ -339,7 +339,7 @@ class Coordinator:
     def _complete_cycle(self) -> list[CoordinatorEffect]:
         self._take(CommitStep.COMMIT_ENDS)
         # While a failing table waits for a retry, the sink gets no new valid-through time.
-        done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
+        done = CommitComplete(self.commit_id, None if self._resting else self._valid_through)
         buffer = self._buffer
         departed: frozenset[Topic] = frozenset()
         if not self.unanswered:  # all other partitions have a stored position: the next start is no first start

@@ -64,12 +64,16 @@ class CommitTables:
     form: StoredForm = OLDEST
     """The form in which the tables are written."""
     disputed: frozenset[TableId] = frozenset()
-    """Tables that workers commit to different branches, as far as this worker has heard. None of their files may be
-    committed.
+    """Tables that workers commit to different branches, or whose rows they change in different ways, as far as this
+    worker has heard. None of their files may be committed.
     """
     heard_all: bool = False
     """Whether all workers have told their branches. Then files of the other tables go to the branches of this worker,
     whatever branches they were written for.
+    """
+    has_read: bool = True
+    """Whether this worker has read what the control log held when it took the lead. Until then it may not know all who
+    change rows of a table, and keeps the order of all files.
     """
 
     def __str__(self) -> str:

@@ -149,6 +149,7 @@ class Attempt:
             members=self._reporter.members,
             resumed=self._resumed,
             branches=branches(keys, self._sink.tables),
+            changes_rows=lambda table: self._sink.mutations(".".join(table)) is not None,
         )
 
     def _is_prepared(self, preparing: Future[BatchRunner], group: Group, seconds: float) -> bool:

@@ -32,6 +32,7 @@ from calving.protocol.forms import FormInUse
 from calving.protocol.members import Members
 from calving.protocol.phases import Commit
 from calving.runtime.worker import Clock
+from calving.settings.digest import deciding_keys
 from calving.status.values import CommitCycle
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class CoordinatorLoop:
         heard = self._cursor.read(timeout)
         for envelope in heard:
             self._form.hear(envelope)
-            self._members.hear(envelope)
+            self._members.hear(envelope, self.machine.commit_id)
             if isinstance(envelope.event, CommitComplete) and envelope.attached.leader != self._leader:
                 self._members.recall(envelope.attached.members)
             self._act(self.machine.heard(envelope))
@@ -167,10 +168,10 @@ class CoordinatorLoop:
 
     def _request(self, effect: CommitTables) -> CommitTables:
         """The effect, with what the workers tell of themselves."""
-        effect = replace(effect, form=self._form.form)
+        effect = replace(effect, form=self._form.form, has_read=self._cursor.has_ended)
         if self._own is None:
             return effect
-        disputed = self._members.disputed(self._own, effect.tables)
+        disputed = self._members.disputed(self._own, effect.tables, deciding_keys)
         return replace(effect, disputed=disputed, heard_all=self._heard_all)
 
     @property

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
-from calving.model.events import Publication
+from calving.model.events import DataWritten, Publication, TableId
 from calving.model.offsets import TRUNCATED, Coverage, Gap, SourceOffsets, Spans, TopicPartition, less, union, within
 from calving.model.tables import Branches
 from calving.model.text import counted
@@ -100,9 +100,11 @@ class WorkerLoop:
         members: Members | None = None,
         resumed: Resumed = lambda log: {},
         branches: Branches | None = None,
+        changes_rows: Callable[[TableId], bool] = lambda table: False,
     ) -> None:
         """``machine``: a new one, which decides what the loop does. ``table_states``, ``publications`` and ``members``
         outlive the loop. ``resumed``: what the tables tell where the control log does not. ``branches``: of its tables.
+        ``changes_rows``: whether its settings change rows of a table.
         """
         self.machine = machine
         self.table_states, self._members = table_states or TableStates(), members or Members()
@@ -118,7 +120,8 @@ class WorkerLoop:
         self.passed_over: dict[TopicPartition, int] = {}
         """Offsets that were passed over because somebody else has moved the position."""
         self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
-        self._policy, self._clock, self._resumed, self._branches = policy, clock, resumed, branches
+        self._policy, self._clock, self._resumed = policy, clock, resumed
+        self._branches, self._changes_rows = branches, changes_rows
         self._ends: SourceOffsets = {}
         self._topic_ids: dict[str, str] = {}
         """The topic ids of the topics that are read. A topic may be recreated at any time."""
@@ -324,13 +327,14 @@ class WorkerLoop:
                     # The topic ids are checked before and after reading, so that all records belong to this topic.
                     self._recognise({tp.topic for tp in publication.advances})
                     publication = within_topics(publication, self._topic_ids, self._stored_within, self._unread)
-                    truncated = frozenset(self._truncated)
+                    written = {e.table.identifier for e in publication.events if isinstance(e, DataWritten)}
                     publication = replace(
                         publication,
-                        truncated=truncated,
+                        truncated=frozenset(self._truncated),
                         paused_ms=self.paused_ms,
                         member=self._members.described,
                         branches=self._branches,
+                        ordered=frozenset(filter(self._changes_rows, written)),
                     )
                     self._publish(publication)
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})

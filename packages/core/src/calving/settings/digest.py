@@ -14,6 +14,7 @@ from typing import cast
 from pydantic import BaseModel
 
 from calving.converters.interface import effective
+from calving.model.events import TableId
 from calving.model.forms import NEWEST
 from calving.model.members import MOST_KEYS, Member, digest, told_key
 from calving.model.record_path import TransformSpec
@@ -55,6 +56,19 @@ _DEFAULTS = {
     **{field: field for field in (*MUTATIONS, "on_rollback")},
 }
 """By field of a table's keys the field of the sink's, which holds for tables without one of their own."""
+_DECIDING = tuple(
+    (str(TableKeys.model_fields[field].alias), str(SinkKeys.model_fields[_DEFAULTS[field]].alias))
+    for field in ("commit_branch", "id_columns", *MUTATIONS)
+)
+"""The keys of a table, and the sink's for tables without them, that decide where and how its files are committed."""
+
+
+def deciding_keys(table: TableId) -> frozenset[str]:
+    """The keys, as workers name them, that decide to which branch a table is committed, and whether and how its rows
+    change.
+    """
+    prefix = f"iceberg.table.{'.'.join(table)}."
+    return frozenset(name for own, default in _DECIDING for name in (told_key(prefix + own), default))
 
 
 def described(sink: Sink, version: str, host: str, file: str, member: str = "") -> Member:
