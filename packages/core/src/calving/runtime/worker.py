@@ -102,11 +102,10 @@ class WorkerLoop:
         branches: Branches | None = None,
         changes_rows: Callable[[TableId], bool] = lambda table: False,
     ) -> None:
-        """``machine``: a new one, which decides what the loop does. ``table_states``, ``publications`` and ``members``
-        outlive the loop. ``resumed``: what the tables tell where the control log does not. ``branches``: of its tables.
-        ``changes_rows``: whether its settings change rows of a table.
+        """``machine``: a new one, which decides. ``table_states``, ``publications``, ``members``: outlive the loop.
+        ``resumed``: what tables tell and the log does not. ``branches``, ``changes_rows``: what its settings say.
         """
-        self.machine = machine
+        self.machine, self._changes_rows = machine, changes_rows
         self.table_states, self._members = table_states or TableStates(), members or Members()
         self.publications = publications or Publications()
         self.paused_ms: int | None = None
@@ -120,8 +119,7 @@ class WorkerLoop:
         self.passed_over: dict[TopicPartition, int] = {}
         """Offsets that were passed over because somebody else has moved the position."""
         self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
-        self._policy, self._clock, self._resumed = policy, clock, resumed
-        self._branches, self._changes_rows = branches, changes_rows
+        self._policy, self._clock, self._resumed, self._branches = policy, clock, resumed, branches
         self._ends: SourceOffsets = {}
         self._topic_ids: dict[str, str] = {}
         """The topic ids of the topics that are read. A topic may be recreated at any time."""
@@ -137,8 +135,7 @@ class WorkerLoop:
         self._looked = self._searched = float("-inf")
         self.arrivals: dict[TopicPartition, Arrivals] = {}
         """When the ends of the assigned partitions were seen to grow, by this loop's clock."""
-        self.hidden = OpenTransactions()
-        self._ear = SilenceDetector(policy.deaf_seconds, clock())
+        self.hidden, self._ear = OpenTransactions(), SilenceDetector(policy.deaf_seconds, clock())
 
     @property
     def undecodable(self) -> int:
