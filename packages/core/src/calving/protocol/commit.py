@@ -94,7 +94,7 @@ def admit(
     but whose records their files do not contain. ``in_order``: true for a mutation table; an entry is held back while
     earlier records are missing.
     """
-    entries, passed = _told_apart(heard, ledger.control, progress)
+    entries, passed = _told_apart(heard, ledger, progress)
     held_back: tuple[Envelope, ...] = ()
     known = progress
     if in_order:
@@ -116,21 +116,21 @@ def admit(
 
 
 def _told_apart(
-    heard: Iterable[Envelope], control: ControlOffsets, progress: SourceProgress
+    heard: Iterable[Envelope], ledger: Ledger, progress: SourceProgress
 ) -> tuple[list[Envelope], dict[TopicPartition, list[Span]]]:
-    """The entries with files at or above these control offsets; and the source offsets that entries below these control
-    offsets cover, without offsets from before a restart.
+    """The entries with files that neither this branch nor another one holds; and the source offsets that entries below
+    the control offsets of this one cover, without offsets from before a restart.
     """
     entries: list[Envelope] = []
     passed: dict[TopicPartition, list[Span]] = {}
     for envelope in heard:
         if not isinstance(envelope.event, DataWritten):
             continue
-        if envelope.offset < control.get(envelope.partition, 0):
+        if envelope.offset < ledger.control.get(envelope.partition, 0):
             for tp, spans in envelope.spans.items():
                 if not progress.is_outdated(envelope, tp):
                     passed.setdefault(tp, []).append(spans[-1])
-        else:
+        elif envelope.offset >= ledger.elsewhere.get(envelope.partition, 0):
             entries.append(envelope)
     return entries, passed
 

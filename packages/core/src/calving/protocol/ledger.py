@@ -65,6 +65,8 @@ class Ledger:
     source_control: ControlOffsets = field(default_factory=dict, compare=False)
     doubt: SnapshotPlace | None = None
     forgotten: Coverage = field(default_factory=dict)
+    elsewhere: ControlOffsets = field(default_factory=dict, compare=False)
+    """The same as ``control`` of the table's other branches: what this sink has committed to them."""
 
     @property
     def unanswered(self) -> Coverage:

@@ -105,7 +105,18 @@ class LedgerKey:
         if ledger.gone:
             ledger = ledger.regained(picked(line, self.held_at))
         forgotten = intersection(ledger.gone, self.rollback_note(properties).forgotten)
-        return replace(ledger, control=control, doubt=doubt, forgotten=forgotten)
+        elsewhere = self._elsewhere(properties)
+        return replace(ledger, control=control, doubt=doubt, forgotten=forgotten, elsewhere=elsewhere)
+
+    def _elsewhere(self, properties: Mapping[str, str]) -> ControlOffsets:
+        """The control offsets of this owner's ledgers of other branches, also of those that were dropped."""
+        control: ControlOffsets = {}
+        for name in properties:
+            branch = "main" if name == self.offsets else name.removeprefix(f"{self.offsets}@")
+            log_id = properties.get(replace(self, branch=branch).of_table(LOG_ID))
+            if branch not in (name, self.branch) and log_id == self.log_id:
+                control = furthest(control, entry_of(properties, name, decode_control))
+        return control
 
     def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
         """The first of the snapshots whose summary has source offsets of this sink."""

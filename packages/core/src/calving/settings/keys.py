@@ -243,7 +243,8 @@ class TableKeys(BaseModel):
     commit_branch: Branch | None = Field(
         None,
         alias="commit-branch",
-        description="The branch to which the sink commits. Default: `iceberg.tables.default-commit-branch`.",
+        description="The branch to which the sink commits. Files that it has committed to another branch stay there."
+        " Default: `iceberg.tables.default-commit-branch`.",
     )
     cdc_field: str | None = Field(None, alias="cdc-field", description="As `iceberg.tables.cdc-field`; empty: none.")
     upsert: bool | None = Field(
