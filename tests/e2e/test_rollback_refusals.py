@@ -52,7 +52,7 @@ def test_a_recovery_that_was_interrupted_is_run_again(sink: Cli, monkeypatch: py
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr("calving.cli.recover._leave_out", interrupted)
+        context.setattr("calving.cli.recover.leave_out", interrupted)
         answered(sink, ToSnapshot(first), REREAD)
     answered(sink, ToSnapshot(first), REREAD)
     sink.run_here()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,7 +13,7 @@ from calving.cli.recover import mind_members, mind_other_names, recover
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.rollback import RollbackPlan, TableRollback
-from calving.model.offsets import SourceOffsets, TopicPartition, present, size, text_of, within
+from calving.model.offsets import TopicPartition, present, size, text_of, within
 from calving.model.tables import RollbackAnswer
 from calving.model.text import counted, natural
 from calving.protocol.answers import (
@@ -74,36 +74,34 @@ def rollback(
     """
     _mind_options(tables, target, answer, branch)
     topics = SourceTopics(sink)
-    if isinstance(target, WithoutRecord):
-        if target.tp not in topics.begins:
-            raise ConfigError(f"--at {target.tp.topic}:{target.tp.partition}: the sink reads no such partition")
-        target = replace(target, tp=within(target.tp, topics.identities.get(target.tp.topic, "")))
-    rollbacks = list(_rollbacks(sink, tables, target, answer, branch, again=again))
+    target = _with_topic_id(target, topics)
+    rollbacks = list(_rollbacks(sink, [*dict.fromkeys(tables)], target, answer, branch, again=again))
     if answer is RollbackAnswer.REREAD and not dry_run:
         mind_members(topics.source, (sink.group,))
-    unanswered: list[TableRollback] = []
-    lowest: dict[TopicPartition, int] = {}
-    lines: list[str] = []
-    for each, plan in _plans(rollbacks):
-        if isinstance(plan, NothingToAnswerError):
-            lines.append(str(plan))
-            continue
-        unanswered.append(each)
-        _mind_topics(each.name, plan, topics)
-        lowest.update({tp: min(at, lowest.get(tp, at)) for tp, at in _lowest(plan, topics).items()})
-        lines += _lines(each.name, plan, would=dry_run)
+    plans = _plans(rollbacks)
+    planned = {each: plan for each, plan in plans if isinstance(plan, RollbackPlan)}
     if answer is RollbackAnswer.REREAD:
-        _mind_names(sink, lowest, topics)
-    yield from lines
+        _mind_reread(sink, {each.name: plan for each, plan in planned.items()}, topics)
+    for each, found in plans:
+        yield from _lines(each.name, found, would=dry_run) if isinstance(found, RollbackPlan) else [str(found)]
     if dry_run:
         return
-    for each in unanswered:
+    for each in planned:
         with committing(each.name):
             each.commit()
     if answer is RollbackAnswer.REREAD:
-        yield from recover(sink, [each.name for each in unanswered], forgotten=False, dry_run=False)
+        yield from recover(sink, [each.name for each in planned], forgotten=False, dry_run=False)
     else:
         yield "done"
+
+
+def _with_topic_id(target: RollbackTarget, topics: SourceTopics) -> RollbackTarget:
+    """:raises ConfigError: the target names a record of a partition that the sink does not read."""
+    if not isinstance(target, WithoutRecord):
+        return target
+    if target.tp not in topics.begins:
+        raise ConfigError(f"--at {target.tp.topic}:{target.tp.partition}: the sink reads no such partition")
+    return replace(target, tp=within(target.tp, topics.identities.get(target.tp.topic, "")))
 
 
 def _mind_options(tables: Collection[str], target: RollbackTarget, answer: RollbackAnswer, branch: str | None) -> None:
@@ -155,27 +153,30 @@ def _plans(rollbacks: Sequence[TableRollback]) -> list[tuple[TableRollback, Roll
     return plans
 
 
+def _mind_reread(sink: Sink, plans: Mapping[str, RollbackPlan], topics: SourceTopics) -> None:
+    """``plans``: by table. :raises ConfigError: the records must not, or cannot, be read again (R11)."""
+    for name, plan in plans.items():
+        _mind_topics(name, plan, topics)
+    _mind_names(sink, plans.values(), topics)
+
+
 def _mind_topics(name: str, plan: RollbackPlan, topics: SourceTopics) -> None:
     """:raises ConfigError: records that are to be read again are no longer in their topics."""
-    if plan.answer is RollbackAnswer.REREAD:
-        gone = present(plan.unanswered, topics.identities)
-        mind_ends(name, gone, topics.begins)
-        if size(gone) < size(plan.unanswered):
-            raise ConfigError(
-                f"table {name}: a topic was deleted and recreated, so not all of {text_of(plan.unanswered)} can be"
-                " read again; the answers that are left are `restore` and `forget`"
-            )
+    gone = present(plan.unanswered, topics.identities)
+    mind_ends(name, gone, topics.begins)
+    if size(gone) < size(plan.unanswered):
+        raise ConfigError(
+            f"table {name}: a topic was deleted and recreated, so not all of {text_of(plan.unanswered)} can be read"
+            " again; the answers that are left are `restore` and `forget`"
+        )
 
 
-def _lowest(plan: RollbackPlan, topics: SourceTopics) -> dict[TopicPartition, int]:
-    """The first offset of each partition that the answer has read again."""
-    if plan.answer is not RollbackAnswer.REREAD:
-        return {}
-    return {tp: spans[0].start for tp, spans in present(plan.unanswered, topics.identities).items() if spans}
-
-
-def _mind_names(sink: Sink, lowest: SourceOffsets, topics: SourceTopics) -> None:
+def _mind_names(sink: Sink, plans: Iterable[RollbackPlan], topics: SourceTopics) -> None:
     """:raises ConfigError: records that would be read again are in a table under another name of the sink (R11)."""
+    lowest: dict[TopicPartition, int] = {}
+    for plan in plans:
+        for tp, spans in present(plan.unanswered, topics.identities).items():
+            lowest[tp] = min([lowest.get(tp, spans[0].start), spans[0].start])
     catalog = components.catalog(sink)
     names = {*own_tables(sink), *routed_tables(catalog, sink, {tp.topic for tp in topics.begins}).all()}
     records = dict(held(catalog, sink, "", sorted(names)))

@@ -21,12 +21,7 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 
 from calving.catalogs.denials import denial
 from calving.catalogs.foreign import refusal
-from calving.errors import (
-    CommitRefusedError,
-    CommitUncertainError,
-    TableTroubleError,
-    WentBackError,
-)
+from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError, WentBackError
 from calving.iceberg.expiry import Expired, expired, remove_files
 from calving.iceberg.history import (
     ancestors,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times
 from calving.source.members import members
 from calving.source.start import Start, outside
+from calving.source.subscription import subscription
 
 if TYPE_CHECKING:
     from calving.records.regex import Regex
@@ -43,18 +43,6 @@ _GIVING_BACK_SECONDS = 5.0
 _TOGETHER = 100
 """The most partitions in one request, because the client compares each partition with every other."""
 _NO_IDENTITY = str(Uuid(0, 0))
-
-
-def subscription(regex: str) -> str:
-    """The expression by which librdkafka subscribes to the topics that ``regex`` matches in full. It uses extended
-    expressions of POSIX, which know neither ``\\d`` nor groups that only group.
-    """
-    return f"^({_TOKEN.sub(lambda token: _POSIX.get(token[0], token[0]), regex)})$"
-
-
-_TOKEN = re.compile(r"\\.|\[\^?\]?[^\]]*\]|\(\?:")
-"""What a translation must not look into: an escaped character, or a class of characters."""
-_POSIX = {r"\d": "[0-9]", r"\D": "[^0-9]", "(?:": "("}
 
 
 class Topics(Source):
@@ -291,10 +279,8 @@ class KafkaGroup(Group):
         bounds = self.bounds(partitions)
         if (why := outside(start, bounds.begins, bounds.ends)) is not None:
             raise ConfigError(f"iceberg.source.start: {why}; correct it, and start the sink again")
-        if start.place == "latest":
-            return bounds.ends
-        if start.place == "earliest":
-            return {**bounds.begins, **dict(start.offsets)}
+        if isinstance(start.place, str):
+            return bounds.ends if start.place == "latest" else {**bounds.begins, **dict(start.offsets)}
         found = _offsets(self._consumer, partitions, start.place)
         return {tp: bounds.ends[tp] if at < 0 else at for tp, at in found.items()}
 
