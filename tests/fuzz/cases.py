@@ -297,8 +297,7 @@ def tabled(case: Case) -> Case:
 def _declaring(random: Random, run: Run) -> Run:
     """With types of columns that tables get."""
     names = random.sample((*schemas.NAMES, "new", "extra", "n1", "n2"), 8)
-    # What does not fit a declared column of a table that exists asks for it nevertheless, and for its other columns.
-    kinds: list[Any] = [str(schemas.primitive(random)) if run.evolution.create else "string" for _ in names]
+    kinds: list[Any] = [str(schemas.primitive(random)) for _ in names]
     kinds = [{"list": kind} if kind != "string" and random.random() < 0.15 else kind for kind in kinds]
     declared = dict(zip(names, kinds, strict=True))
     own = {name: kind for name, kind in declared.items() if random.random() < 0.5}

@@ -262,6 +262,7 @@ class Tables:
             mutations=mutations,
             partition_names=spec_names(metadata),
             moments=Moments(rules.units, self._rules.any_year),
+            declared=rules.declared,
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:

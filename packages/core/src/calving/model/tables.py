@@ -186,6 +186,8 @@ class TableSpec:
     moments: Moments = Moments()
     refused: tuple[RefusedChange, ...] = ()
     """The changes that the catalog has refused in this batch. Each record that needs one of them is bad."""
+    declared: Mapping[str, Any] = field(default_factory=dict)
+    """The types (Iceberg JSON) that the settings declare for columns, also for those that are not there yet."""
 
 
 @dataclass(frozen=True, slots=True)

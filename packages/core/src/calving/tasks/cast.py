@@ -26,7 +26,7 @@ from calving.tasks.spec import TaskSpec
 from calving.tasks.write import refusals
 from calving.writing.changes import INSERT
 from calving.writing.layout import Layout
-from calving.writing.schemas import evolved
+from calving.writing.schemas import evolved, is_declared
 
 WHOLE = (
     "the connector has to write whole documents, such as Debezium's for MongoDB with capture.mode ="
@@ -207,9 +207,12 @@ class Caster:
     def _refused(
         self, routed: Routed, tables: Tables, changes: Sequence[SchemaChange], rows: Indices
     ) -> dict[int, RecordError]:
-        """Those of the values that a writer would refuse if the tables had these changes, by index."""
+        """Those of the values, by index, that a writer would refuse if the tables had these changes, or that would not
+        fit a new column whose type is declared.
+        """
         spec, fold = self._spec, self._spec.path.evolution.case_insensitive
-        if not spec.careful and not any(map(self._may_refuse, tables)):
+        declared = any(is_declared(spec.tables[each.table], each, fold=fold) for each in changes)
+        if not declared and not spec.careful and not any(map(self._may_refuse, tables)):
             return {}
         changed = {
             table: evolved(spec.tables[table], [each for each in changes if each.table == table], fold=fold)
@@ -219,8 +222,8 @@ class Caster:
         spec = replace(spec, tables=changed, path=path)
         later = Caster(spec, self._held, self._timings)
         try:
-            _, converted = later._tried(routed.choose(rows), tables)
-            found = refusals(spec, converted)
+            bad, converted = later._tried(routed.choose(rows), tables)
+            found = refusals(spec, converted) | (bad if declared else {})
         except ConfigError:  # whoever changes the table finds that it cannot be written then
             return {}
         return {rows[i]: error.within(rows) for i, error in found.items()}

@@ -169,6 +169,7 @@ def evolved(table: TableSpec, changes: Sequence[SchemaChange], *, fold: bool) ->
     for change in changes:
         kind = change.type if change.seen is None else merge(change.type, decide(change.seen, 0).kind)
         if change.kind == "add":
+            kind = with_declared(kind, table.declared, fold=fold, within=change.path) or kind
             new = distinct({"struct": {change.path[-1]: kind}}, change.path[:-1], taken, key)
             if new is None:
                 continue
@@ -176,6 +177,13 @@ def evolved(table: TableSpec, changes: Sequence[SchemaChange], *, fold: bool) ->
         fields = _with(fields, change.path, change.kind, kind, ids)
     changed = Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     return replace(table, schema_json=changed.model_dump_json())
+
+
+def is_declared(table: TableSpec, change: SchemaChange, *, fold: bool) -> bool:
+    """Whether the settings declare a type of the column that a change adds, or of one inside it."""
+    key = str.lower if fold else str
+    column = key(".".join(change.path))
+    return change.kind == "add" and any(f"{key(name)}.".startswith(f"{column}.") for name in table.declared)
 
 
 def _with(
