@@ -119,6 +119,17 @@ def test_deleted_rows_do_not_come_back_if_the_snapshot_below_their_deletion_has_
     assert f"snapshot {deletion}, of another writer, has deleted or replaced 1 of these files" in text
 
 
+@pytest.mark.parametrize("lake", ["2"], indirect=True)
+def test_files_do_not_come_back_if_a_snapshot_that_came_after_them_has_expired(lake: Lake) -> None:
+    """A tag keeps the sink's own snapshots. Nobody knows what the expired one has deleted."""
+    heads = three_commits(lake)
+    lake.table.delete("id = 150")
+    lake.roll_back(heads[1])
+    lake.commit(300, 400)
+    lake.expire(*heads)
+    assert f"1 snapshot has expired that came after snapshot {heads[2]}" in refusal(lake, AsItIs(), RESTORE)
+
+
 # Replaced schemas
 
 

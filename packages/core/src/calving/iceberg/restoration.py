@@ -161,7 +161,7 @@ class Abandoned:
         """``paths``: of the files that the ``restored`` snapshots have added. ``forward``: the branch goes forward to
         the newest of them, so a compaction above it, which changes no row, does no harm.
 
-        :raises ConfigError: another writer has deleted rows of the files, or replaced them.
+        :raises ConfigError: another writer has deleted rows of the files, or replaced them, or may have.
         """
         paths = set(paths)
         for snapshot in self._built_on(restored):
@@ -182,6 +182,23 @@ class Abandoned:
                     f"table {self._name}: snapshot {snapshot.place.id}, of another writer, {why}, so they must not come"
                     " back; what is left is `reread` or `forget`"
                 )
+        self._mind_expired(restored)
+
+    def _mind_expired(self, restored: Collection[Ancestor]) -> None:
+        """:raises ConfigError: a snapshot that came after the oldest of these has expired: its sequence number is
+        missing. Nobody knows what it did. Format version 1 has no such numbers.
+        """
+        metadata, oldest = self._table.metadata, min(restored, key=lambda each: each.place.number, default=None)
+        if metadata.format_version == 1 or oldest is None:
+            return
+        there = {each.sequence_number for each in metadata.snapshots}
+        missing = sum(n not in there for n in range(oldest.place.number + 1, metadata.last_sequence_number + 1))
+        if missing:
+            raise ConfigError(
+                f"table {self._name}: {counted(missing, 'snapshot has', 'snapshots have')} expired that came after"
+                f" snapshot {oldest.place.id}, and may have deleted rows of its files, so they must not come back; what"
+                " is left is `reread` or `forget`"
+            )
 
     def _built_on(self, restored: Collection[Ancestor]) -> Iterator[Ancestor]:
         """The abandoned snapshots above these, each after the one below it, whatever the clocks of their writers say.
