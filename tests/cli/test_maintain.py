@@ -86,11 +86,8 @@ def test_a_routed_table_that_cannot_be_loaded_is_a_failed_step_and_the_others_ar
     made, done = steps(sink, tasks=["compact"]), list[MaintenanceStep]()
     with pytest.raises(CommandFailedError, match="1 step failed, as said above"):
         done.extend(made)
-    assert [(step.table, step.outcome) for step in done] == [
-        (gone.name, "failed"),
-        (first.name, "done"),
-        (last.name, "done"),
-    ]
+    assert [(step.table, step.outcome) for step in done][:1] == [(gone.name, "failed")]
+    assert {(step.table, step.outcome) for step in done[1:]} == {(first.name, "done"), (last.name, "done")}
     assert done[0].line().startswith(f"table {gone.name}: maintenance failed: ")
 
 

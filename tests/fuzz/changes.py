@@ -217,7 +217,13 @@ def _framed(form: str, node: Node, registry: SchemaRegistry) -> Callable[[Row], 
     if form == "json":
         return lambda value: json.dumps(encoding.payload(node, value), ensure_ascii=False).encode()
     text = avro.schema(node)
-    header, made = registry.register("s", text).to_bytes(5, "big"), avro.encoder(text, node)
+    references = []
+    for name, other in text.references:
+        subject = f"s{encoding.schema_id(other)}"  # its versions have the same text
+        registry.register(subject, other)
+        references.append({"name": name, "subject": subject, "version": 1})
+    header = registry.register("s", text, references=references).to_bytes(5, "big")
+    made = avro.encoder(text, node)
     return lambda value: header + made(value)[5:]
 
 

@@ -417,7 +417,7 @@ class SimCommitter:
         held_back: tuple[Envelope, ...] = ()
         if table in self._world.mutation_tables and not self.settings.appends:
             commit, held_back = self._world.to_park(commit)
-        elif commit.changes_rows or not request.has_read:
+        elif commit.changes_rows or not self._world.has_read(request):
             return Failed(reason)
         if not commit.entries:
             return Failed(reason)

@@ -229,6 +229,10 @@ class ComparesNothing(World):
 
 @mutant("C6 what was parked goes by the restarts that were known at its time", "truncated while a table fails")
 class JudgesAsThen(World):
+    def has_read(self, request: CommitTables) -> bool:
+        """New leaders park before they have read the log, as those of earlier versions do."""
+        return True
+
     def progress_of(self, commit: ParkedCommit, now: SourceProgress) -> SourceProgress:
         return commit.progress
 

@@ -113,8 +113,12 @@ class Transactions:
             for group in groups:
                 if group.offsets:
                     self._store(group)
+            self._call(lambda: self._deliver(deliveries), self._patience + _LOOK_SECONDS)
         except KafkaException as error:
             raise self._failed(error.args[0], deliveries) from error
+        if (refusal := deliveries.refusal) is not None:
+            self._abort()
+            raise refusal
         self._commit(deliveries)
 
     def _store(self, group: GroupOffsets) -> None:
@@ -134,10 +138,6 @@ class Transactions:
             pass
 
     def _commit(self, deliveries: Deliveries) -> None:
-        self._call(lambda: self._deliver(deliveries), self._patience + _LOOK_SECONDS)
-        if (refusal := deliveries.refusal) is not None:
-            self._abort()
-            raise refusal
         try:
             self._call(lambda: self._producer.commit_transaction(self._patience), self._patience)
         except KafkaException as error:

@@ -14,14 +14,14 @@ from typing import cast
 from pydantic import BaseModel
 
 from calving.converters.interface import effective
-from calving.model.events import TableId
 from calving.model.forms import NEWEST
 from calving.model.members import MOST_KEYS, Member, digest, told_key
 from calving.model.record_path import TransformSpec
 from calving.model.tables import MAIN
 from calving.model.text import printable
 from calving.secrets import is_harmless, public_text
-from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
+from calving.settings.deciding import DEFAULTS_OF
+from calving.settings.keys import SinkKeys, TableKeys
 from calving.settings.load import Sink
 
 _LONGEST = 200
@@ -49,26 +49,6 @@ _IDLE = {"iceberg.tables.look-ms"}
 """Keys among them that decide nothing of it."""
 _SETS = {"topics", "iceberg.tables"}
 """Lists whose order has no effect."""
-_DEFAULTS = {
-    "id_columns": "default_id_columns",
-    "partition_by": "default_partition_by",
-    "commit_branch": "default_branch",
-    **{field: field for field in (*MUTATIONS, "on_rollback")},
-}
-"""By field of a table's keys the field of the sink's, which holds for tables without one of their own."""
-_DECIDING = tuple(
-    (str(TableKeys.model_fields[field].alias), str(SinkKeys.model_fields[_DEFAULTS[field]].alias))
-    for field in ("commit_branch", "id_columns", *MUTATIONS)
-)
-"""The keys of a table, and the sink's for tables without them, that decide where and how its files are committed."""
-
-
-def deciding_keys(table: TableId) -> frozenset[str]:
-    """The keys, as workers name them, that decide to which branch a table is committed, and whether and how its rows
-    change.
-    """
-    prefix = f"iceberg.table.{'.'.join(table)}."
-    return frozenset(name for own, default in _DECIDING for name in (told_key(prefix + own), default))
 
 
 def described(sink: Sink, version: str, host: str, file: str, member: str = "") -> Member:
@@ -100,7 +80,7 @@ def _of_sink(keys: SinkKeys) -> dict[str, object]:
     values = dict(_set(keys))
     default, own = _of_every_table(SinkKeys.model_construct(name="")), _of_every_table(keys)
     for field in default.keys() - _told(default, own):
-        values.pop(str(SinkKeys.model_fields[_DEFAULTS[field]].alias), None)
+        values.pop(str(SinkKeys.model_fields[DEFAULTS_OF[field]].alias), None)
     for key in _SETS & values.keys():
         values[key] = sorted(cast("list[str]", values[key]))
     return {key: value for key, value in values.items() if key.startswith(COMMITTED) and key not in _IDLE}
@@ -110,7 +90,7 @@ def _of_table(keys: SinkKeys, table: TableKeys) -> dict[str, object]:
     """A table's own keys."""
     given = {field: value for field, value in _dumped(table).items() if value is not None}
     told = _told(_of_every_table(keys), given)
-    values = {field: value for field, value in given.items() if (field in told if field in _DEFAULTS else value)}
+    values = {field: value for field, value in given.items() if (field in told if field in DEFAULTS_OF else value)}
     by_key = {str(TableKeys.model_fields[field].alias): value for field, value in values.items()}
     return {key: value for key, value in by_key.items() if not key.startswith("maintenance.")}
 
@@ -118,7 +98,7 @@ def _of_table(keys: SinkKeys, table: TableKeys) -> dict[str, object]:
 def _of_every_table(keys: SinkKeys) -> dict[str, object]:
     """What the sink's keys say for tables without keys of their own, by the fields of these."""
     values = _dumped(keys)
-    return {field: values[default] for field, default in _DEFAULTS.items()}
+    return {field: values[default] for field, default in DEFAULTS_OF.items()}
 
 
 def _told(default: Mapping[str, object], own: Mapping[str, object]) -> set[str]:
