@@ -131,7 +131,9 @@ class _Writer:
                 return [self._single(number, node.inner[0], item, rare) for item in value]
             case "map":
                 return self._entries(number, node.inner, value, rare=rare)
-            case "struct" if rare and not node.mean and not is_group(node, self._proto2) and self._random.random() < 0.1:
+            case "struct" if (
+                rare and not node.mean and not is_group(node, self._proto2) and self._random.random() < 0.1
+            ):
                 chunks = self.message(node, value)
                 cut = self._random.randint(0, len(chunks))
                 return [_sized(number, b"".join(part)) for part in (chunks[:cut], chunks[cut:])]
