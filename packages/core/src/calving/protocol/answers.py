@@ -107,11 +107,13 @@ def _less_of_other_names(key: LedgerKey, line: Line, snapshot: Ancestor, added: 
     """What a snapshot added, without what a sink of another name had committed below the first one of this sink.
     ``calving recover --from`` takes the offsets of a former name over, and not its files.
     """
-    below = [each for each in down_from(line, snapshot.parent) if each is not None]
-    theirs = next((held for each in below if (held := key.any_held_at(each)) is not None), None)
-    if theirs is None or key.own(below) is not None:
-        return added
-    return {tp: spans for tp, spans in less(added, theirs).items() if spans}
+    theirs: Coverage | None = None
+    for each in down_from(line, snapshot.parent):
+        if each is not None:
+            if key.own((each,)) is not None:  # mostly the next one: the walk is short
+                return added
+            theirs = key.any_held_at(each) if theirs is None else theirs
+    return added if theirs is None else {tp: spans for tp, spans in less(added, theirs).items() if spans}
 
 
 def _mind_unknown_files(key: LedgerKey, snapshot: Ancestor) -> None:
@@ -155,8 +157,9 @@ def _down_to(line: Line, snapshot: Ancestor, head: Ancestor | None, unrelated: s
     shown, end = [snapshot], head.place.id if head is not None else None
     seen = {snapshot.place.id}
     while (parent := shown[-1].parent) != end:
-        is_known = parent is None or parent in seen or parent in unrelated or shown[-1].place.id in unrelated
-        below = line.snapshot(parent) if not is_known and parent is not None else None
+        below = None
+        if parent is not None and parent not in seen and parent not in unrelated:
+            below = line.snapshot(parent)
         if below is None:
             unrelated |= seen
             return []
