@@ -46,6 +46,12 @@ class Start:
             offsets[tp] = offset
         return cls(offsets=tuple(sorted(offsets.items())))
 
+    def __str__(self) -> str:
+        """As a configuration file has it; the reference of keys shows the default so."""
+        if self.offsets:
+            return ", ".join(f"{tp.topic}:{tp.partition}={offset}" for tp, offset in self.offsets)
+        return self.place if isinstance(self.place, str) else moment_text(self.place)
+
 
 EARLIEST = Start()
 
@@ -75,12 +81,17 @@ def moment_ms(text: str) -> int:
     return int(moment.timestamp() * 1000)
 
 
+def moment_text(ms: int) -> str:
+    """A time in ISO 8601."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
 def place_text(start: Start) -> str:
     """Where it is, for a sentence."""
     if start.offsets:
-        return ", ".join(f"{tp.topic}:{tp.partition}={offset}" for tp, offset in start.offsets)
+        return str(start)
     if isinstance(start.place, int):
-        return f"the first record of {datetime.fromtimestamp(start.place / 1000, UTC).isoformat()}"
+        return f"the first record of {moment_text(start.place)}"
     return "the beginning" if start.place == "earliest" else "the end"
 
 
