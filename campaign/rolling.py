@@ -1,12 +1,14 @@
 """``make rolling``: workers of two versions replace each other, one after the other, while records come all the time.
 
 The tables get rows that are appended, and rows that replace each other. On each store in turn a sink goes from the
-former version to this one and back, again and again. One worker in three is killed, the others are stopped; one new
-worker in five has another setting for the table whose rows change, and the next one in its place has not.
+former version to this one and back, again and again. One worker in three is killed, the others are stopped. With
+``--other-settings`` one new worker in five has another setting for the table whose rows change, and the next one in its
+place has not.
 
 Prints and saves, by store: replacements, records, how many were lost, doubled or wrong, how often an invariant did not
 hold, workers that ended by themselves, commits by the version that led, and the longest time in which a table had no
 commit. That must not be longer than the commit timeout; on a busy machine, as many times longer as work takes there.
+With other settings it may be: the files of a table wait until its workers agree (rule S2).
 """
 
 from __future__ import annotations
@@ -76,6 +78,8 @@ class Crew:
     run: Sink
     former: Path
     rng: random.Random
+    turns: bool
+    """Whether some workers have other settings."""
     places: dict[int, Process] = field(default_factory=dict)
     is_former: dict[int, bool] = field(default_factory=dict)
     done: list[Replacement] = field(default_factory=list)
@@ -96,7 +100,7 @@ class Crew:
         self.ended += [str(worker.log) for worker in self.places.values() if worker.returncode is not None]
 
     def _replace(self, place: int, number: int) -> None:
-        killed, otherwise = number % _KILLED == _KILLED - 1, number % _OTHERWISE == _OTHERWISE - 1
+        killed, otherwise = number % _KILLED == _KILLED - 1, self.turns and number % _OTHERWISE == _OTHERWISE - 1
         former = not self.is_former[place]
         self.done.append(Replacement(time.time(), not former, killed, otherwise))
         self._end(self.places[place], killed=killed)
@@ -123,7 +127,15 @@ class Crew:
 
 
 def stretch(
-    folder: Path, backend: str, broker: KafkaServer, former: Path, seed: int, first: int, count: int
+    folder: Path,
+    backend: str,
+    broker: KafkaServer,
+    former: Path,
+    seed: int,
+    first: int,
+    count: int,
+    *,
+    other_settings: bool,
 ) -> dict[str, Any]:
     """One sink on one store, whose workers are replaced so often; ``first`` were replaced before, with other sinks."""
     plan = Plan(backend, _TABLES, workload="mixed", seed=seed, timeout_ms=_TIMEOUT_MS)
@@ -134,7 +146,7 @@ def stretch(
         run.put_aside({f"iceberg.table.{changed}.{key}": text for key, text in _OTHER_SETTINGS.items()})
         checker = Checker(run, folder / "warehouse" / "catalog.db", None, plan.workload, plan.warehouse)
         producing, waiting = Producing(run, _RECORDS_PER_SECOND), Waiting()
-        crew = Crew(run, former, random.Random(seed + first))
+        crew = Crew(run, former, random.Random(seed + first), other_settings)
         try:
             for place in range(_WORKERS):
                 crew.fill(place, former=True)
@@ -171,7 +183,7 @@ def _figures(crew: Crew, checked: Mapping[str, Any], begin: float, end: float, w
         "records": crew.run.sent,
         **harm(report),
         "ended": len(crew.ended),
-        "late": int(pause.seconds * 1000 > _TIMEOUT_MS * slowdown),
+        "late": int(not crew.turns and pause.seconds * 1000 > _TIMEOUT_MS * slowdown),
         "commits": len({each.cycle for each in commits}),
         "led_by": crew.run.led_by(),
         "longest_pause": round(pause.seconds, 1),
@@ -216,6 +228,7 @@ def main() -> None:
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument("--replacements", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--other-settings", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("campaign-results"))
     args = parser.parse_args()
     logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
@@ -229,7 +242,8 @@ def main() -> None:
         for backend, first, count in _stretches(args.backend or BACKENDS, args.replacements):
             own = folder / f"{first}-{backend}"
             own.mkdir()
-            results.append(stretch(own, backend, broker, former, args.seed, first, count))
+            figures = stretch(own, backend, broker, former, args.seed, first, count, other_settings=args.other_settings)
+            results.append(figures)
             path.write_text(json.dumps(results, indent=1))
             print(json.dumps({key: found for key, found in results[-1].items() if key != "checked"}), flush=True)
             if not any(results[-1][key] for key in _VERDICT):

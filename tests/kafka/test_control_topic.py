@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 from tenacity import stop_after_delay
@@ -185,3 +186,20 @@ def test_a_compacted_control_topic_is_refused(sink: Callable[..., Sink], topic: 
 
 def test_the_backend_is_found_through_its_entry_point() -> None:
     assert find("kafka") is KafkaBackend
+
+
+def test_a_cursor_is_current_only_without_entries_that_an_open_transaction_hides(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    control = s.identity.control_topic
+    s.topic.admin.create_partitions([NewPartitions(control, 2)])[control].result()
+    cursor = s.cursor(replay=True)
+    wait(lambda: cursor.is_current, lambda: cursor.read(0.1))
+    other = Producer({**s.identity.kafka, "transactional.id": f"{control}-open"})
+    other.init_transactions(10)
+    other.begin_transaction()
+    for _ in range(2):  # as a publication has at least two offsets
+        other.produce(control, b"of nobody", partition=1)
+    assert other.flush(10) == 0
+    wait(lambda: not cursor.is_current, lambda: cursor.read(0.1))
+    other.abort_transaction(10)
+    wait(lambda: cursor.is_current, lambda: cursor.read(0.1))

@@ -145,13 +145,19 @@ class SimCursor(Cursor):
         self._fetched: dict[int, list[Envelope]] = {}
         self._late = (0, 0.0)
         """A partition, and until when nothing of it arrives."""
+        self._ended = False
         if judge is not None and world.store.partitions > 1 and world.chance(world.odds.slowness):
             self._late = world.rng.randrange(world.store.partitions), world.now + world.rng.randint(20, 120)
         self._is_slow_at_times = judge is not None and world.store.partitions > 1 and world.odds.replacements > 0
 
     @property
     def has_ended(self) -> bool:
-        return self._inner.has_ended and not any(self._fetched.values())
+        self._ended = self._ended or (self._inner.has_ended and not any(self._fetched.values()))
+        return self._ended
+
+    @property
+    def is_current(self) -> bool:
+        return self._world.is_current(self._inner, self._fetched)
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         """As a consumer does: partition by partition, and not always everything there is."""

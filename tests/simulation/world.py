@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 from uuid import UUID
 
-from calving.backend.memory import MemoryStore
+from calving.backend.memory import MemoryCursor, MemoryStore
 from calving.cli.release import discard
 from calving.errors import CalvingError, UnavailableError
 from calving.iceberg.locations import refuse_disputed, refuse_other_settings
@@ -243,8 +243,12 @@ class World:
         """The entries of a mutation table's commit that are parked, and those that are not."""
         return commit.in_order()
 
+    def is_current(self, cursor: MemoryCursor, fetched: Mapping[int, Sequence[Envelope]]) -> bool:
+        """Whether a cursor's reader has all entries of the log. ``fetched``: those that it has not been given."""
+        return cursor.is_current and not any(fetched.values())
+
     def has_read(self, request: CommitTables) -> bool:
-        """Whether the leader has read what the log held when it began."""
+        """Whether the leader has read all that is older than what it has read."""
         return request.has_read
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:

@@ -37,6 +37,9 @@ from calving_kafka.trimming import Trimming
 log = logging.getLogger(__name__)
 
 _PARTITIONS_SECONDS = 10.0
+_END_SECONDS = 1.0
+_END_MARK = 1
+"""Of the last transaction, one offset that holds no entry. A publication takes at least two."""
 _COORDINATORS = 0
 """The partition to which all coordinators write, so that each reads its predecessors' entries before its own."""
 _TAIL = "calving tail="
@@ -70,6 +73,7 @@ class KafkaCursor(EntryCursor):
         partitions = self._partitions()
         self._ended = set() if from_saved else set(partitions)
         """Partitions that were read to their end."""
+        self._read_to: dict[int, int] = {}
         bounds = self._bounds(partitions)
         saved = self._saved(partitions) if from_saved else {}
         start = {p: self._start(p, saved.get(p), bounds[p]) if from_saved else bounds[p].end for p in partitions}
@@ -82,6 +86,25 @@ class KafkaCursor(EntryCursor):
     @property
     def has_ended(self) -> bool:
         return self._ended >= self.log.end.keys()
+
+    @property
+    def is_current(self) -> bool:
+        if not self.has_ended or len(self._assigned) == 1:
+            return self.has_ended
+        try:
+            return all(self._end(p) - self._read_to.get(p, at) <= _END_MARK for p, at in self._assigned.items())
+        except KafkaException as error:
+            log.info("%s: its end is not known: %s", self.log_name, error)
+            return False
+
+    def _end(self, partition: int) -> int:
+        """The end of a partition with what open transactions hide: the fetcher knows the one, the broker the other."""
+        at = self._at(partition)
+        known = self._consumer.get_watermark_offsets(at, cached=True)
+        asked = self._consumer.get_watermark_offsets(at, _END_SECONDS)
+        if asked is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return max(asked[1], known[1] if known else 0)
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         self._mind_new_partitions()
@@ -201,6 +224,7 @@ class KafkaCursor(EntryCursor):
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._ended.add(cast("int", message.partition()))
+                self._read_to[cast("int", message.partition())] = cast("int", message.offset())
                 return None
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise DataLossError(f"{self.log_name}, partition {message.partition()}: {error.str()}")
@@ -208,6 +232,7 @@ class KafkaCursor(EntryCursor):
         headers = dict(headers_of(message) or ())
         partition, offset = message.partition(), message.offset()
         assert partition is not None and offset is not None  # noqa: S101 - it was consumed
+        self._read_to[partition] = offset + 1
         return self.entries.envelope(
             partition,
             offset,

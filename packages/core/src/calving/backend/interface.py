@@ -68,6 +68,15 @@ class Cursor(ABC):
         other sinks.
         """
 
+    @property
+    def is_current(self) -> bool:
+        """Whether ``read`` has returned every entry that is older than one which it has returned: of several
+        partitions one may lag. False if the store does not tell at once. Only for a cursor that replays.
+
+        A log of one partition is read in its order. So its cursor is current once it has ended.
+        """
+        return self.has_ended
+
     @abstractmethod
     def read(self, timeout: float) -> Sequence[Envelope]:
         """Read the next entries; wait up to ``timeout`` seconds for the first. Empty if there are none.

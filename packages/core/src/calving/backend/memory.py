@@ -119,6 +119,11 @@ class MemoryCursor(Cursor):
     def has_ended(self) -> bool:
         return all(self._at.get(p, 0) >= end for p, end in self.log.end.items())
 
+    @property
+    def is_current(self) -> bool:
+        with self._store.lock:
+            return all(self._at.get(p, 0) >= end for p, end in self._store.ends().items())
+
     def read(self, timeout: float) -> Sequence[Envelope]:
         deadline = time.monotonic() + timeout
         while not (envelopes := self._take()) and time.monotonic() < deadline:

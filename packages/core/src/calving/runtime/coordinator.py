@@ -86,6 +86,8 @@ class CoordinatorLoop:
         """When the running commit of the tables began."""
         self._unheard_since: float | None = None
         self._silent_reads = 0
+        self._unheard = 0
+        """How many entries that are read already come after the one in work."""
         self._members, self._own = Members(), own
         self._expected: frozenset[TopicPartition] = frozenset()
         """The partitions whose answers the open cycle waits for."""
@@ -112,7 +114,7 @@ class CoordinatorLoop:
             timeout = max(0.0, min(timeout, self.machine.due - self._clock()))
             self._look_for_topics()
         heard = self._cursor.read(timeout)
-        for envelope in heard:
+        for self._unheard, envelope in zip(reversed(range(len(heard))), heard, strict=True):
             self._form.hear(envelope)
             self._members.hear(envelope, self.machine.commit_id)
             if isinstance(envelope.event, CommitComplete) and envelope.attached.leader != self._leader:
@@ -168,7 +170,7 @@ class CoordinatorLoop:
 
     def _request(self, effect: CommitTables) -> CommitTables:
         """The effect, with what the workers tell of themselves."""
-        effect = replace(effect, form=self._form.form, has_read=self._cursor.has_ended)
+        effect = replace(effect, form=self._form.form, has_read=not self._unheard and self._cursor.is_current)
         if self._own is None:
             return effect
         disputed = self._members.disputed(self._own, effect.tables, deciding_keys)

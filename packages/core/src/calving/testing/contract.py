@@ -541,6 +541,19 @@ class BackendContract:
         assert watcher.log.start[partition] == end
         watcher.close()
 
+    @rule("B7.9", "A coordinator's cursor is current once it has read all entries, and not before.")
+    def test_a_cursor_knows_when_nothing_older_than_what_it_has_read_is_unread(self, store: Store) -> None:
+        for i in range(3):
+            store.publish(0, i or None, i + 1)
+        cursor = store.cursor(replay=True)
+        at_once = cursor.is_current
+        assert not at_once
+        store.wait_for(cursor, DataComplete, 3)
+        deadline = time.monotonic() + 10
+        while not cursor.is_current and time.monotonic() < deadline:
+            cursor.read(0.1)
+        assert cursor.is_current
+
     # B8
 
     @rule("B8.1", "Events at and above the saved position are never trimmed.")
