@@ -37,10 +37,10 @@ from calving.model.events import (
     Publication,
     StartCommit,
     TableId,
-    TableMark,
     TableReference,
 )
 from calving.model.files import DataFile
+from calving.model.marks import TableMark
 from calving.model.offsets import Span, TopicPartition
 from calving.mutations.cache import KeyCache
 from calving.mutations.columns import Column

@@ -22,11 +22,11 @@ from calving.model.events import (
     Parked,
     Publication,
     StartCommit,
-    TableMark,
     TableReference,
     WorkerEnd,
 )
 from calving.model.forms import NEWEST, StoredForm
+from calving.model.marks import TableMark
 from calving.model.members import Member
 from calving.model.offsets import Coverage, Span, TopicPartition, decode_coverage, within
 from calving.model.tables import Branches
@@ -47,7 +47,7 @@ KNOWN = within(TopicPartition("orders", 10), "JfUaVlT2R5e")
 OTHERS = (within(TopicPartition("orders-x", 0), "1"), TopicPartition("orders.eu", 0))
 ATTACHED = Attachment(
     {KNOWN: (Span(0, 5), Span(7, 9)), PLAIN: (Span(0, 4),)},
-    {("db", "a.b", "t"): TableMark("u-1", 7)},
+    {("db", "a.b", "t"): TableMark("u-1", 7, {0: 5, 1: 3}), ("db", "u"): TableMark("u-2", 1)},
     {("db", "t"): Parked("s3://b/last", 3, {KNOWN: (Span(0, 10), Span(15, 20)), PLAIN: (Span(3, 4),)})},
     frozenset({(1, 3), (0, 7)}),
     Leader("m-1", "k1", "https://k1:8083/"),
@@ -57,7 +57,7 @@ ATTACHED = Attachment(
 )
 SETTLED = b'{"orders":{"2":[[0,4]]},"orders@JfUaVlT2R5e":{"10":[[0,5],[7,9]]}}'
 BESIDE = (
-    b'{"group":"g","tables":[["db","a.b","t","u-1",7]],"parked":[["db","t","s3://b/last",3,'
+    b'{"group":"g","tables":[["db","a.b","t","u-1",7],["db","u","u-2",1]],"controls":[[[0,5],[1,3]],null],"parked":[["db","t","s3://b/last",3,'
     b'"{\\"orders\\":{\\"2\\":[[3,4]]},\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[0,10],[15,20]]}}"]],'
     b'"restarts":"{\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[1,0]]}}","leader":["m-1","k1","https://k1:8083/"],"released":[[0,7],[1,3]],'
     b'"read":[[0,12],[1,4]],"unanswered":2}'

@@ -15,9 +15,12 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate
 
 from calving.cli import recover
 from calving.cli.release import release
+from calving.cli.rollback import rollback
 from calving.cli.status import status
 from calving.errors import CalvingError, ConfigError, DataLossError
 from calving.iceberg.catalog import open_catalog
+from calving.model.tables import RollbackAnswer
+from calving.protocol.answers import AsItIs
 from calving.settings.load import load
 from calving.source.client import client_config
 from harness.run import Run, died
@@ -423,3 +426,33 @@ def recreate(catalog: Catalog, table: str) -> None:
     schema = catalog.load_table(table).schema()
     catalog.drop_table(table)
     catalog.create_table(table, schema)
+
+
+def replaced_while_the_sink_commits(sink: Cli) -> None:
+    """As Spark's CREATE OR REPLACE TABLE AS in a catalog that swaps the whole metadata: what the sink commits since the
+    statement began, 10 records in one commit, is in no version of the metadata, and its sequence number is used again.
+    """
+    catalog = sink.folder / "warehouse" / "catalog.db"
+    shutil.copy(catalog, sink.folder / "begun.db")
+    sink.send(300, 310)
+    sink.run_here()
+    shutil.copy(sink.folder / "begun.db", catalog)
+    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    table._do_commit((RemoveSnapshotRefUpdate(ref_name="main"),), ())
+    table.refresh().append(pa.table({"id": [-1]}, schema=table.schema().as_arrow()))
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["all is read again", "what it lost on purpose is forgotten"])
+def test_a_commit_that_a_replacement_of_the_table_has_thrown_away_is_noticed_and_comes_back(
+    sink: Cli, forgotten: bool
+) -> None:
+    replaced_while_the_sink_commits(sink)
+    sink.send(310, 320)
+    with pytest.raises(DataLossError, match=r"no longer has this sink's last commit: .*`calving recover FILE`"):
+        sink.run_here()
+    if forgotten:
+        [*rollback(load(sink.config), ["db.t"], AsItIs(), RollbackAnswer.FORGET)]
+    assert any("shows an older state" in line for line in sink.recover_here())
+    sink.run_here()
+    assert sorted(sink.ids()) == [-1, *range(300 if forgotten else 0, 320)]
+    assert status(load(sink.config)).health == "OK"

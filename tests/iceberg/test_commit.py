@@ -28,8 +28,9 @@ from calving.iceberg.locations import FileRules
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.summary import java_date_time
 from calving.iceberg.target import IcebergTarget
-from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark, TableReference
+from calving.model.events import DataWritten, Envelope, Parked, TableId, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
+from calving.model.marks import TableMark
 from calving.model.offsets import Span, TopicPartition, merged
 from calving.model.tables import Branches
 from calving.protocol.commit import CommitLoop, Settled, admit

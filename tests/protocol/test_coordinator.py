@@ -18,10 +18,10 @@ from calving.model.events import (
     PartitionProgress,
     StartCommit,
     TableId,
-    TableMark,
     TableReference,
 )
 from calving.model.files import DataFile
+from calving.model.marks import TableMark
 from calving.model.offsets import TopicPartition
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import Acknowledge, Announce, CommitTables

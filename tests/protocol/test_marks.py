@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calving.model.events import TableMark
+from calving.model.marks import TableMark
 from calving.protocol.rollback import Marks
 
 TABLE = ("db", "t")
@@ -17,12 +17,20 @@ TABLE = ("db", "t")
         (TableMark("a", 5), False),
         (TableMark("a", 6), False),
         (TableMark("recreated", 1), False),
+        (TableMark("a", 5, {0: 30}), False),
+        (TableMark("a", 5, {0: 29}), True),
+        (TableMark("a", 9, {}), True),
+        (TableMark("a", 9, None), False),
+        (TableMark("a", 4, {0: 31}), True),
+        (TableMark("recreated", 1, {}), False),
     ],
 )
-def test_a_table_is_older_if_its_sequence_number_has_gone_back(now: TableMark, is_older: bool) -> None:
+def test_a_table_is_older_if_its_sequence_number_or_its_control_offsets_have_gone_back(
+    now: TableMark, is_older: bool
+) -> None:
     marks = Marks()
-    marks.note(TABLE, TableMark("a", 5))
-    marks.note(TABLE, TableMark("a", 3))
+    marks.note(TABLE, TableMark("a", 5, {0: 30}))
+    marks.note(TABLE, TableMark("a", 3, {0: 20}))
     assert marks.older({TABLE: now}) == ({TABLE} if is_older else set())
 
 

@@ -24,10 +24,10 @@ from calving.model.events import (
     PartitionProgress,
     StartCommit,
     TableId,
-    TableMark,
     TableReference,
 )
 from calving.model.files import DataFile
+from calving.model.marks import TableMark
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals

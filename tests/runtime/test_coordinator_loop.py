@@ -22,11 +22,11 @@ from calving.model.events import (
     PartitionProgress,
     Publication,
     TableId,
-    TableMark,
     TableReference,
 )
 from calving.model.files import DataFile
 from calving.model.forms import NEWEST, OLDEST, StoredForm
+from calving.model.marks import TableMark
 from calving.model.members import Member
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.model.sink import Claim

@@ -20,7 +20,8 @@ from calving.errors import (
     UnansweredRollbackError,
 )
 from calving.iceberg.parking import ParkedCommit
-from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
+from calving.model.events import DataWritten, Envelope, TableId, TableReference
+from calving.model.marks import TableMark
 from calving.model.tables import OnRollback
 from calving.protocol.commit import Admitted
 from calving.protocol.coordinator import Committed, Failed

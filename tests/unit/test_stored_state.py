@@ -22,11 +22,11 @@ from calving.model.events import (
     Leader,
     Parked,
     Publication,
-    TableMark,
     TableReference,
     WorkerEnd,
 )
 from calving.model.forms import NEWEST
+from calving.model.marks import TableMark
 from calving.model.members import Member
 from calving.model.offsets import Span, TopicPartition
 from calving.model.tables import Branches
@@ -44,7 +44,7 @@ MEMBER = Member("0.2.0", "aa", NEWEST, "host", "file", {"topics": "1"}, 1, "m")
 BRANCHES = Branches("audit", {("db", "t"): "main"})
 ATTACHED = Attachment(
     settled=SPANS,
-    marks={("db", "t"): TableMark("u", 1)},
+    marks={("db", "t"): TableMark("u", 1, {0: 1})},
     parked={("db", "t"): Parked("last", 1, SPANS)},
     released=frozenset({(0, 1)}),
     leader=Leader("m", "h", "http://h"),

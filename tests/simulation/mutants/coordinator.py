@@ -7,7 +7,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from calving.iceberg.parking import ParkedCommit, Parking
-from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, Place, TableId, TableMark
+from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, Place, TableId
+from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets, Topic, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed, Coordinator, Failed

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from calving.model.events import TableId, TableMark
+from calving.model.events import TableId
+from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Coordinator, Intervals

@@ -7,7 +7,8 @@ from dataclasses import replace
 from unittest import mock
 
 from calving.errors import CommitRefusedError, CommitUncertainError
-from calving.model.events import Envelope, TableId, TableMark
+from calving.model.events import Envelope, TableId
+from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets, Coverage, TopicPartition
 from calving.protocol import commit as commit_module
 from calving.protocol.commit import Admitted, CommitLoop, Settled, admit

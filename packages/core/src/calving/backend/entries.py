@@ -29,6 +29,7 @@ from calving.model.events import (
     WorkerEnd,
 )
 from calving.model.forms import OLDEST
+from calving.model.marks import TableMark
 from calving.model.offsets import (
     SourceOffsets,
     TopicPartition,
@@ -123,6 +124,7 @@ def _attached(attached: Attachment) -> dict[str, object]:
     parked = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in attached.parked.items()]
     values: dict[str, object] = {
         "tables": [[*table, mark.uuid, mark.sequence] for table, mark in attached.marks.items()],
+        "controls": _controls(attached.marks.values()),
         "parked": parked,
         "restarts": encode_places(attached.restarts) if attached.restarts else "",
         "leader": attached.leader,
@@ -133,6 +135,14 @@ def _attached(attached: Attachment) -> dict[str, object]:
         "unanswered": attached.unanswered,
     }
     return {name: value for name, value in values.items() if value}
+
+
+def _controls(marks: Iterable[TableMark]) -> list[list[list[int]] | None]:
+    """The control offsets of each mark, in the order of ``tables``; empty if none is known. They stand apart, because
+    earlier versions take everything before the last two values of a table for its name.
+    """
+    said = [None if mark.control is None else [*map(list, sorted(mark.control.items()))] for mark in marks]
+    return said if any(said) else []
 
 
 def _branches(publication: Publication) -> dict[str, object]:

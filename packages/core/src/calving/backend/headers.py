@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -22,10 +22,10 @@ from calving.model.events import (
     Parked,
     Place,
     TableId,
-    TableMark,
     WorkerEnd,
 )
 from calving.model.forms import OLDEST, StoredForm, is_version
+from calving.model.marks import TableMark
 from calving.model.members import MOST_KEYS, MOST_TOLD, Member
 from calving.model.offsets import decode_coverage, decode_covered, decode_places, decode_settled, is_moment
 from calving.wire.codec import UndecodableError
@@ -186,14 +186,14 @@ class Headers(NamedTuple):
 
 def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
     settled, restarted = decode_settled(text)
-    marks = {_table(table): TableMark(_text(uuid), _number(last)) for *table, uuid, last in said.get("tables", ())}
+    marks = _marks(said)
     parked = {
         _table(table): Parked(_text(last), _number(entries), decode_coverage(_text(waiting)))
         for *table, last, entries, waiting in said.get("parked", ())
     }
     restarts = decode_places(_text(said.get("restarts", "{}")))
     released = frozenset((_number(p), _number(o)) for p, o in said.get("released", ()))
-    read = {_number(p): _number(o) for p, o in said.get("read", ())}
+    read = _offsets(said.get("read", ()))
     return Attachment(
         settled=settled,
         marks=marks,
@@ -207,6 +207,19 @@ def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
         read=read,
         unanswered=_number(said.get("unanswered", 0)),
     )
+
+
+def _marks(said: Mapping[str, Any]) -> dict[TableId, TableMark]:
+    tables = said.get("tables", ())
+    controls = [None if each is None else _offsets(each) for each in said.get("controls", [None] * len(tables))]
+    return {
+        _table(table): TableMark(_text(uuid), _number(last), control)
+        for (*table, uuid, last), control in zip(tables, controls, strict=True)
+    }
+
+
+def _offsets(said: Iterable[Sequence[object]]) -> dict[int, int]:
+    return {_number(partition): _number(offset) for partition, offset in said}
 
 
 def _text(value: object) -> str:

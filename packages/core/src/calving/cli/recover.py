@@ -15,8 +15,8 @@ from calving.backend.sessions import read_to_end
 from calving.cli.recovered_tables import leave_out, mark_recovered, named, supersede
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
+from calving.iceberg.marks import mark_of
 from calving.iceberg.picks import mind_picks
-from calving.iceberg.target import mark_of
 from calving.model.events import Envelope
 from calving.model.offsets import (
     Coverage,
@@ -76,7 +76,7 @@ def recover(
         said, ledgers = start.look()
         _mind_strangers(sink, rolled_back, ledgers)
         entries = _entries(cursor)
-        older = _older(catalog, sink, entries, ledgers)
+        older = _older(catalog, sink, entries, ledgers, cursor.log.identity)
         again = {*rolled_back, *older}
         waiting = start.waiting(said, ledgers, entries).keys() - again
         start.check(said, ledgers, again, waiting)
@@ -291,7 +291,7 @@ def _entries(cursor: Cursor) -> list[Envelope]:
     return entries
 
 
-def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Iterable[str]) -> set[str]:
+def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Iterable[str], log_id: str) -> set[str]:
     """Tables for which the catalog shows an older state than the control log, or did so before an interrupted
     recovery.
     """
@@ -299,9 +299,10 @@ def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Ite
     for entry in entries:
         marks.hear(entry)
     loaded = {name: catalog.load_table(table_id(name)) for name in names}
-    older = marks.older({table_id(name): mark_of(table) for name, table in loaded.items()})
+    keys = {name: ledger_key(sink, log_id, name) for name in loaded}
+    older = marks.older({table_id(name): mark_of(table, keys[name]) for name, table in loaded.items()})
     return {
         name
         for name, table in loaded.items()
-        if table_id(name) in older or ledger_key(sink, "", name).gets_all_again(table.metadata.properties)
+        if table_id(name) in older or keys[name].gets_all_again(table.metadata.properties)
     }

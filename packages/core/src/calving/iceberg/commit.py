@@ -29,7 +29,8 @@ from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.resolvers import Resolvers
 from calving.iceberg.summary import Report, engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
-from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
+from calving.model.events import DataWritten, Envelope, TableId, TableReference
+from calving.model.marks import TableMark
 from calving.model.offsets import Coverage, text_of
 from calving.model.tables import Branches, OnRollback, RowMutations
 from calving.model.text import counted

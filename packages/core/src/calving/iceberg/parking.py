@@ -21,8 +21,9 @@ from pyiceberg.io import FileIO, load_file_io
 
 from calving.errors import ProtocolError, TableTroubleError
 from calving.iceberg.locations import ALLOWED, OWN_LOCATIONS, FileRules
-from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
+from calving.model.events import DataWritten, Envelope, Parked, Place, TableId
 from calving.model.files import is_below_any
+from calving.model.marks import TableMark
 from calving.model.offsets import (
     ControlOffsets,
     Coverage,
@@ -187,9 +188,7 @@ class Parking:
     def mark(self, table: TableId, seen: TableMark | None) -> TableMark | None:
         """The highest mark of the table, from the coordinator or from an attempt in the background."""
         made = self._marks.get(table)
-        if made is None or (seen is not None and seen.uuid == made.uuid and seen.sequence > made.sequence):
-            return seen
-        return made
+        return seen if made is None or made.is_older_than(seen) else made
 
     def served(self, table: TableId, parked: Parked) -> None:
         """All parked commits have landed."""

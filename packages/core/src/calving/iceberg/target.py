@@ -34,12 +34,14 @@ from calving.iceberg.history import (
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_order, refuse_other_settings
+from calving.iceberg.marks import mark_of, went_back
 from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import Stopwatch, mutation_summary
-from calving.model.events import Envelope, TableId, TableMark
+from calving.model.events import Envelope, TableId
 from calving.model.forms import OLDEST, StoredForm
+from calving.model.marks import TableMark
 from calving.model.tables import MutationCounts, OnRollback
 from calving.protocol.commit import Admitted
 from calving.protocol.forms import FORM, mark
@@ -131,16 +133,12 @@ class IcebergTarget:
     def load(self) -> LoadedTable:
         for _ in tries(LOAD_TRIES + 1, self.pause):  # a replica of the catalog may be stale for a moment
             table = self._load()
-            if not mark_of(table).is_older_than(self.mark):
+            mark = mark_of(table, self._key)
+            if not mark.is_older_than(self.mark):
                 break
         else:
-            raise WentBackError(
-                f"table {'.'.join(self._table)} has sequence number {mark_of(table).sequence}, and had"
-                f" {self.mark.sequence if self.mark else None} before: the catalog shows an older state, as after a"
-                " failover or a restored backup, without the later commits; bring the catalog forward again, or stop"
-                " all workers and run `calving recover FILE`, which reads the lost records again"
-            )
-        if self.mark is not None and self.mark.uuid != mark_of(table).uuid:
+            raise WentBackError(went_back(".".join(self._table), mark, self.mark))
+        if self.mark is not None and self.mark.uuid != mark.uuid:
             log.warning(
                 "table %s is not the table that was committed before: it was dropped and recreated, or a restored"
                 " catalog did not have it; records that were committed to the former table are not read again",
@@ -288,7 +286,7 @@ class IcebergTarget:
         self._sleep(_BACKOFF.pause(tries, random.random() - 0.5))  # noqa: S311 - jitter
 
     def _see(self, table: Table) -> None:
-        self.mark = mark_of(table)
+        self.mark = mark_of(table, self._key)
 
     def _load(self) -> Table:
         for is_last in tries(LOAD_TRIES, self.pause):
@@ -329,14 +327,6 @@ class IcebergTarget:
             f"table {'.'.join(self._table)}: branch {self._branch} could not be created, because others kept changing"
             " the table; the sink tries again, or create the branch yourself"
         )
-
-
-def mark_of(table: Table) -> TableMark:
-    """The table's mark: a later mark of the same table is never less. Format version 1 has no sequence numbers: its
-    marks tell tables apart, but not states.
-    """
-    metadata = table.metadata
-    return TableMark(str(metadata.table_uuid), 0 if metadata.format_version == 1 else metadata.last_sequence_number)
 
 
 def _guarded(state: LoadedTable) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from uuid import UUID
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
 from calving.model.forms import OLDEST, StoredForm
+from calving.model.marks import TableMark
 from calving.model.members import Member
 from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, Coverage, TopicPartition
 from calving.model.tables import Branches
@@ -166,17 +167,6 @@ class WorkerEnd(NamedTuple):
     host: str
     error: str
     """One line."""
-
-
-class TableMark(NamedTuple):
-    """A table as last loaded: its UUID, and its last sequence number, which no operation on a table lowers."""
-
-    uuid: str
-    sequence: int
-
-    def is_older_than(self, before: TableMark | None) -> bool:
-        """Whether this is an older state of the same table than ``before``."""
-        return before is not None and self.uuid == before.uuid and self.sequence < before.sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from calving.model.events import (
     Parked,
     Place,
     TableId,
-    TableMark,
 )
+from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets, Coverage, Span, Topic, TopicPartition, common, less, merged, without
 from calving.protocol.ledger import SourceProgress
 

@@ -26,9 +26,9 @@ from calving.model.events import (
     PartitionProgress,
     StartCommit,
     TableId,
-    TableMark,
     TableReference,
 )
+from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets, Coverage, Topic, TopicPartition, is_moment
 from calving.protocol.buffer import Buffer
 from calving.protocol.departures import Departures

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Parked, Publication, TableId, TableMark
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Parked, Publication, TableId
 from calving.model.forms import OLDEST, StoredForm
+from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets, Spans, Topic
 from calving.model.text import commit_text, counted, listed, offsets_text
 from calving.protocol.ledger import SourceProgress
@@ -56,7 +57,7 @@ class CommitTables:
     progress: SourceProgress
     valid_through_us: int | None
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
-    """The tables as last loaded. If a table now has a lower sequence number, the catalog shows an older state of it."""
+    """The tables as last loaded. If a table's mark is older now, the catalog shows an older state of it."""
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
     """Parked commits, to be committed before the entries of their tables."""
     park: frozenset[TableId] = frozenset()

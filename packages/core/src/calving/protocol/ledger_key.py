@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import takewhile
 
 from calving.model.forms import NEWEST, StoredForm
@@ -110,13 +111,24 @@ class LedgerKey:
 
     def _elsewhere(self, properties: Mapping[str, str]) -> ControlOffsets:
         """The control offsets of this owner's ledgers of other branches, also of those that were dropped."""
-        control: ControlOffsets = {}
+        others = (control for branch, control in self._stored(properties) if branch != self.branch)
+        return reduce(furthest, others, dict[int, int]())
+
+    def stored_control(self, properties: Mapping[str, str]) -> ControlOffsets | None:
+        """The control offsets of this owner in the table properties, over all branches: no commit lowers them. None if
+        those that are there belong to another control log.
+        """
+        found = [control for _, control in self._stored(properties)]
+        if not found and any(name == self.offsets or name.startswith(f"{self.offsets}@") for name in properties):
+            return None
+        return reduce(furthest, found, dict[int, int]())
+
+    def _stored(self, properties: Mapping[str, str]) -> Iterator[tuple[str, ControlOffsets]]:
+        """By branch, the control offsets of this owner and this log."""
         for name in properties:
             branch = "main" if name == self.offsets else name.removeprefix(f"{self.offsets}@")
-            log_id = properties.get(replace(self, branch=branch).of_table(LOG_ID))
-            if branch not in (name, self.branch) and log_id == self.log_id:
-                control = furthest(control, entry_of(properties, name, decode_control))
-        return control
+            if branch != name and properties.get(replace(self, branch=branch).of_table(LOG_ID)) == self.log_id:
+                yield branch, entry_of(properties, name, decode_control)
 
     def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
         """The first of the snapshots whose summary has source offsets of this sink."""

@@ -25,7 +25,8 @@ from enum import Enum
 from itertools import takewhile
 from typing import NamedTuple
 
-from calving.model.events import Envelope, TableId, TableMark
+from calving.model.events import Envelope, TableId
+from calving.model.marks import TableMark
 from calving.model.offsets import Coverage, decode_coverage, encode_coverage, less, merged, size, text_of
 from calving.model.tables import OnRollback
 from calving.model.text import counted
@@ -264,7 +265,7 @@ carries all marks.
 
 
 def _confirms(found: TableMark, before: TableMark) -> bool:
-    return found.uuid == before.uuid and found.sequence >= before.sequence
+    return found.uuid == before.uuid and not found.is_older_than(before)
 
 
 class Marks:

@@ -20,9 +20,9 @@ from calving.model.events import (
     Event,
     Leader,
     TableId,
-    TableMark,
 )
 from calving.model.forms import NEWEST, StoredForm
+from calving.model.marks import TableMark
 from calving.model.members import Member
 from calving.model.offsets import Coverage, Topic, TopicPartition, intersection
 from calving.model.text import listed

@@ -25,9 +25,10 @@ from calving.iceberg.catalog import reaching, table_id
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import FileRules
-from calving.iceberg.target import LoadedTable, mark_of
-from calving.model.events import TableMark
+from calving.iceberg.marks import mark_of
+from calving.iceberg.target import LoadedTable
 from calving.model.forms import NEWEST, StoredForm
+from calving.model.marks import TableMark
 from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, present
 from calving.model.tables import OnRollback
 from calving.protocol.forms import FORM, newer_sinks, table_form
@@ -47,8 +48,7 @@ _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
 class TableRecord(NamedTuple):
-    """A table's record of the sink: its ledger, the control log of its last commit, the offsets skipped for it, and the
-    table's mark.
+    """A table's record of the sink: its ledger, the control log of its last commit, the offsets left out, its mark.
 
     ``others``: the next source offsets that sinks of other names have written into the table, by ``<control
     topic>.<group>``.
@@ -203,7 +203,7 @@ def table_record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
             properties.get(key.of_table(LOG_ID)),
             key.left_out(properties),
             others,
-            mark_of(table),
+            mark_of(table, key),
             entry_of(properties, key.of_table(AWAITED_OFFSETS), decode_coverage),
             newer=newer_sinks(_readable(sink, table), (owner_of(sink), *sink.keys.other_sinks)),
         )
