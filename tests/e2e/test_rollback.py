@@ -16,6 +16,7 @@ from calving.cli.rollback import rollback
 from calving.cli.status import status
 from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.rollback import RollbackPlan, TableRollback
 from calving.model.offsets import TopicPartition
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs, RollbackTarget, ToSnapshot, WithoutRecord
@@ -120,7 +121,7 @@ def test_a_dry_run_reads_as_a_plan_and_changes_nothing(sink: Cli) -> None:
     moved, forgotten = answered(sink, target, FORGET, dry_run=True)
     assert moved.startswith(f"table db.t would go back from snapshot {third} of ")
     assert f" to snapshot {first} of " in moved
-    assert moved.endswith(" UTC: 2 snapshots leave, and the table has 100 rows instead of 300")
+    assert moved.endswith(" UTC: 2 snapshots would leave, and the table has 100 rows instead of 300")
     assert forgotten == (
         f"table db.t: 200 offsets (offsets 100 to 300 of {sink.topic.name}-0) would be forgotten: their records stay away,"
         " in this table only"
@@ -182,6 +183,37 @@ def test_nothing_moves_while_workers_run_that_would_read_on(sink: Cli, monkeypat
     finally:
         worker.kill()
     assert snapshots(sink)[-1] == last == table_of(sink).metadata.current_snapshot_id
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_dry_run_says_that_workers_have_to_be_stopped_before_records_are_read_again(sink: Cli) -> None:
+    first, *_ = snapshots(sink)
+    worker = sink.started()
+    try:
+        wait_for(lambda: status(load(sink.config)).workers, 60)
+        said = answered(sink, ToSnapshot(first), REREAD, dry_run=True)
+    finally:
+        worker.kill()
+    assert said[-1] == f"group {load(sink.config).group} has 1 member: stop all workers of the sink first"
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_what_the_command_prints_has_a_commit_that_came_after_its_plan(
+    sink: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = snapshots(sink)[0]
+    commit = TableRollback.commit
+
+    def late(self: TableRollback) -> RollbackPlan:
+        sink.send(300, 310)
+        sink.run_here()
+        return commit(self)
+
+    monkeypatch.setattr(TableRollback, "commit", late)
+    moved, forgotten, done = answered(sink, ToSnapshot(first), FORGET)
+    assert moved.endswith(" UTC: 3 snapshots left, and the table has 100 rows instead of 310")
+    assert forgotten.startswith("table db.t: 210 offsets (offsets 100 to 310 of ")
+    assert done == "done"
 
 
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)

@@ -209,11 +209,16 @@ def mind_members(source: Source, groups: Iterable[str]) -> None:
     """
     deadline = time.monotonic() + _MEMBERS_SECONDS
     for group in groups:
-        while running := len(source.members(group)):
+        while refusals := [*running(source, group)]:
             if time.monotonic() > deadline:
-                members = counted(running, "member")
-                raise CommandFailedError(f"group {group} has {members}: stop all workers of the sink first")
+                raise CommandFailedError(refusals[0])
             time.sleep(0.5)
+
+
+def running(source: Source, group: str) -> Iterator[str]:
+    """A sentence on the members of the group, if it has any now."""
+    if members := len(source.members(group)):
+        yield f"group {group} has {counted(members, 'member')}: stop all workers of the sink first"
 
 
 def _groups(former: str | None) -> list[str]:

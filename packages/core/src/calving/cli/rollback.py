@@ -9,7 +9,7 @@ from functools import cached_property
 
 from pyiceberg.table.snapshots import Snapshot
 
-from calving.cli.recover import mind_members, mind_other_names, recover
+from calving.cli.recover import mind_members, mind_other_names, recover, running
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.rollback import RollbackPlan, TableRollback
@@ -83,12 +83,17 @@ def rollback(
     if answer is RollbackAnswer.REREAD:
         _mind_reread(sink, {each.name: plan for each, plan in planned.items()}, topics)
     for each, found in plans:
-        yield from _lines(each.name, found, would=dry_run) if isinstance(found, RollbackPlan) else [str(found)]
+        if isinstance(found, NothingToAnswerError):
+            yield str(found)
+            continue
+        if not dry_run:
+            with committing(each.name):
+                found = each.commit()  # others may have committed since it was planned
+        yield from _lines(each.name, found, would=dry_run)
     if dry_run:
+        if answer is RollbackAnswer.REREAD:
+            yield from running(topics.source, sink.group)
         return
-    for each in planned:
-        with committing(each.name):
-            each.commit()
     if answer is RollbackAnswer.REREAD:
         yield from recover(sink, [each.name for each in planned], forgotten=False, dry_run=False)
     else:
@@ -185,10 +190,10 @@ def _mind_names(sink: Sink, plans: Iterable[RollbackPlan], topics: SourceTopics)
 
 
 def _lines(name: str, plan: RollbackPlan, *, would: bool) -> Iterator[str]:
-    """The plan for a person."""
+    """The plan for a person, or what was done."""
     if plan.leaving and plan.target is not None and plan.head is not None:
-        verb = "would go back" if would else "goes back"
-        left = counted(len(plan.leaving), "snapshot leaves", "snapshots leave")
+        verb = "would go back" if would else "went back"
+        left = f"{counted(len(plan.leaving), 'snapshot')} {'would leave' if would else 'left'}"
         yield f"table {name} {verb} from {_named(plan.head)} to {_named(plan.target)}: {left}{_rows(plan)}"
     else:
         yield f"table {name} stays at {_named(plan.head)}"
@@ -206,7 +211,7 @@ def _answer(plan: RollbackPlan, *, would: bool) -> str:
     restoration = plan.restoration
     if restoration is None or restoration.forward is not None:
         place = restoration.forward.place.id if restoration is not None and restoration.forward is not None else None
-        return f"{offsets} {be} restored: the branch {'would go' if would else 'goes'} forward to snapshot {place}"
+        return f"{offsets} {be} restored: the branch {'would go' if would else 'went'} forward to snapshot {place}"
     files = counted(len(restoration.files), "file")
     rows, commits = counted(restoration.rows, "row"), counted(len(restoration.commits.snapshots), "snapshot")
     return f"{offsets} {be} restored: {files} with {rows}, of {commits}, {be} added"
