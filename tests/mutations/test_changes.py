@@ -665,12 +665,12 @@ def test_records_that_are_tried_one_by_one_come_to_the_same(tmp_path: Path) -> N
     """As they are once something has gone wrong that only writing shows."""
     task = BatchRunner._task
 
-    def careful(self: BatchRunner, number: int, ranges: Sequence[Range], tables: Any, *, careful: bool) -> TaskSpec:
-        return task(self, number, ranges, tables, careful=True)
+    def trying(self: BatchRunner, number: int, ranges: Sequence[Range], tables: Any, *, trial_run: bool) -> TaskSpec:
+        return task(self, number, ranges, tables, trial_run=True)
 
     sink = Changing(tmp_path)
     sink.take(change("c", 1, "a"), change("c", 2, "a"))
-    with mock.patch.object(BatchRunner, "_task", careful):
+    with mock.patch.object(BatchRunner, "_task", trying):
         sink.take(change("u", 1, "b"), change("d", 2), change("u", None, "c"))
     assert sink.rows("id", "v") == [(1, "b")]
 

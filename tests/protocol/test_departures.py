@@ -93,11 +93,11 @@ def test_of_what_waits_there_is_a_trace() -> None:
     spans: Coverage = {OLD: (Span(0, 5),)}
     buffer.hear(Envelope(0, 0, DataWritten(UUID(int=1), T, (file,)), spans))
     buffer.hear(Envelope(0, 1, DataComplete(UUID(int=1)), spans, 1))
-    assert buffer.without_trace([S1, V]) == {V}
+    assert buffer.not_buffered([S1, V]) == {V}
     buffer.park(T.identifier, buffer.whole(), "last")
-    assert buffer.without_trace([S1]) == set()
+    assert buffer.not_buffered([S1]) == set()
     buffer.settle(T.identifier, buffer.whole())
-    assert buffer.without_trace([S1]) == {S1}
+    assert buffer.not_buffered([S1]) == {S1}
 
 
 class Cycles:

@@ -81,7 +81,7 @@ class DropsOnHandover(World):
 @mutant("W7 records that are gone are skipped silently", "retention")
 class SkipsSilently(World):
     class worker_loop(WorkerLoop):
-        def _mind_gaps(self, bounds: Bounds) -> None:
+        def _watch_gaps(self, bounds: Bounds) -> None:
             for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():
                 self.machine.skip(tp, gap.resumes)
 

@@ -76,12 +76,12 @@ class KafkaBackend(Backend):
         try:
             topic = self._control_topic()
         except UnavailableError as error:
-            self._mind_a_deletion(error)
+            self._check_deletion(error)
             raise
         self._missed = 0
         return KafkaSession(self._sink, self._settings, member_id, *topic)
 
-    def _mind_a_deletion(self, error: UnavailableError) -> None:
+    def _check_deletion(self, error: UnavailableError) -> None:
         """:raises DataLossError: the control topic was there, and brokers say again and again that it is not."""
         cause = error.__cause__.args[0] if isinstance(error.__cause__, KafkaException) else None
         if not isinstance(cause, KafkaError) or cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -107,7 +107,7 @@ class KafkaCursor(EntryCursor):
         return max(asked[1], known[1] if known else 0)
 
     def read(self, timeout: float) -> Sequence[Envelope]:
-        self._mind_new_partitions()
+        self._watch_new_partitions()
         envelopes: list[Envelope] = []
         first = self._consumer.poll(timeout)
         # `consume` waits for the full number of messages: wait for one, then take those that are ready.
@@ -198,7 +198,7 @@ class KafkaCursor(EntryCursor):
                 raise KafkaException(meta.error)
         return sorted(meta.partitions)
 
-    def _mind_new_partitions(self) -> None:
+    def _watch_new_partitions(self) -> None:
         if time.monotonic() - self._looked < _PARTITIONS_SECONDS:
             return
         self._looked = time.monotonic()

@@ -20,7 +20,7 @@ from calving.records.fields import Lookup
 
 
 @dataclass(slots=True)
-class Given:
+class ObjectColumns:
     """``items``: the values of each column, by its id. ``new``: row, name and value of fields without a column.
 
     ``no_objects``: rows whose value is not an object.
@@ -33,14 +33,14 @@ class Given:
 
 def columns_of(
     values: Sequence[object], struct: StructType, lookup: Lookup, *, whole: bool, learned_names: int
-) -> Given:
+) -> ObjectColumns:
     """The values by column. ``whole``: fields without a column are returned, too. ``learned_names``: the columns of at
     most this many names are cached.
     """
     if {*map(type, values)} == {dict}:
         known = _by_name(values, struct, lookup, whole=whole)  # type: ignore[arg-type]
         if known is not None:
-            return Given(known)
+            return ObjectColumns(known)
     return _one_by_one(values, struct, lookup, learned_names)
 
 
@@ -54,17 +54,17 @@ def _by_name(
     if len(known) < len(targets) or (whole and len(targets) < len(names)):
         return None
     nothing = [None] * len(records)
-    given = {i: [*map(dict.get, records, repeat(name))] for i, name in known.items()}
-    return {f.field_id: given.get(f.field_id, nothing) for f in struct.fields}
+    by_column = {i: [*map(dict.get, records, repeat(name))] for i, name in known.items()}
+    return {f.field_id: by_column.get(f.field_id, nothing) for f in struct.fields}
 
 
-def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, learned_names: int) -> Given:
+def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, learned_names: int) -> ObjectColumns:
     items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in struct.fields}
-    given = Given(items)
+    taken = ObjectColumns(items)
     columns: dict[str, list[object] | None] = {}
     for i, value in enumerate(values):
         if not isinstance(value, dict):
-            given.no_objects.append(i)
+            taken.no_objects.append(i)
             continue
         for name, item in value.items():
             try:
@@ -77,8 +77,8 @@ def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, le
             if column is not None:
                 column[i] = item
             elif item is not None:
-                given.new.append((i, name, item))
-    return given
+                taken.new.append((i, name, item))
+    return taken
 
 
 def simple_column(values: Sequence[Any], kind: IcebergType, *, keeps: bool) -> pa.Array | None:

@@ -206,7 +206,7 @@ class IcebergCommitter:
             parked, held_back = self._park(table, latest, request)
             return Failed(str(error), parked=parked, held_back=held_back)
         self._note(table, done.admitted.ledger)
-        self._mind_holes(table, done, request.progress)
+        self._watch_holes(table, done, request.progress)
         admitted = done.admitted
         self._gate.settled(table, admitted)
         if admitted.held_back:
@@ -249,7 +249,7 @@ class IcebergCommitter:
         log.warning("table %s: %s parked in %s", ".".join(table), entries, last)
         return last, held_back
 
-    def _mind_holes(self, table: TableId, done: Settled, progress: SourceProgress) -> None:
+    def _watch_holes(self, table: TableId, done: Settled, progress: SourceProgress) -> None:
         """Log each offset range that two commits in a row lack, but only once. Keep it in ``missing`` while it is
         missing.
         """

@@ -54,11 +54,11 @@ def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType
     for few in decision.outvoted:
         column = rules.key(".".join(few.path))
         if not any(column == each or column.startswith(f"{each}.") for each in fixed):
-            _mind(name, few, rules)
+            _log_outvoted(name, few, rules)
     return merge(change.type, decision.kind)
 
 
-def _mind(name: str, few: OutvotedValues, rules: TableRules) -> None:
+def _log_outvoted(name: str, few: OutvotedValues, rules: TableRules) -> None:
     """:raises BadRecordError: bad records are not tolerated, so an operator has to declare the column."""
     column = ".".join(few.path)
     text = (

@@ -142,7 +142,7 @@ class _KeyQuery:
     number: int
     columns: tuple[Column, ...]
     keys: ChangedKeys
-    looking: KeySearch
+    search: KeySearch
 
     def about(self, file: Candidate) -> _About:
         return self.ids, self.number, file.path
@@ -194,15 +194,15 @@ class _Resolution:
         reading = ColumnReader(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
         steps = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
         for number, part in enumerate(parts(reading, len(columns), steps, self._resolver.at_once)):
-            looking = KeySearch(self._table, reading, len(columns), part.files)
-            self._locate_part(_KeyQuery(ids, number, columns, part.keys, looking), steps, is_ordered=bool(order))
+            search = KeySearch(self._table, reading, len(columns), part.files)
+            self._locate_part(_KeyQuery(ids, number, columns, part.keys, search), steps, is_ordered=bool(order))
 
-    def _locate_part(self, asked: _KeyQuery, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> None:
-        keys, reading = asked.keys, asked.looking.reading
+    def _locate_part(self, query: _KeyQuery, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> None:
+        keys, reading = query.keys, query.search.reading
         self._counts["keys"] += len(keys)
         end = len(steps) if is_ordered else pc.max(keys.last_steps).as_py()
-        rows_of_files = self._look(asked, range(end))
-        self._tell(keys, rows_of_files, lambda: self._look(asked, range(end, len(steps)), new=True))
+        rows_of_files = self._search(query, range(end))
+        self._count(keys, rows_of_files, lambda: self._search(query, range(end, len(steps)), new=True))
         if is_ordered:
             changes = keys.found_in_each(reading.all_of(of_step) for of_step in steps)
             live = [(file, matches.living(self._deletions.before(file.path))) for file, matches in rows_of_files]
@@ -215,15 +215,15 @@ class _Resolution:
                 rows = rows.filter(pc.greater(keys.last_steps.take(matches.keys), file.step))
             self._hits[file.path].update(rows.to_pylist())
 
-    def _tell(self, keys: ChangedKeys, found: Sequence[Found], look_on: Callable[[], Sequence[Found]]) -> None:
-        """Count the rows that have one of the keys, and the deletes without a row. ``look_on`` searches the remaining
-        new files, from which no row is deleted.
+    def _count(self, keys: ChangedKeys, found: Sequence[Found], search_rest: Callable[[], Sequence[Found]]) -> None:
+        """Count the rows that have one of the keys, and the deletes without a row. ``search_rest`` searches the
+        remaining new files, from which no row is deleted.
         """
         having = [matches.living(self._dead(file.path)).keys for file, matches in found]
         of_table = [each for (file, _), each in zip(found, having, strict=True) if file.step is None]
         self._counts["located"] += sum(map(len, of_table))
         if self._resolver.deletes(self._steps) and different(having) < len(keys):
-            having += [matches.keys for _, matches in look_on()]
+            having += [matches.keys for _, matches in search_rest()]
             self._counts["unmatched"] += len(keys) - different(having)
 
     def _dead(self, path: str) -> BitMap64:
@@ -231,21 +231,21 @@ class _Resolution:
         before = self._deletions.before(path)
         return before | self._hits[path] if path in self._hits else before
 
-    def _look(self, asked: _KeyQuery, steps: range, *, new: bool = False) -> list[Found]:
+    def _search(self, query: _KeyQuery, steps: range, *, new: bool = False) -> list[Found]:
         """All files with rows of the keys, and these rows. Searches the files of the table and of these ``steps``; with
         ``new`` only the files of the steps.
         """
-        pruning = Pruning(asked.keys, asked.columns, self._table.metadata.specs())
+        pruning = Pruning(query.keys, query.columns, self._table.metadata.specs())
         among = (file for file in self._files.values() if (not new if file.step is None else file.step in steps))
         wanted = [(file, few) for file in among if (few := pruning.keys_of(file)) is not None]
 
         known = self._resolver.known(self._steps)
-        new_to_us = [(file, few) for file, few in wanted if asked.about(file) not in known]
-        matches, cached = self._resolver.lookups.look(asked.looking, new_to_us)
-        known.update((asked.about(file), each) for (file, _), each in zip(new_to_us, matches, strict=True))
+        new_to_us = [(file, few) for file, few in wanted if query.about(file) not in known]
+        matches, cached = self._resolver.lookups.look(query.search, new_to_us)
+        known.update((query.about(file), each) for (file, _), each in zip(new_to_us, matches, strict=True))
         self._counts["files"] += len(wanted)
         self._counts["cached"] += cached
-        rows_of_files = ((file, known[asked.about(file)]) for file, _ in wanted)
+        rows_of_files = ((file, known[query.about(file)]) for file, _ in wanted)
         return [(file, matches) for file, matches in rows_of_files if len(matches.rows)]
 
     def _order(self) -> tuple[Column, ...]:

@@ -126,7 +126,7 @@ class Buffer:
         """The topics of all known coverage."""
         return frozenset(tp.whole for tp in self._covered)
 
-    def without_trace(self, topics: Collection[Topic]) -> frozenset[Topic]:
+    def not_buffered(self, topics: Collection[Topic]) -> frozenset[Topic]:
         """The ``topics`` without buffered or parked entries."""
         if not topics:
             return frozenset()

@@ -321,7 +321,7 @@ class Coordinator:
         return bool(self.failures or self._buffer.parked)
 
     def _departed(self) -> frozenset[Topic]:
-        return frozenset() if self._is_troubled else self._buffer.without_trace(self._departures.gone)
+        return frozenset() if self._is_troubled else self._buffer.not_buffered(self._departures.gone)
 
     def _in_the_way(self, tables: Mapping[TableId, tuple[Envelope, ...]]) -> frozenset[TableId]:
         """Tables to park: because of each, a successor would have to read many entries again, also of other tables."""

@@ -177,12 +177,12 @@ class BatchRunner:
         """
         done: list[TaskResult] = []
         held_up: list[TaskResult] = []
-        careful = False
+        trial_run = False
         everything = dict(enumerate(ranges))
         waiting = everything
         for _ in range(_ROUNDS):
             tables = self._specs(whole=is_whole(ranges))
-            tasks = [self._task(n, ranges_of_task, tables, careful=careful) for n, ranges_of_task in waiting.items()]
+            tasks = [self._task(n, of_task, tables, trial_run=trial_run) for n, of_task in waiting.items()]
             results = self._engine.run(tasks)
             held_up = []
             for result in results:
@@ -191,10 +191,10 @@ class BatchRunner:
             if not held_up:
                 self._tables.check_access()
                 return done
-            is_unclear = _is_unclear(held_up)
-            careful = careful or is_unclear
+            is_unknown = _failed_by_unknown_record(held_up)
+            trial_run = trial_run or is_unknown
             changes = _changes(held_up)
-            if is_unclear or any(r.number == RECEIVED for r in results):
+            if is_unknown or any(r.number == RECEIVED for r in results):
                 # With a shuffle, files mix rows of all tasks, so all tasks run again.
                 void, waiting = done, everything
             else:
@@ -227,7 +227,7 @@ class BatchRunner:
         }
 
     def _task(
-        self, number: int, ranges: Sequence[Range], tables: Mapping[str, TableSpec], *, careful: bool
+        self, number: int, ranges: Sequence[Range], tables: Mapping[str, TableSpec], *, trial_run: bool
     ) -> TaskSpec:
         return TaskSpec(
             number,
@@ -236,7 +236,7 @@ class BatchRunner:
             tables,
             self._tables.missing,
             refused=self._tables.refused,
-            careful=careful,
+            trial_run=trial_run,
         )
 
     def _tally(self, spans: Spans, results: Sequence[TaskResult]) -> Tally:
@@ -285,9 +285,9 @@ def _void(done: Sequence[TaskResult], changes: Sequence[SchemaChange]) -> list[T
     return [result for result in done if grown and (result.bad_by_stage or grown & result.files.keys())]
 
 
-def _is_unclear(results: Sequence[TaskResult]) -> bool:
+def _failed_by_unknown_record(results: Sequence[TaskResult]) -> bool:
     """Whether writing failed because of a record that is not known yet."""
-    reason = next((r.unclear for r in results if r.unclear is not None), None)
+    reason = next((r.failed_by_unknown_record for r in results if r.failed_by_unknown_record is not None), None)
     if reason is not None:
         log.warning("a record breaks the batch, which runs again to find that record: %s", reason)
     return reason is not None

@@ -249,7 +249,7 @@ class WorkerLoop:
         if not held:
             return False
         bounds = self._group.bounds(held, machine.positions)
-        self._mind_gaps(bounds)
+        self._watch_gaps(bounds)
         stop_at = self._policy.stop_at
         ends = bounds.ends
         if stop_at is not None:
@@ -267,7 +267,7 @@ class WorkerLoop:
                 log.warning("%s: an open transaction of a producer hides all records behind it", tp)
         return True
 
-    def _mind_gaps(self, bounds: Bounds) -> None:
+    def _watch_gaps(self, bounds: Bounds) -> None:
         if not self.machine.gaps(bounds.begins, bounds.ends):
             return
         self._recognise({tp.topic for tp in self.machine.held})

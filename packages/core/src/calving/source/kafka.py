@@ -247,9 +247,9 @@ class KafkaGroup(Group):
         finally:
             self._listener = None
         if message is not None and (fault := message.error()) is not None:
-            self._mind(fault)
+            self._check_fault(fault)
 
-    def _mind(self, fault: KafkaError) -> None:
+    def _check_fault(self, fault: KafkaError) -> None:
         self.broken |= fault.fatal()
         if fault.fatal() or remedy(fault) is not None:
             raise failure(fault, self._name, has_joined=self._topics.has_joined)

@@ -20,7 +20,7 @@ from calving.records.fields import name_mapping, table_schema
 from calving.records.values import RecordError, Values
 from calving.tasks.creation import Creation
 from calving.tasks.mutations import TRUNCATE, UNCLEAR, Conversion, Origin, operations
-from calving.tasks.route import Held
+from calving.tasks.route import HeldOffsets
 from calving.tasks.selection import Accounts, Routed, Tables, Timings
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import refusals
@@ -55,7 +55,7 @@ class CastRows:
 class Caster:
     """Casts to the tables of one task."""
 
-    def __init__(self, spec: TaskSpec, held: Held, timings: Timings) -> None:
+    def __init__(self, spec: TaskSpec, held: HeldOffsets, timings: Timings) -> None:
         self._spec, self._held, self._timings = spec, held, timings
         self._converters: dict[str, TableConverter] = {}
         self._conversions: dict[str, Conversion] = {}
@@ -212,7 +212,7 @@ class Caster:
         """
         spec, fold = self._spec, self._spec.path.evolution.case_insensitive
         declared = any(is_declared(spec.tables[each.table], each, fold=fold) for each in changes)
-        if not declared and not spec.careful and not any(map(self._may_refuse, tables)):
+        if not declared and not spec.trial_run and not any(map(self._may_refuse, tables)):
             return {}
         changed = {
             table: evolved(spec.tables[table], [each for each in changes if each.table == table], fold=fold)

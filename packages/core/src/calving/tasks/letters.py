@@ -16,7 +16,7 @@ from calving.records.inferred import of_type
 from calving.records.values import HEADERS, RecordError, Values
 from calving.source.reading import UNREADABLE, Block, headers_of
 from calving.tasks.cast import Caster
-from calving.tasks.route import Held
+from calving.tasks.route import HeldOffsets
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import Writers
 
@@ -40,7 +40,9 @@ LETTERS = pa.struct(
 class DeadLetters:
     """The bad records of one task. Those for a table take the last steps of the record path."""
 
-    def __init__(self, spec: TaskSpec, held: Held, cast: Caster, changes: SchemaChanges, writers: Writers) -> None:
+    def __init__(
+        self, spec: TaskSpec, held: HeldOffsets, cast: Caster, changes: SchemaChanges, writers: Writers
+    ) -> None:
         self._spec = spec
         self._held, self._cast, self._changes, self._writers = held, cast, changes, writers
         self.for_topic: list[DeadLetter] = []

@@ -20,7 +20,7 @@ from calving.source.reading import Block
 from calving.tasks.cast import Caster
 from calving.tasks.decode import Decoders, Projections
 from calving.tasks.mutations import as_objects
-from calving.tasks.route import Held, Router
+from calving.tasks.route import HeldOffsets, Router
 from calving.tasks.selection import Accounts, Routed, Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
 from calving.tasks.transform import Columns, Transforms, chain_of, incomplete, origins, values_of
@@ -40,7 +40,7 @@ class Pipeline:
         self.changes = SchemaChanges(fold=spec.path.evolution.case_insensitive)
         """The schema changes that records have requested."""
         self.writers = Writers(spec)
-        self.held = Held(spec.tables)
+        self.held = HeldOffsets(spec.tables)
         self.cast = Caster(spec, self.held, timings)
         self._router = Router(spec.path.routing, spec.path.tolerance.table)
         self._field = spec.path.routing.field
@@ -66,7 +66,7 @@ class Pipeline:
         """
         return self._run(block, places, Accounts(self.changes), self.writers)
 
-    def rehearse(self, block: Block, places: Indices) -> Accounts:
+    def trial_run(self, block: Block, places: Indices) -> Accounts:
         """Like ``run``, but rows are written only into memory, to find bad records, and no schema change is requested:
         these records request it when they are written.
         """

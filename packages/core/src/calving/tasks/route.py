@@ -125,7 +125,7 @@ class Router:
         accounts.reject(places, Stage.ROUTING, "UnroutedError", f"no route takes its {by}{advice}", fatal=fatal)
 
 
-class Held:
+class HeldOffsets:
     """The records that tables hold already, by their source offsets."""
 
     def __init__(self, tables: Mapping[str, TableSpec]) -> None:

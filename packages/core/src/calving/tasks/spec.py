@@ -33,7 +33,7 @@ class TaskSpec:
     missing: Mapping[str, MissingTable]
     shuffle: bool = False
     refused: Mapping[str, str] = field(default_factory=dict)
-    careful: bool = False
+    trial_run: bool = False
     """Whether every row is tried before it is written, because writing has failed and the record is unknown."""
 
     def to_json(self) -> str:
@@ -89,8 +89,8 @@ class TaskResult:
     error: str | None = None
     """The text of an error of one of the classes in ``LASTING``."""
     error_class: str = BadRecordError.__name__
-    unclear: str | None = None
-    """The error if an unknown record makes writing fail. Every task then has to run again with ``careful``."""
+    failed_by_unknown_record: str | None = None
+    """The error if an unknown record makes writing fail. Every task then has to run again with ``trial_run``."""
     superseded: int = 0
     """Changes of rows that a later change of the same key in the batch replaced."""
     deleted: int = 0
@@ -119,7 +119,7 @@ class TaskResult:
     @property
     def is_held_up(self) -> bool:
         """Whether the task has to run again."""
-        return bool(self.changes) or self.unclear is not None
+        return bool(self.changes) or self.failed_by_unknown_record is not None
 
     def to_json(self) -> str:
         files = {table: [_file_out(f) for f in files_of_table] for table, files_of_table in self.files.items()}
@@ -134,7 +134,7 @@ class TaskResult:
                 "bad_by_stage": self.bad_by_stage,
                 "error": self.error,
                 "error_class": self.error_class,
-                "unclear": self.unclear,
+                "failed_by_unknown_record": self.failed_by_unknown_record,
                 "superseded": self.superseded,
                 "deleted": self.deleted,
                 "shuffled": self.shuffled,
@@ -158,7 +158,7 @@ class TaskResult:
             bad_by_stage=raw["bad_by_stage"],
             error=raw["error"],
             error_class=raw["error_class"],
-            unclear=raw["unclear"],
+            failed_by_unknown_record=raw["failed_by_unknown_record"],
             superseded=raw["superseded"],
             deleted=raw["deleted"],
             shuffled=raw["shuffled"],

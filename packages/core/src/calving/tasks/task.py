@@ -59,8 +59,8 @@ def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
     some record does not fit its table, the result has only schema changes, and the blocks are void.
 
     Raises errors that another attempt may fix. A bad record that is not tolerated, or a table that cannot be written
-    with its properties, is an ``error`` of the result, and is not retried. After an ``unclear`` result all tasks run
-    once more with ``careful``.
+    with its properties, is an ``error`` of the result, and is not retried. After a result with
+    ``failed_by_unknown_record`` all tasks run once more with ``trial_run``.
     """
     know("tasks", _settings(spec))
     task = _Task(spec)
@@ -94,9 +94,9 @@ def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> 
         return None
     reason = f"{type(error).__name__}: {first_line(error)}"
     log.error("a task failed with an error that a retry cannot fix", exc_info=error)
-    if spec.careful:
+    if spec.trial_run:
         return TaskResult(number, error=f"the batch cannot be written, whichever record is left out: {reason}")
-    return TaskResult(number, unclear=reason)
+    return TaskResult(number, failed_by_unknown_record=reason)
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ class _Task:
             if block is None:
                 return
             block.values  # noqa: B018 - made here
-            errors = self._rehearse(block) if self._spec.careful else []
+            errors = self._find_failing_records(block) if self._spec.trial_run else []
             accounts = self._pipeline.run(block, without(len(block), {bad.index for bad in errors}) if errors else None)
             accounts.bad += errors
             if accounts.bad:
@@ -203,7 +203,7 @@ class _Task:
                 self._timings.stop()
                 yield from self._pipeline.writers.shuffled()
 
-    def _rehearse(self, block: Block) -> list[RecordError]:
+    def _find_failing_records(self, block: Block) -> list[RecordError]:
         """The records that make a step fail. They are found by running the block, and then its halves, without keeping
         any result.
         """
@@ -212,7 +212,7 @@ class _Task:
         while pending:
             places = pending.pop()
             try:
-                accounts = self._pipeline.rehearse(block, places)
+                accounts = self._pipeline.trial_run(block, places)
                 errors += [bad for bad in accounts.bad if bad.stage == Stage.WRITING]
             except BaseException as error:
                 if not is_of_value(error):

@@ -138,7 +138,7 @@ def refusals(spec: TaskSpec, converted: Sequence[TableRows]) -> dict[int, Record
             writers[table] = ShuffleWriter(spec.tables[table])
         return writers[table]
 
-    _checked(of, _tried if spec.careful else _prepared, converted, bad)
+    _checked(of, _tried if spec.trial_run else _prepared, converted, bad)
     return bad
 
 
