@@ -14,11 +14,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
-from calving.iceberg.attempts import Attempts
+from calving.iceberg.attempts import Attempts, Report, Stopwatch
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.iceberg.resolution import RowChangeResolver
-from calving.iceberg.summary import Report, Stopwatch
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.files import FileContent

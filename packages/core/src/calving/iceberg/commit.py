@@ -20,14 +20,14 @@ from calving.errors import (
     UnavailableError,
     WentBackError,
 )
-from calving.iceberg.attempts import Attempts, Raised, UnfinishedAttempt
+from calving.iceberg.attempts import Attempts, Raised, Report, UnfinishedAttempt
 from calving.iceberg.catalog import find_table
 from calving.iceberg.history import look
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_disputed, refuse_other_parking
 from calving.iceberg.mending import doubtful_files
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.resolvers import Resolvers
-from calving.iceberg.summary import Report, engine, java_date_time
+from calving.iceberg.summary import engine, java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableId, TableReference
 from calving.model.marks import TableMark

@@ -1,15 +1,10 @@
-"""What is told of a commit: the entries of its snapshot's summary, which are counts, the program that made it, and
-times; and its report for the status of the sink, with the time that each step took.
-"""
+"""The entries of a snapshot's summary: counts, the program that made it, and times."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from uuid import UUID
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -22,9 +17,6 @@ from calving.iceberg.history import whole_number
 from calving.iceberg.manifests import CONTENT_SIZE, at, is_vector
 from calving.model.tables import MutationCounts
 from calving.model.text import natural
-from calving.protocol.commit import Settled
-from calving.protocol.coordinator import Committed, Failed
-from calving.status.values import TableCommit
 from calving.version import __version__
 from calving.writing.partitioning import partition_path
 
@@ -156,71 +148,3 @@ def java_date_time(micros: int) -> str:
     if fraction:
         text += f".{fraction // 1000:03d}" if fraction % 1000 == 0 else f".{fraction:06d}"
     return text + "Z"
-
-
-class Stopwatch:
-    """Seconds by step, added up over all tries. Steps do not nest, and pauses between tries belong to no step."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._started = clock()
-        self.steps: dict[str, float] = {}
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        started = self._clock()
-        try:
-            yield
-        finally:
-            self.add(name, self._clock() - started)
-
-    def add(self, name: str, seconds: float) -> None:
-        """Add seconds that were measured elsewhere."""
-        self.steps[name] = self.steps.get(name, 0.0) + seconds
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the stopwatch was made."""
-        return self._clock() - self._started
-
-
-class Report:
-    """The report of one table in one cycle, which may include several parked commits."""
-
-    def __init__(self, table: str, commit_id: UUID) -> None:
-        self._table, self._commit_id = table, commit_id
-        self.watch = Stopwatch()
-        self._files = self._records = 0
-        self._head: Mapping[str, str] = {}
-        self._counts: MutationCounts | None = None
-
-    def settled(self, done: Settled, head: Mapping[str, str], counts: MutationCounts | None) -> None:
-        """Add a settled commit. ``head``: the summary of the branch's head, if the head has changed. ``counts``: the
-        commit's row mutations.
-        """
-        if done.snapshot_id is not None and counts is not None:
-            self._counts = (self._counts or MutationCounts()) + counts
-        self._files += len(done.admitted.data_files) + len(done.admitted.delete_files)
-        self._records += sum(f.record_count for f in done.admitted.data_files)
-        self._head = head or self._head
-
-    def value(self, outcome: Committed | Failed) -> TableCommit:
-        """The report. Its total seconds exceed the sum of its steps, because pauses between tries belong to no step."""
-        failed = isinstance(outcome, Failed)
-        return TableCommit(
-            table=self._table,
-            outcome="failed" if failed else "done" if self._head else "unchanged",
-            seconds=self.watch.seconds,
-            steps=dict(self.watch.steps),
-            files=self._files,
-            records=self._records,
-            reason=outcome.reason if isinstance(outcome, Failed) else None,
-            total_files=self._total("total-data-files"),
-            total_deletes=self._total("total-delete-files"),
-            total_bytes=self._total("total-files-size"),
-            mutations=self._counts,
-            commit_id=str(self._commit_id),
-        )
-
-    def _total(self, name: str) -> int | None:
-        return natural(self._head.get(name))

@@ -22,6 +22,7 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 from calving.catalogs.denials import denial
 from calving.catalogs.foreign import refusal
 from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError, WentBackError
+from calving.iceberg.attempts import Stopwatch
 from calving.iceberg.expiry import Expired, expired, remove_files
 from calving.iceberg.history import (
     ancestors,
@@ -38,7 +39,7 @@ from calving.iceberg.marks import mark_of, went_back
 from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot
-from calving.iceberg.summary import Stopwatch, mutation_summary
+from calving.iceberg.summary import mutation_summary
 from calving.model.events import Envelope, TableId
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.marks import TableMark
