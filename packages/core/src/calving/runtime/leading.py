@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
@@ -29,7 +29,6 @@ from calving.threads import where
 
 if TYPE_CHECKING:
     from calving.iceberg.commit import IcebergCommitter  # slow to import
-    from calving.runtime.maintenance.leader import LeaderMaintenance
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +47,14 @@ _HUNG_SECONDS = 30.0
 """A coordinator hangs if it makes no progress for this time plus the time that its tables may take."""
 
 
+class BackgroundMaintenance(Protocol):
+    """What maintains the tables while this process leads, on a thread of its own."""
+
+    def stop(self) -> None: ...
+
+    def join(self, seconds: float) -> None: ...
+
+
 class CoordinatorThread:
     """A coordinator on its own thread and session, from its election until an error or ``stop``."""
 
@@ -60,7 +67,7 @@ class CoordinatorThread:
         board: Board,
         leader: Leader | None = None,
         own: Member | None = None,
-        maintenance: Callable[[IcebergCommitter, Board], LeaderMaintenance | None] = lambda committer, board: None,
+        maintenance: Callable[[IcebergCommitter, Board], BackgroundMaintenance | None] = lambda committer, board: None,
     ) -> None:
         """``leader``: this process, as its events name it to the others. ``own``: its worker, with all its settings.
         ``maintenance``: begins to maintain the tables beside the commits.
@@ -76,7 +83,7 @@ class CoordinatorThread:
         self.buffered = 0
         self._loop: CoordinatorLoop | None = None
         self._looks: Looks | None = None
-        self._maintenance: LeaderMaintenance | None = None
+        self._maintenance: BackgroundMaintenance | None = None
         self.moved = time.monotonic()
         """When this coordinator last made progress or found nothing to do. At first, when it was made."""
         self.has_moved = False
