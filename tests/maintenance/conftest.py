@@ -22,6 +22,6 @@ def _dumped(metadata: TableMetadataV3, **how: Any) -> str:
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     """pyiceberg refuses only to write metadata of version 3, which a server of a REST catalog writes."""
     monkeypatch.setattr(TableMetadataV3, "model_dump_json", _dumped)
-    for module in ("iceberg.tables", "maintenance.refusals"):
+    for module in ("iceberg.tables", "iceberg.maintenance"):
         monkeypatch.setattr(f"calving.{module}.is_rest", lambda catalog: True)
     return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})

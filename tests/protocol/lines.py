@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from calving.protocol.rollback import Ancestor, Line, SnapshotPlace
+from calving.model.tables import SnapshotPlace
+from calving.protocol.rollback import Ancestor, Line
 
 
 def line_of(*summaries: Mapping[str, str]) -> Line:

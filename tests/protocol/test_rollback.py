@@ -9,10 +9,11 @@ import pytest
 
 from calving.iceberg.maintenance import carried_on
 from calving.model.offsets import Span, TopicPartition
+from calving.model.tables import SnapshotPlace
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LedgerKey
 from calving.protocol.ledger_updates import committed, looked
-from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace, Verdict, verdict
+from calving.protocol.rollback import Ancestor, Line, RolledBack, Verdict, verdict
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 TP = TopicPartition("s", 0)

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calving.model.events import TableId
+from calving.model.tables import SnapshotPlace
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, LedgerKey
-from calving.protocol.rollback import Ancestor, RollbackNote, SnapshotPlace
+from calving.protocol.rollback import Ancestor, RollbackNote
 from tests.simulation.checks import Violation
 from tests.simulation.members import Crash
 from tests.simulation.tables import Loaded, Snapshot

@@ -22,12 +22,12 @@ from calving.errors import (
 from calving.iceberg.parking import ParkedCommit
 from calving.model.events import DataWritten, Envelope, TableId, TableReference
 from calving.model.marks import TableMark
-from calving.model.tables import OnRollback
+from calving.model.tables import OnRollback, SnapshotPlace
 from calving.protocol.commit import Admitted
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace
+from calving.protocol.rollback import Ancestor, Line, RolledBack
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, appended, resolved
 from tests.simulation.versions import SILENT, Settings

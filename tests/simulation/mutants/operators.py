@@ -11,12 +11,13 @@ from calving.backend.interface import Cursor
 from calving.cli.release import Stale, discard
 from calving.iceberg.parking import Parking
 from calving.model.events import Place, TableId
+from calving.model.tables import SnapshotPlace
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger, decode_control
 from calving.protocol.ledger_key import GONE_OFFSETS, LedgerKey
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
-from calving.protocol.rollback import Line, SnapshotPlace
+from calving.protocol.rollback import Line
 from tests.simulation.mutants.registry import mutant, with_buffer
 from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimTarget

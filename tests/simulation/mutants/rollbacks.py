@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from calving.model.tables import OnRollback
+from calving.model.tables import OnRollback, SnapshotPlace
 from calving.protocol import ledger_updates
 from calving.protocol.answers import AbandonedCommits, abandoned
 from calving.protocol.ledger import Ledger, encode_source
@@ -20,7 +20,7 @@ from calving.protocol.ledger_key import (
 )
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
-from calving.protocol.rollback import Ancestor, Line, RollbackNote, RolledBack, SnapshotPlace, added_by
+from calving.protocol.rollback import Ancestor, Line, RollbackNote, RolledBack, added_by
 from tests.simulation.members import Crash
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.world import World

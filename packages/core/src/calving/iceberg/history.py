@@ -33,11 +33,11 @@ from calving.iceberg.catalog import find_table
 from calving.iceberg.manifests import read_entries, read_manifest_list, read_parent
 from calving.model.events import TableId
 from calving.model.offsets import less
-from calving.model.tables import OnRollback
+from calving.model.tables import OnRollback, SnapshotPlace
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.ledger_updates import looked
-from calving.protocol.rollback import Ancestor, Line, RolledBack, SnapshotPlace
+from calving.protocol.rollback import Ancestor, Line, RolledBack
 
 _MOST_VERSIONS = 20
 """How many earlier versions of the metadata are read, at most, to find an expired snapshot."""

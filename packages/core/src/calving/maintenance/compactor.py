@@ -16,11 +16,10 @@ from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
 from calving.iceberg.live_files import LiveData, LiveFiles, Manifests, data_of, deletes_of
 from calving.iceberg.locations import delete_orphans
-from calving.iceberg.maintenance import Maintenance, Turn, without_turns
+from calving.iceberg.maintenance import Maintenance, Turn, commit_refusal, without_turns
 from calving.iceberg.manifests import LINEAGE_VERSION, partition_sources
 from calving.maintenance.compaction import Compaction, FileReplacement
 from calving.maintenance.plan import FileGroup, FileState, PartitionKey, Plan, Triggers, plan
-from calving.maintenance.refusals import commit_refusal
 from calving.maintenance.rewrite import Rewriting, output_spec, rewrite
 from calving.model.events import TableId
 from calving.model.files import DataFile

@@ -21,7 +21,7 @@ from calving.iceberg.catalog import find_table
 from calving.iceberg.history import whole_number
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.live_files import partition_of
-from calving.iceberg.maintenance import Maintenance, Turn, without_turns
+from calving.iceberg.maintenance import Maintenance, Turn, commit_refusal, without_turns
 from calving.iceberg.manifest_writers import WritableSpec, write_entries
 from calving.iceberg.manifests import (
     LIST_FIRST_ROW_ID,
@@ -31,7 +31,6 @@ from calving.iceberg.manifests import (
 )
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.maintenance.manifest_plan import ManifestGroup, ManifestState, manifest_groups, partition_order
-from calving.maintenance.refusals import commit_refusal
 from calving.model.events import TableId
 from calving.protocol.ledger_key import LedgerKey
 from calving.storage_errors import described

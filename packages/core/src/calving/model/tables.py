@@ -1,5 +1,5 @@
-"""Target tables as tasks see them, the settings and counts of those in which records replace and delete rows, and the
-schema changes that records need.
+"""Target tables as tasks see them, the settings and counts of those in which records replace and delete rows, the
+schema changes that records need, and places in a table's history.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from calving.model.text import counted
 
@@ -19,6 +19,23 @@ OnRollback = Literal["continue", "stop", "stop-on-doubt"]
 OrderType = Literal["parsed", "text"]
 SOFT_DELETE_FIELD, FORMER_SOFT_DELETE_FIELD = "_cdc_deleted", "_deleted"
 """The default column that marks deleted rows, and the default of version 0.1.0, a name that Iceberg reserves."""
+
+
+class SnapshotPlace(NamedTuple):
+    """A snapshot and its sequence number; 0 in tables of format version 1, which have none."""
+
+    id: int
+    number: int
+
+    def __str__(self) -> str:
+        """``<id>:<number>``, as a table property holds it."""
+        return f"{self.id}:{self.number}"
+
+    @staticmethod
+    def parse(text: str) -> SnapshotPlace | None:
+        """The place in a table property; None if the property is empty."""
+        snapshot_id, _, number = text.partition(":")
+        return SnapshotPlace(int(snapshot_id), int(number)) if text else None
 
 
 class RollbackAnswer(StrEnum):

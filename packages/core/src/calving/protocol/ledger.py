@@ -29,8 +29,8 @@ from calving.model.offsets import (
     present,
     without,
 )
+from calving.model.tables import SnapshotPlace
 from calving.model.text import printable
-from calving.protocol.rollback import SnapshotPlace
 
 T = TypeVar("T")
 _SHOWN = 60

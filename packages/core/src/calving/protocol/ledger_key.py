@@ -24,6 +24,7 @@ from calving.model.offsets import (
     merged,
     without,
 )
+from calving.model.tables import SnapshotPlace
 from calving.protocol.forms import check_owner_forms
 from calving.protocol.ledger import (
     Ledger,
@@ -36,7 +37,7 @@ from calving.protocol.ledger import (
     encode_source,
     entry_of,
 )
-from calving.protocol.rollback import Ancestor, Line, RollbackNote, SnapshotPlace, Verdict, picked, verdict
+from calving.protocol.rollback import Ancestor, Line, RollbackNote, Verdict, picked, verdict
 
 COMMIT_ID = "kafka.connect.commit-id"
 TASK_ID = "kafka.connect.task-id"

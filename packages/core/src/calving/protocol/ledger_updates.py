@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from calving.model.offsets import decode_coverage, encode_coverage, intersection, less
+from calving.model.tables import SnapshotPlace
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import (
     GONE_OFFSETS,
@@ -21,7 +22,7 @@ from calving.protocol.ledger_key import (
     LedgerKey,
     source_entries,
 )
-from calving.protocol.rollback import Line, RollbackNote, SnapshotPlace, source_of
+from calving.protocol.rollback import Line, RollbackNote, source_of
 
 _MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
 """The most snapshots for which a ledger is kept, and the most ledgers: every version of the metadata repeats them."""

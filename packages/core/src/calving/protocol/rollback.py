@@ -28,30 +28,13 @@ from typing import NamedTuple
 from calving.model.events import Envelope, TableId
 from calving.model.marks import TableMark
 from calving.model.offsets import Coverage, decode_coverage, encode_coverage, less, merged, size, text_of
-from calving.model.tables import OnRollback
+from calving.model.tables import OnRollback, SnapshotPlace
 from calving.model.text import counted
 
 SOURCE_SNAPSHOT_ID = "source-snapshot-id"
 """The summary entry of a cherry-pick. Iceberg writes it."""
 _ID_DIGITS = 19
 """The most digits of a snapshot's id."""
-
-
-class SnapshotPlace(NamedTuple):
-    """A snapshot and its sequence number; 0 in tables of format version 1, which have none."""
-
-    id: int
-    number: int
-
-    def __str__(self) -> str:
-        """``<id>:<number>``, as a table property holds it."""
-        return f"{self.id}:{self.number}"
-
-    @staticmethod
-    def parse(text: str) -> SnapshotPlace | None:
-        """The place in a table property; None if the property is empty."""
-        snapshot_id, _, number = text.partition(":")
-        return SnapshotPlace(int(snapshot_id), int(number)) if text else None
 
 
 class Ancestor(NamedTuple):
