@@ -22,9 +22,8 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from calving.catalogs import foreign
-from calving.catalogs.denials import denial
 from calving.catalogs.jdbc import sql_properties, with_driver
-from calving.catalogs.objects import with_objects
+from calving.catalogs.logins import denial, with_objects
 from calving.catalogs.storage import by_settings_alone
 from calving.errors import (
     UNTRUSTED,

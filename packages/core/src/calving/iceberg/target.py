@@ -19,8 +19,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
-from calving.catalogs.denials import denial
 from calving.catalogs.foreign import refusal
+from calving.catalogs.logins import denial
 from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError, WentBackError
 from calving.iceberg.attempts import Stopwatch
 from calving.iceberg.expiry import Expired, expired, remove_files

@@ -1,20 +1,45 @@
-"""Explains why a REST catalog refuses a login: an operator has to replace the login, or to give it a permission."""
+"""Logins at REST catalogs, and their TLS: the properties that pyiceberg takes as objects within objects, and why a
+catalog refuses a login: an operator has to replace the login, or to give it a permission.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
 
 from calving.errors import first_line
 from calving.secrets import masked, without_secrets
 
+_OBJECTS = ("auth", "ssl")
+_SHAPES: Mapping[str, Callable[[str], object]] = {
+    "refresh_margin": int,
+    "expires_in": int,
+    "scopes": lambda text: [scope.strip() for scope in text.split(",")],
+}
+"""Parts of a login that are no text."""
 _UNKNOWN_LOGIN = (UnauthorizedError, AuthorizationExpiredError, OAuthError)
 """The errors for an unknown login. An expired token is not among them at first: pyiceberg gets a new token for a
 ``credential``, and repeats the request.
 """
 _LOGINS = ("auth.type", "credential", "token", "header.Authorization")
 """The keys that hold a login, in the order in which they count."""
+
+
+def with_objects(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The properties, and those of a login and of TLS as pyiceberg wants them: ``ssl.client.key`` is ``key`` in the
+    object ``client`` in the object ``ssl``.
+    """
+    out: dict[str, Any] = dict(properties)
+    for name, text in properties.items():
+        *path, last = name.split(".")
+        if path and path[0] in _OBJECTS:
+            here = out
+            for part in path:
+                here = here.setdefault(part, {})
+            here[last] = _SHAPES.get(last, str)(text)
+    return out
 
 
 def denial(error: BaseException, name: str, properties: Mapping[str, str]) -> str | None:
