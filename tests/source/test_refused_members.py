@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 
 from calving.errors import CalvingError, ConfigError, UnexpectedError
-from calving.source.group_errors import failure
+from calving.source.group import failure
 from calving.source.interface import Group
 from calving.source.kafka import Topics
 from harness.topic import Topic

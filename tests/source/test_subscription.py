@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from calving.records.regex import Regex
-from calving.source.subscription import subscription
+from calving.source.group import subscription
 
 TOPICS = ["a", "b", "ab", "xa", "bx", "shop-1", "shop-12", "shop-d", "a.b", "a-b", "shop-1.x"]
 

@@ -26,12 +26,11 @@ from calving.errors import ConfigError
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.model.sink import WORKER, Claim
 from calving.source.client import TIMEOUT, admin_client, consumer_client, patiently, reaching
-from calving.source.group_errors import failure, remedy
+from calving.source.group import failure, remedy, subscription
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.kafka_times import first_times
 from calving.source.members import members
 from calving.source.start import Start, outside
-from calving.source.subscription import subscription
 
 if TYPE_CHECKING:
     from calving.records.regex import Regex

@@ -1,6 +1,10 @@
-"""What a broker answers to a member of a consumer group, and what an operator can do."""
+"""A member of a consumer group: how it subscribes to the topics that match a regular expression, what a broker answers
+to it, and what an operator can do.
+"""
 
 from __future__ import annotations
+
+import re
 
 from confluent_kafka import KafkaError
 
@@ -17,6 +21,16 @@ _REMEDIES = {
     " or remove it",
 }
 """Answers that no further try changes. A group of clients with another strategy is none of them: they may leave."""
+_TOKEN = re.compile(r"\\.|\[\^?\]?[^\]]*\]|\(\?:")
+"""What a translation must not look into: an escaped character, or a class of characters."""
+_POSIX = {r"\d": "[0-9]", r"\D": "[^0-9]", "(?:": "("}
+
+
+def subscription(regex: str) -> str:
+    """The expression by which librdkafka subscribes to the topics that ``regex`` matches in full. It uses extended
+    expressions of POSIX, which know neither ``\\d`` nor groups that only group.
+    """
+    return f"^({_TOKEN.sub(lambda token: _POSIX.get(token[0], token[0]), regex)})$"
 
 
 def remedy(fault: KafkaError) -> str | None:
