@@ -21,7 +21,7 @@ from calving.model.files import DataFile, one_name
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.model.sink import Claim
 from calving.protocol.ledger import SourceProgress
-from calving.runtime.named_files import files_of_log
+from calving.runtime.maintenance.expire import files_of_log
 from calving.settings.load import Sink
 from tests.cli import maintaining
 from tests.cli.maintaining import lines

@@ -16,11 +16,10 @@ from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
 from calving.retries import Retries
 from calving.runtime import components
-from calving.runtime.maintenance.continuous import continuous
-from calving.runtime.maintenance.maintainer import Maintainer, MaintenanceOrder
+from calving.runtime.maintenance.maintainer import Maintainer, MaintenanceOrder, Run
 from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.step import MaintenanceStep, failed
-from calving.runtime.maintenance.watch import Run
+from calving.runtime.maintenance.watch import continuous
 from calving.settings.load import Sink
 
 log = logging.getLogger(__name__)

@@ -9,16 +9,20 @@ from uuid import uuid4
 
 from pyiceberg.table.metadata import TableMetadata
 
-from calving.errors import CalvingError, ConfigError
+from calving.backend.interface import Session
+from calving.backend.sessions import read_to_end
+from calving.errors import CalvingError, ConfigError, TableTroubleError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.maintenance.expirer import ExpiredSnapshots, Expirer, FileDeletion
 from calving.maintenance.orphans import owners
+from calving.model.events import DataWritten, Envelope
+from calving.model.files import one_name
 from calving.model.text import bytes_text, counted, listed
+from calving.protocol.buffer import Buffer
 from calving.runtime import components
 from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.step import MaintenanceStep, committing
-from calving.runtime.named_files import files_of_log
 from calving.runtime.preflight import file_rules, ledger_key, owner_of
 from calving.settings.load import Sink
 
@@ -151,3 +155,31 @@ def _time(ms: int) -> str:
 
 def _step(name: str, outcome: str, text: str, **numbers: object) -> MaintenanceStep:
     return MaintenanceStep(name, EXPIRE, outcome, text, numbers)
+
+
+def files_of_log(session: Session, parking: Parking) -> frozenset[str]:
+    """The files that a control log names from the saved position to its end, each as ``one_name``. Those of
+    publications that have not ended are among them, and those of parked commits, and these files themselves.
+
+    :raises UnavailableError: the store gives no answer.
+    :raises TableTroubleError: an entry or a parked commit cannot be read, so it is unknown what it names.
+    """
+    with closing(session.watch()) as cursor:
+        start, files = cursor.log.start, set[str]()
+        buffer = Buffer(start)
+        for entry in read_to_end(cursor):
+            if entry.offset >= start.get(entry.partition, 0):
+                files |= _files_of(entry)
+                buffer.hear(entry)
+        if cursor.unreadable:
+            raise TableTroubleError(cursor.unreadable[-1])
+    for table, parked in buffer.parked.items():
+        for commit in parking.commits(table, parked):
+            files |= {one_name(location) for location in commit.files}
+            files = files.union(*map(_files_of, commit.entries))
+    return frozenset(files)
+
+
+def _files_of(entry: Envelope) -> set[str]:
+    event = entry.event
+    return {one_name(file.file_path) for file in event.files} if isinstance(event, DataWritten) else set()

@@ -24,11 +24,11 @@ from calving.model.events import TableId
 from calving.mutations.lookup import Tasks
 from calving.retries import Retries
 from calving.runtime.maintenance.compact import COMPACT
-from calving.runtime.maintenance.continuous import continuous
 from calving.runtime.maintenance.maintainer import DEFAULT, Maintainer, MaintenanceOrder
 from calving.runtime.maintenance.manifests import MANIFESTS
 from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.step import MaintenanceStep
+from calving.runtime.maintenance.watch import continuous
 from calving.settings.load import Sink
 from calving.status.board import Board
 from calving.status.maintenance import MaintenanceRun, after_begin, after_run

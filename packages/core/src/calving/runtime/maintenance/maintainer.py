@@ -29,7 +29,6 @@ from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.mend import BOUNDS, mended
 from calving.runtime.maintenance.orphans import ORPHANS, OrphanTask
 from calving.runtime.maintenance.step import MaintenanceStep, failed
-from calving.runtime.maintenance.watch import Run
 from calving.runtime.preflight import ledger_key, own_tables
 from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
@@ -40,6 +39,8 @@ DEFAULT = (DELETES, COMPACT, MANIFESTS, EXPIRE)
 """The tasks that are done if none is named, in their order: files with equality deletes are not compacted."""
 _FOR_ALL = {BOUNDS, COMPACT, MANIFESTS, EXPIRE, ORPHANS}
 """The tasks that are also for tables to which the sink only appends."""
+Run = Callable[[str], Iterator[MaintenanceStep]]
+"""Starts a run of all tasks for a table, which yields its steps; a step makes at most one commit."""
 
 
 @dataclass(frozen=True, slots=True)
