@@ -111,7 +111,7 @@ class TableConverter:
             It is never raised for a single value.
         """
         places = self.cells.over(values) if self.cells.counts_values else ()
-        over = dict.fromkeys(places, str(TooManyCellsError(self.cells.most)))
+        over = dict.fromkeys(places, str(TooManyCellsError(self.cells.most))) if places else {}
         converted = self._convert_without(values, over)
         if columns_added(converted.changes, fold=self._evolution.case_insensitive) > self._limits.new_columns:
             converted = self._convert_without(values, over | self._too_new(values, over))
