@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import FloatType, IcebergType, IntegerType, ListType, MapType, StructType
 
-from calving.casting.columns import unknown_in_keys
 from calving.casting.evolution import Path, SchemaEvolution, UnfitError
 from calving.casting.findings import Findings
 from calving.records.arrays import JSON, as_list, children_of, entries, items_of
@@ -90,7 +90,18 @@ class ColumnChanges:
         inner = Findings()
         keys, items = entries(column)
         self.inner(items, kind.value_type, (*path, "value"), typed, inner)
-        for i, where in unknown_in_keys(keys, kind.key_type, self._target, (*path, "key")):
+        for i, where in _unknown_in_keys(keys, kind.key_type, self._target, (*path, "key")):
             reason = "its column cannot be added: Iceberg does not let the keys of a map change"
             inner.reasons.setdefault(i, str(UnfitError(where, reason)))
         return inner
+
+
+def _unknown_in_keys(keys: pa.Array, kind: IcebergType, target: Target, path: Path) -> Iterator[tuple[int, Path]]:
+    """The values in the keys of maps for which there is no column: the place of the key, and the path of the value."""
+    if isinstance(kind, StructType) and isinstance(keys, pa.StructArray):
+        for field, child in zip(keys.type, children_of(keys), strict=True):
+            wanted = target.lookup(kind).find(field.name)
+            if wanted is not None:
+                yield from _unknown_in_keys(child, wanted.field_type, target, (*path, wanted.name))
+            else:
+                yield from ((i, (*path, field.name)) for i in pc.indices_nonzero(child.is_valid()).to_pylist())

@@ -6,7 +6,7 @@ A cast may refuse values that ``exact`` accepts. But if a cast accepts a value, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,8 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.casting.digits import check_keeps
-from calving.casting.evolution import Path
+from calving.casting.digits import may_lose
 from calving.casting.temporal import (
     DAY_SECONDS,
     FIRST_DAY,
@@ -83,7 +82,8 @@ def cast(column: pa.Array, kind: IcebergType, target: Target, column_id: int) ->
         raise ExactPathError("only nulls")
     if isinstance(column.type, SemanticType):
         column = _meant(column, column.type.meaning, kind)
-    check_keeps(column, kind, target, column_id)
+    if column_id in target.compared and may_lose(column, kind, target.counting(column_id)):
+        raise ExactPathError("a value may lose digits")
     match kind:
         case StructType():
             return _struct(column, kind, target)
@@ -175,17 +175,6 @@ def _repeats(column: pa.MapArray, keys: pa.Array) -> bool:
         return True
     pairs = pa.table({"map": pc.list_parent_indices(as_list(column)), "key": keys})
     return bool(pairs.group_by(["map", "key"]).aggregate([]).num_rows < len(keys))
-
-
-def unknown_in_keys(keys: pa.Array, kind: IcebergType, target: Target, path: Path) -> Iterator[tuple[int, Path]]:
-    """The values in the keys of maps for which there is no column: the place of the key, and the path of the value."""
-    if isinstance(kind, StructType) and isinstance(keys, pa.StructArray):
-        for field, child in zip(keys.type, children_of(keys), strict=True):
-            wanted = target.lookup(kind).find(field.name)
-            if wanted is not None:
-                yield from unknown_in_keys(child, wanted.field_type, target, (*path, wanted.name))
-            else:
-                yield from ((i, (*path, field.name)) for i in pc.indices_nonzero(child.is_valid()).to_pylist())
 
 
 Cast = Callable[[pa.Array, IcebergType], pa.Array]

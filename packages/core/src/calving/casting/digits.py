@@ -23,8 +23,7 @@ from pyiceberg.types import (
 
 from calving.casting.numbers import is_number, single_text
 from calving.records.arrays import Digits, Scaled, Single
-from calving.records.failures import ExactPathError
-from calving.records.fields import Counting, Target
+from calving.records.fields import Counting
 from calving.records.semantics import PER_SECOND, Moment, Quantity
 
 _LOST = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
@@ -34,13 +33,8 @@ _DOUBLE_HOLDS, _FLOAT_HOLDS = 1 << 53, 1 << 24
 """Up to these, doubles and floats hold every whole number."""
 
 
-def check_keeps(column: pa.Array, kind: IcebergType, target: Target, column_id: int) -> None:
-    """:raises ExactPathError: the target is one in which no value may lose digits, and Arrow's cast may cut some."""
-    if column_id in target.compared and _may_lose(column, kind, target.counting(column_id)):
-        raise ExactPathError("a value may lose digits")
-
-
-def _may_lose(column: pa.Array, kind: IcebergType, counting: Counting) -> bool:
+def may_lose(column: pa.Array, kind: IcebergType, counting: Counting) -> bool:
+    """Whether Arrow's cast to ``kind`` may cut digits of a value."""
     given = column.type
     if isinstance(kind, DoubleType | FloatType):
         is_single = isinstance(kind, FloatType)
