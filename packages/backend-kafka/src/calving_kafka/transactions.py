@@ -100,16 +100,7 @@ class Transactions:
         producer, deliveries = self._producer, Deliveries()
         try:
             producer.begin_transaction()
-            for r in records:
-                producer.produce(
-                    r.topic,
-                    r.value,
-                    r.key,
-                    r.partition,
-                    timestamp=r.timestamp_ms,
-                    headers=list(r.headers),
-                    on_delivery=deliveries.of(r),
-                )
+            deliveries.produce(producer, records)
             for group in groups:
                 if group.offsets:
                     self._store(group)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -116,13 +116,26 @@ def producer_config(kafka: Mapping[str, str], *, alone: bool = False, **ours: st
 
 
 class Deliveries:
-    """The broker's answers to records that are being produced."""
+    """Hands records to a producer, and has the broker's answers to them."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
         """The first error of a record that says why it was not taken, apart from its size."""
         self._record: OutRecord | None = None
         self._too_large: list[tuple[OutRecord, KafkaError]] = []
+
+    def produce(self, producer: Producer, records: Iterable[OutRecord]) -> None:
+        """:raises KafkaException: the producer takes no more records."""
+        for r in records:
+            producer.produce(
+                r.topic,
+                key=r.key,
+                value=r.value,
+                headers=list(r.headers),
+                partition=r.partition,
+                timestamp=r.timestamp_ms,
+                on_delivery=self.of(r),
+            )
 
     def of(self, record: OutRecord) -> Callable[[KafkaError | None, object], None]:
         """The callback for the record's delivery."""
@@ -279,15 +292,7 @@ class DeadLetterWriter:
     def _send(self, sent: Sequence[OutRecord]) -> list[OutRecord]:
         """Send these records. Returns those to send now, instead of records that are too large."""
         producer, deliveries = self._connected(), Deliveries()
-        for r in sent:
-            producer.produce(
-                r.topic,
-                key=r.key,
-                value=r.value,
-                headers=list(r.headers),
-                timestamp=r.timestamp_ms,
-                on_delivery=deliveries.of(r),
-            )
+        deliveries.produce(producer, sent)
         waiting = producer.flush(TIMEOUT)
         if deliveries.error is not None:
             raise deliveries.refusal or unavailable(deliveries.error, f"dead-letter topic '{sent[0].topic}'")
