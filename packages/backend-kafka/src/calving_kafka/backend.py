@@ -61,14 +61,14 @@ class KafkaBackend(Backend):
                 f"control topic '{topic}' is compacted, which removes events that are not committed yet:"
                 " set its cleanup.policy to delete"
             )
-        for name, value in _KEEP.items():
-            if config[name].value != value:
+        for name, wanted in _KEEP.items():
+            if config[name].value != wanted:
                 log.warning(
                     "control topic '%s' has %s = %s: a sink that stops for longer loses uncommitted files;"
                     " run kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s"
                     " --add-config %s=%s",
                     *(topic, name, config[name].value, self._sink.kafka.get("bootstrap.servers", "SERVERS"), topic),
-                    *(name, value),
+                    *(name, wanted),
                 )
         self._provisioned = True
 

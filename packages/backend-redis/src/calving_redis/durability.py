@@ -107,7 +107,7 @@ def _config(client: RedisClient) -> Mapping[str, str]:
             settings.update(client.config_get(name))
     except redis.ResponseError:
         return {}
-    return {_text(name): _text(value) for name, value in settings.items()}
+    return {_text(name): _text(setting) for name, setting in settings.items()}
 
 
 def _version(server: Mapping[str, object]) -> tuple[int, ...]:

@@ -283,7 +283,7 @@ def _parameter(match: re.Match[str]) -> str:
 
 def _whole(text: str) -> str:
     """A setting's text, without the logins in its URLs."""
-    return ",".join(_parameters(_ORACLE.sub(_login, _without_login(item))) for item in _ITEMS.split(text))
+    return ",".join(_parameters(_ORACLE.sub(_login, _without_login(part))) for part in _ITEMS.split(text))
 
 
 def _without_login(item: str) -> str:
@@ -312,14 +312,14 @@ def _secrets_of(key: str, text: str) -> Iterator[str]:
         yield from (a or b for a, b in _QUOTED.findall(text))
     elif not is_harmless(key) and len(text) >= _SHORTEST_UNKNOWN and not text.isdecimal():
         yield text
-    for item in _ITEMS.split(text):
-        for match in (*_WHOLE_LOGIN.finditer(item, 0, _end_of_logins(item)), *_ORACLE.finditer(item)):
+    for part in _ITEMS.split(text):
+        for match in (*_WHOLE_LOGIN.finditer(part, 0, _end_of_logins(part)), *_ORACLE.finditer(part)):
             password = re.split("[:/]", match["login"], maxsplit=1)[-1]
             # A library that ends the login earlier names only a part of it.
             parts = re.split(r"[/#?@\s]", password)
             yield from (match["login"], password, *parts, re.split(r"[/#?]", match["login"])[0])
-        for query in (_QUERY, _WHOLE_QUERY) if _is_url(item) else (_QUERY,):
-            yield from (m["value"] for m in query.finditer(item) if not is_harmless_parameter(m["name"]))
+        for query in (_QUERY, _WHOLE_QUERY) if _is_url(part) else (_QUERY,):
+            yield from (m["value"] for m in query.finditer(part) if not is_harmless_parameter(m["name"]))
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -71,7 +71,7 @@ def time_text(text: pa.Array) -> pa.Array:
 
     :raises ValueError: a text is not a time.
     """
-    return pa.array([None if item is None else _parsed_time(item) for item in text.to_pylist()], pa.time64("us"))
+    return pa.array([None if each is None else _parsed_time(each) for each in text.to_pylist()], pa.time64("us"))
 
 
 def _parsed_time(text: str) -> int:

@@ -249,11 +249,11 @@ def carried(io: FileIO) -> dict[str, str]:
     if the catalog signs each request to the storage.
     """
     # A REST catalog adds its authenticator to the properties, which cannot be sent to a task.
-    properties = {name: str(value) for name, value in io.properties.items() if isinstance(value, str | int)}
+    properties = {name: str(setting) for name, setting in io.properties.items() if isinstance(setting, str | int)}
     return (
         properties
         if "s3.signer" in properties
-        else {name: value for name, value in properties.items() if not _is_catalogs(name)}
+        else {name: text for name, text in properties.items() if not _is_catalogs(name)}
     )
 
 

@@ -55,24 +55,24 @@ class Metric:
 
     def series(self, status: Status, now: float) -> Samples:
         """Its values, each with the values of ``series_labels``."""
-        return [((status.sink.name, *labels), value) for labels, value in self.read(status, now)]
+        return [((status.sink.name, *labels), figure) for labels, figure in self.read(status, now)]
 
 
 def _one(of: Callable[[Status], Value | None]) -> Callable[[Status, float], Samples]:
     def read(status: Status, now: float) -> Samples:
-        value = of(status)
-        return [] if value is None else [((), value)]
+        figure = of(status)
+        return [] if figure is None else [((), figure)]
 
     return read
 
 
 def _by(of: Callable[[Status], Mapping[str, Value]]) -> Callable[[Status, float], Samples]:
-    return lambda status, now: [((key,), value) for key, value in of(status).items()]
+    return lambda status, now: [((key,), figure) for key, figure in of(status).items()]
 
 
 def _table(of: Callable[[TableStatus], float | None]) -> Callable[[Status, float], Samples]:
     def read(status: Status, now: float) -> Samples:
-        return [((name,), value) for name, table in tables_of(status).items() if (value := of(table)) is not None]
+        return [((name,), figure) for name, table in tables_of(status).items() if (figure := of(table)) is not None]
 
     return read
 
@@ -80,9 +80,9 @@ def _table(of: Callable[[TableStatus], float | None]) -> Callable[[Status, float
 def _partition(name: Literal["source_lag", "commit_lag", "seconds"]) -> Callable[[Status, float], Samples]:
     def read(status: Status, now: float) -> Samples:
         for labels, lag in partitions_of(status, now):
-            value = getattr(lag, name)
-            if value is not None:
-                yield labels, value
+            number = getattr(lag, name)
+            if number is not None:
+                yield labels, number
 
     return read
 
@@ -103,7 +103,7 @@ def _bounded(
 
 
 def _each(of: Callable[[Status], Mapping[str, float]]) -> Callable[[Status], Numbers]:
-    return lambda status: [((table,), value) for table, value in of(status).items()]
+    return lambda status: [((table,), number) for table, number in of(status).items()]
 
 
 def _failures(status: Status) -> Numbers:
@@ -124,9 +124,9 @@ def _gone(status: Status) -> Numbers:
 
 def _files(status: Status) -> Numbers:
     for table, commit in sorted(status.coordinator.totals.items()):
-        for content, value in (("data", commit.total_files), ("deletes", commit.total_deletes)):
-            if value is not None:
-                yield (table, content), value
+        for content, number in (("data", commit.total_files), ("deletes", commit.total_deletes)):
+            if number is not None:
+                yield (table, content), number
 
 
 def _bytes(status: Status) -> Numbers:
@@ -301,11 +301,11 @@ def _family(metric: Metric, status: Status, now: float) -> Family:
         made = HistogramMetricFamily(metric.name, metric.text, labels=metric.series_labels)
     else:
         made = GaugeMetricFamily(metric.name, metric.text, labels=metric.series_labels)
-    for labels, value in metric.series(status, now):
-        if isinstance(value, Histogram) and isinstance(made, HistogramMetricFamily):
-            made.add_metric(labels, _buckets(value), value.sum)
-        elif isinstance(value, int | float) and not isinstance(made, HistogramMetricFamily):
-            made.add_metric(labels, value)
+    for labels, figure in metric.series(status, now):
+        if isinstance(figure, Histogram) and isinstance(made, HistogramMetricFamily):
+            made.add_metric(labels, _buckets(figure), figure.sum)
+        elif isinstance(figure, int | float) and not isinstance(made, HistogramMetricFamily):
+            made.add_metric(labels, figure)
     return made
 
 

@@ -118,12 +118,12 @@ def data(status: Status, resource: Resource, now: float) -> MetricsData:
 
 def _metric(metric: Metric, status: Status, now: float, started: int, at: int) -> MetricData:
     names = metric.series_labels
-    samples = [(dict(zip(names, labels, strict=True)), value) for labels, value in metric.series(status, now)]
+    samples = [(dict(zip(names, labels, strict=True)), figure) for labels, figure in metric.series(status, now)]
     unit = next((unit for name, unit in _UNITS.items() if name in metric.name.split("_")), "1")
     if metric.kind == "histogram":
-        points = [_histogram(labels, value, started, at) for labels, value in samples]
+        points = [_histogram(labels, figure, started, at) for labels, figure in samples]
         return MetricData(metric.name, metric.text, unit, HistogramData(points, _CUMULATIVE))
-    numbers = [NumberDataPoint(labels, started, at, _number(value)) for labels, value in samples]
+    numbers = [NumberDataPoint(labels, started, at, _number(figure)) for labels, figure in samples]
     if metric.kind == "counter":
         return MetricData(metric.name, metric.text, unit, Sum(numbers, _CUMULATIVE, is_monotonic=True))
     return MetricData(metric.name, metric.text, unit, Gauge(numbers))

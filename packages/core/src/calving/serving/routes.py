@@ -245,7 +245,7 @@ class Endpoints:
             return error(400, "a configuration is an object of keys")
         if len(body) > _MOST_KEYS:
             return error(400, f"the configuration has {len(body)} keys, more than {_MOST_KEYS}")
-        config = {str(key): str(value) for key, value in body.items() if value is not None}
+        config = {str(key): str(setting) for key, setting in body.items() if setting is not None}
         if not _is_text("".join((*config, *config.values()))):
             return error(400, "a key or a value has half of a surrogate pair, which is no character")
         return await run_in_threadpool(lambda: JSONResponse(connect.validated(config)))

@@ -45,23 +45,23 @@ def translate(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
     """
     left_out = [
         name
-        for name, value in properties.items()
-        if _JAVA_ONLY.fullmatch(name) or (name == "partition.assignment.strategy" and "org.apache" in value)
+        for name, text in properties.items()
+        if _JAVA_ONLY.fullmatch(name) or (name == "partition.assignment.strategy" and "org.apache" in text)
     ]
     if left_out:
         log.info("properties of Java's clients under %s* have no effect here: %s", prefix, ", ".join(sorted(left_out)))
     out: dict[str, str] = {}
-    for name, value in properties.items():
+    for name, text in properties.items():
         if name in left_out or name in _STORES:
             continue
         if name == "sasl.jaas.config":
-            out |= _login(value, prefix)
+            out |= _login(text, prefix)
         elif name == "ssl.endpoint.identification.algorithm":
-            out[name] = value.lower() or "none"
+            out[name] = text.lower() or "none"
         elif name == "sasl.login.callback.handler.class":
             raise ConfigError(f"{prefix}{name}: a Java class; give sasl.oauthbearer.* of librdkafka under {prefix}")
         else:
-            out[_RENAMED.get(name, name)] = value
+            out[_RENAMED.get(name, name)] = text
     return out | _stores(properties, prefix)
 
 
@@ -172,8 +172,8 @@ def consumer_keys(raw: Mapping[str, str]) -> dict[str, str]:
         if former in raw and name in raw:
             raise ConfigError(f"{former} is another name of {name}: remove one of the two")
     moved = {**_FORMER, **{f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}}
-    renamed = {moved[key]: value for key, value in raw.items() if key in moved}
-    return {**renamed, **{key: value for key, value in raw.items() if key not in moved}}
+    renamed = {moved[key]: text for key, text in raw.items() if key in moved}
+    return {**renamed, **{key: text for key, text in raw.items() if key not in moved}}
 
 
 def client_properties(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[ClientProperties, ClientProperties]:
@@ -190,8 +190,8 @@ def client_properties(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[Clien
         hint = missing("bootstrap.servers", kafka, "kafka.")
         raise ConfigError(f"kafka.bootstrap.servers is missing: where is Kafka?{hint.replace(';', '')}")
     for properties in (kafka, control):
-        for name, value in properties.items():
-            _check_property(key_of(properties, name), name, value)
+        for name, text in properties.items():
+            _check_property(key_of(properties, name), name, text)
     return kafka, control
 
 
@@ -199,7 +199,7 @@ def _joined(handed_on: Mapping[str, Mapping[str, str]], *prefixes: str) -> Clien
     """The properties of all these prefixes, of which a later one counts more."""
     translated = {prefix: translate(handed_on[prefix], prefix) for prefix in prefixes}
     return ClientProperties(
-        {name: value for of_prefix in translated.values() for name, value in of_prefix.items()},
+        {name: text for of_prefix in translated.values() for name, text in of_prefix.items()},
         {name: f"{prefix}{name}" for prefix, of_prefix in translated.items() for name in of_prefix},
     )
 

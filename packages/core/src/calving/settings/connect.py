@@ -37,7 +37,7 @@ def from_tabular(raw: Mapping[str, str]) -> dict[str, str]:
     """
     if not is_tabular(raw):
         return dict(raw)
-    kept = {key: value for key, value in raw.items() if key not in (_GROUP, _CONTROL_GROUP, _GROUP_OVERRIDE)}
+    kept = {key: text for key, text in raw.items() if key not in (_GROUP, _CONTROL_GROUP, _GROUP_OVERRIDE)}
     keys = {_WRITE_HERE + k.removeprefix(_WRITE) if k.startswith(_WRITE) else k: v for k, v in kept.items()}
     return keys | {_GROUP: raw.get(_CONTROL_GROUP) or f"cg-control-{raw.get('name', '')}"}
 
@@ -73,22 +73,20 @@ def with_worker(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict
 
 def _clients(worker: Mapping[str, str]) -> dict[str, str]:
     """Brokers and security of the clients that read records, and of the control topic's clients."""
-    own = {name: value for name, value in worker.items() if _CLIENT.fullmatch(name)}
-    consumer = {name.removeprefix("consumer."): value for name, value in worker.items() if name.startswith("consumer.")}
+    own = {name: text for name, text in worker.items() if _CLIENT.fullmatch(name)}
+    consumer = {name.removeprefix("consumer."): text for name, text in worker.items() if name.startswith("consumer.")}
     reset = consumer.pop("auto.offset.reset", None)
     consumer.pop("group.id", None)
     source = {**own, **consumer}
-    found = {f"{_SOURCE}{name}": value for name, value in source.items()}
-    found |= {f"{_CONTROL}{name}": value for name, value in own.items() if source[name] != value}
+    found = {f"{_SOURCE}{name}": text for name, text in source.items()}
+    found |= {f"{_CONTROL}{name}": text for name, text in own.items() if source[name] != text}
     return found if reset is None else found | {_RESET: reset}
 
 
 def _converters(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
     """The worker's converters with their options, if the connector names no converter."""
     missing = [name for name in ("key.converter", "value.converter") if name not in connector]
-    return {
-        key: value for key, value in worker.items() for name in missing if key == name or key.startswith(f"{name}.")
-    }
+    return {key: text for key, text in worker.items() for name in missing if key == name or key.startswith(f"{name}.")}
 
 
 def _renamed(keys: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
@@ -99,7 +97,7 @@ def _renamed(keys: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, st
         return dict(keys)
     pattern = re.compile(rf"\$\{{({'|'.join(map(re.escape, kinds))}):([^}}]*)\}}")
 
-    def renamed(key: str, value: str) -> str:
+    def renamed(key: str, text: str) -> str:
         def replace(match: re.Match[str]) -> str:
             kind = kinds[match[1]]
             if kind is None:
@@ -110,6 +108,6 @@ def _renamed(keys: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, st
             # The provider of environment variables ignores the path.
             return f"${{{kind}:{match[2].rpartition(':')[2] if kind == 'env' else match[2]}}}"
 
-        return pattern.sub(replace, value)
+        return pattern.sub(replace, text)
 
-    return {key: renamed(key, value) for key, value in keys.items()}
+    return {key: renamed(key, text) for key, text in keys.items()}

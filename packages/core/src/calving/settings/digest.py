@@ -78,14 +78,14 @@ def digests(sink: Sink) -> dict[str, str]:
     """A digest of each setting with which the sink does something else than without it, by its key."""
     values = _of_sink(sink.keys)
     for name, table in sink.tables.items():
-        values |= {f"iceberg.table.{name}.{key}": value for key, value in _of_table(sink.keys, table).items()}
+        values |= {f"iceberg.table.{name}.{key}": setting for key, setting in _of_table(sink.keys, table).items()}
     values |= {key: public_text(key, text) for key, text in _handed_on(sink)}
     steps = {f"transforms.{step.name}": step for step in sink.transforms}
     values |= {key: _public(step) for key, step in steps.items()}
     unknown = {key for key in values if key not in steps and not is_harmless(key)}
     unknown |= {key for key, step in steps.items() if not all(map(is_harmless, _options(step)))}
     letters = {key: _LETTERS_UNKNOWN if key in unknown else _LETTERS for key in values}
-    return {told_key(key): digest([key, value], letters[key]) for key, value in sorted(values.items())}
+    return {told_key(key): digest([key, setting], letters[key]) for key, setting in sorted(values.items())}
 
 
 def _of_sink(keys: SinkKeys) -> dict[str, object]:
@@ -96,16 +96,18 @@ def _of_sink(keys: SinkKeys) -> dict[str, object]:
         values.pop(str(SinkKeys.model_fields[DEFAULTS_OF[field]].alias), None)
     for key in _SETS & values.keys():
         values[key] = sorted(cast("list[str]", values[key]))
-    return {key: value for key, value in values.items() if key.startswith(COMMITTED) and key not in _IDLE}
+    return {key: setting for key, setting in values.items() if key.startswith(COMMITTED) and key not in _IDLE}
 
 
 def _of_table(keys: SinkKeys, table: TableKeys) -> dict[str, object]:
     """A table's own keys."""
-    given = {field: value for field, value in _dumped(table).items() if value is not None}
+    given = {field: setting for field, setting in _dumped(table).items() if setting is not None}
     told = _told(_of_every_table(keys), given)
-    values = {field: value for field, value in given.items() if (field in told if field in DEFAULTS_OF else value)}
-    by_key = {str(TableKeys.model_fields[field].alias): value for field, value in values.items()}
-    return {key: value for key, value in by_key.items() if not key.startswith("maintenance.")}
+    values = {
+        field: setting for field, setting in given.items() if (field in told if field in DEFAULTS_OF else setting)
+    }
+    by_key = {str(TableKeys.model_fields[field].alias): setting for field, setting in values.items()}
+    return {key: setting for key, setting in by_key.items() if not key.startswith("maintenance.")}
 
 
 def _of_every_table(keys: SinkKeys) -> dict[str, object]:
@@ -127,7 +129,7 @@ def _used(values: Mapping[str, object]) -> dict[str, object]:
     on_rollback = "stop" if values["upsert"] or values["cdc_field"] else "continue"
     empty = {"commit_branch": MAIN, "cdc_field": None, "order_field": None, "inserts": inserts}
     empty["on_rollback"] = on_rollback
-    return {field: value or empty.get(field, value) for field, value in values.items()}
+    return {field: setting or empty.get(field, setting) for field, setting in values.items()}
 
 
 def _public(step: TransformSpec) -> dict[str, object]:

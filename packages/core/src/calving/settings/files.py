@@ -238,13 +238,13 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Nested settings as flat settings: one key for each value, its parts joined by dots, and all values as text."""
     out: dict[str, str] = {}
-    for key, value in raw.items():
-        if isinstance(value, Mapping):
-            out |= flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list):
-            out[prefix + key] = ",".join(_as_text(item) for item in value)
-        elif value is not None:
-            out[prefix + key] = _as_text(value)
+    for key, setting in raw.items():
+        if isinstance(setting, Mapping):
+            out |= flat(setting, f"{prefix}{key}.")
+        elif isinstance(setting, list):
+            out[prefix + key] = ",".join(_as_text(item) for item in setting)
+        elif setting is not None:
+            out[prefix + key] = _as_text(setting)
     return out
 
 

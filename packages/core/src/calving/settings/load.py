@@ -201,8 +201,8 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     """
     for key in TAKEN_OVER.keys() & raw.keys():
         log.warning("key %s has no effect here and is ignored: %s", key, TAKEN_OVER[key])
-    given = {key: shown_text(key, value) for key, value in raw.items()}
-    raw = {key: _trimmed(value) for key, value in raw.items() if key not in TAKEN_OVER}
+    given = {key: shown_text(key, text) for key, text in raw.items()}
+    raw = {key: _trimmed(text) for key, text in raw.items() if key not in TAKEN_OVER}
     if resolved:
         raw, provided = files.resolved(raw)
         know(raw.get("name", ""), raw.items(), provided)
@@ -285,15 +285,15 @@ def _sorted(
     handed_on: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
     tables: dict[str, dict[str, str]] = {}
     plain: dict[str, str] = {}
-    for key, value in raw.items():
+    for key, text in raw.items():
         prefix = max((p for p in PREFIXES if key.startswith(p) and key not in own), key=len, default=None)
         if prefix is not None:
-            handed_on[prefix][key if prefix == "spark." else key.removeprefix(prefix)] = value
+            handed_on[prefix][key if prefix == "spark." else key.removeprefix(prefix)] = text
         elif key.startswith(_TABLE) and ("." in (rest := key.removeprefix(_TABLE)) or rest in _OF_TABLES):
             table, name = _table_and_key(rest)
-            tables.setdefault(table, {})[name] = value
+            tables.setdefault(table, {})[name] = text
         else:
-            plain[key] = value
+            plain[key] = text
     return handed_on, tables, plain
 
 

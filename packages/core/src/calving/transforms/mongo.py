@@ -77,9 +77,9 @@ def _typed(value: Any, as_documents: bool) -> BsonValue:
         case str():
             return BsonValue(pa.string(), value)
         case list() if as_documents:
-            return document({f"_{i}": item for i, item in enumerate(value)}, as_documents)
+            return document({f"_{i}": element for i, element in enumerate(value)}, as_documents)
         case list():
-            return _array([_typed(item, as_documents) for item in value])
+            return _array([_typed(element, as_documents) for element in value])
     for name, change in _SPECIAL.items():
         if name in value:
             return change(value)
@@ -201,8 +201,8 @@ def _count(kind: pa.DataType, value: Any, cells: Cells) -> None:
             _count(kind.field(name).type, inner, cells)
     elif isinstance(kind, pa.ListType) and value is not None:
         cells.elements(len(value), cells_of(kind.value_type))
-        for item in value:
-            _count(kind.value_type, item, cells)
+        for element in value:
+            _count(kind.value_type, element, cells)
 
 
 _BEFORE, _AFTER, _CHANGES, _OPERATION, _ID = "before", "after", "updateDescription", "op", "_id"
