@@ -1,10 +1,10 @@
-//! No panic goes further than here.
+//! Turns panics into errors at the boundary to Python.
 
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What it gives, or what it says when it panics.
+/// Runs `run`; a panic becomes an error with its message.
 pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|said| {
         let text = said.downcast_ref::<&str>().map(ToString::to_string);

@@ -62,7 +62,7 @@ class UnfitError(ValueError):
 
 
 class SchemaEvolution:
-    """The schema changes that one table allows. A record that needs any other change is bad."""
+    """The schema changes that one table allows; any other makes a record bad."""
 
     def __init__(
         self,

@@ -338,5 +338,5 @@ class IcebergCommitter:
         report.settled(done, target.head, target.counts)
         if done.snapshot_id is not None and target.io is not None:
             unused = target.unused.get(done.snapshot_id, ())
-            self.resolvers.served(table, request.commit_id, unused, target.io)
+            self.resolvers.discard_later(table, request.commit_id, unused, target.io)
         return done, target.mark

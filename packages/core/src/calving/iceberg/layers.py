@@ -1,4 +1,4 @@
-"""Commits equality deletes as they are: several snapshots, one on top of the other, in one commit (E1).
+"""Writes equality deletes: one snapshot for each step, all in one commit to the catalog (E1).
 
 An equality delete applies to rows of earlier snapshots. So the deletes and the rows of one step share a snapshot. The
 next step of the same source partitions gets another snapshot, built on the metadata of the previous one. Of a key that

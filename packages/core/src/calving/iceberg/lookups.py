@@ -38,9 +38,7 @@ _Found = dict[str, tuple[Matches, bool]]
 
 @dataclass(frozen=True)
 class KeySearch:
-    """The key files whose keys are searched for, and how files are read. ``ids``: how many of the read columns identify
-    a row.
-    """
+    """One search for keys: its key files, and how columns are read. ``ids``: how many leading columns form the key."""
 
     table: Table
     reading: ColumnReader

@@ -216,8 +216,8 @@ class _Resolution:
             self._hits[file.path].update(rows.to_pylist())
 
     def _count(self, keys: ChangedKeys, found: Sequence[Found], search_rest: Callable[[], Sequence[Found]]) -> None:
-        """Count the rows that have one of the keys, and the deletes without a row. ``search_rest`` searches the
-        remaining new files, from which no row is deleted.
+        """Update the counts of located rows and of keys without a row. ``search_rest`` searches the commit's own later
+        files, from which no row is deleted.
         """
         having = [matches.living(self._dead(file.path)).keys for file, matches in found]
         of_table = [each for (file, _), each in zip(found, having, strict=True) if file.step is None]

@@ -40,7 +40,7 @@ class Resolvers:
         self._cache: KeyCache | None = None
         self._made: dict[TableId, RowChangeResolver] = {}
         self._lock = threading.Lock()
-        self._served: dict[TableId, tuple[UUID, tuple[str, ...]]] = {}
+        self._to_discard: dict[TableId, tuple[UUID, tuple[str, ...]]] = {}
         """Files that the last cycle's commits of a table have used, but that are not part of the table."""
 
     def of(self, table: TableId) -> RowChangeResolver | None:
@@ -88,14 +88,13 @@ class Resolvers:
         """Bytes in the key cache, by table."""
         return {} if self._cache is None else self._cache.by_owner()
 
-    def served(self, table: TableId, cycle: UUID, paths: Iterable[str], io: FileIO) -> None:
-        """Note files that are not needed after their commit: key files, and data files without live rows. Files from an
-        earlier cycle are deleted now: since then a saved position above their entries was written, so no coordinator
-        reads them again.
+    def discard_later(self, table: TableId, cycle: UUID, paths: Iterable[str], io: FileIO) -> None:
+        """Delete files of a commit one cycle after it: key files, and data files without live rows. By then a saved
+        position above their entries is written, so no coordinator replays them.
         """
-        before, due = self._served.pop(table, (cycle, ()))
+        before, due = self._to_discard.pop(table, (cycle, ()))
         if before == cycle:
             paths = (*due, *paths)
         else:
             delete_orphans(io, due)
-        self._served[table] = cycle, tuple(paths)
+        self._to_discard[table] = cycle, tuple(paths)

@@ -199,7 +199,7 @@ class SinkSnapshot(_MergeAppendFiles):
         ]
 
     def _is_full(self, manifest: ManifestFile) -> bool:
-        """Whether a manifest of delete files stays as it is."""
+        """Whether a manifest of delete files has reached its limit of entries, and loses no file."""
         live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
         return manifest.manifest_path not in self._to_rewrite and live >= _DELETES_AT_ONCE
 

@@ -146,7 +146,7 @@ class KeyCache:
 
     @contextmanager
     def _tried(self) -> Iterator[None]:
-        """Only speed depends on what is done here, so an error of the disk ends it, and the log says so once."""
+        """Ignore errors of the disk, because the cache only saves time; log the first."""
         try:
             yield
         except OSError as error:

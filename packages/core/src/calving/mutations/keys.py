@@ -1,4 +1,4 @@
-"""The keys that the publications of a commit change, and the rows of a file that have one of them.
+"""The keys that one commit changes, and their rows in a file.
 
 Keys are read in parts, so that memory is bounded however many keys a commit has. In sorted key columns a few keys are
 found by binary search, without comparing every row (L6).

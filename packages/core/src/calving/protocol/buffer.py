@@ -50,7 +50,7 @@ class Buffer:
         """For each buffered entry, by its place: the control offset at which its publication begins."""
         self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
         self._told: dict[TopicPartition, tuple[Span, ...]] = {}
-        """Source offsets that other coordinators reported as settled, after they had read the whole publications."""
+        """Source offsets settled by CommitCompletes of other coordinators, which had read the complete publications."""
         self._restarted: dict[TopicPartition, Place] = {}
         """Partitions whose offsets have restarted, each with the first entry of the last publication that said so."""
         self._count = 0
@@ -142,8 +142,8 @@ class Buffer:
         self._restarted = {tp: place for tp, place in self._restarted.items() if tp.whole not in topics}
 
     def whole(self) -> dict[int, int]:
-        """For each partition: the read position, or the start of the first publication that has been read in part, and
-        that no other coordinator has reported as settled: somebody may have repeated an entry of such a one.
+        """Control offsets up to which every publication is complete, by partition. A publication that was read in part
+        does not count if another coordinator has reported it as settled: somebody may have repeated its entry.
         """
         read = dict(self.read)
         for begun in (each for each in self._begun.values() if not self._is_told(each.spans)):
@@ -177,9 +177,7 @@ class Buffer:
         return SourceProgress(covered, settled, dict(self._restarted), self._since)
 
     def _ahead(self) -> dict[TopicPartition, list[Span]]:
-        """The coverage of whole publications that come after an incomplete one in the log. No commit includes them
-        until that one is complete.
-        """
+        """The coverage of complete publications behind an incomplete one in the log, which no commit includes yet."""
         spans_of: dict[TopicPartition, list[Span]] = {}
         read = self.whole() if self._begun else {}
         for heard in self._heard.values() if read else ():

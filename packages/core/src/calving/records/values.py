@@ -169,9 +169,7 @@ class Values:
         return Values(data, self.typed, compose(self.index, rows), content=self.content)
 
     def within(self, outer: Indices) -> Values:
-        """The same values, with places in a larger block. ``outer`` holds the places of this block's records in that
-        block.
-        """
+        """The same values, whose places in this selection become those in the larger block: ``outer`` maps them."""
         return Values(self.data, self.typed, compose(outer, self.index), content=self.content)
 
 

@@ -84,10 +84,7 @@ class App:
             time.monotonic,
             random.random,
         )
-        self._well = time.monotonic()
-        """When a step last succeeded."""
-        self._round = time.monotonic()
-        """When the worker's loop last ended a step, with or without an error."""
+        self._last_success = self._last_step = time.monotonic()
         self._led_since: float | None = None
         self._board = Board(facts(sink, self._member))
         self._reporter = Reporter(self._board)
@@ -117,7 +114,7 @@ class App:
         then.
         """
         now, moved = time.monotonic(), self._leadership.moved
-        still = {"worker": (now - self._round, _STEP_SECONDS)}
+        still = {"worker": (now - self._last_step, _STEP_SECONDS)}
         if moved is not None:
             still["coordinator"] = (now - moved, self._leadership.step_seconds)
         return {name: seconds for name, (seconds, longest) in still.items() if seconds > 3 * longest}
@@ -228,7 +225,7 @@ class App:
                     self._membership.leave()
                 pause = failures.add(error, self._reporter.publications.outcomes["done"], time.monotonic())
                 self._stop.wait(_RESIGNED_SECONDS if isinstance(error, ResignedError) else pause)
-                self._round = time.monotonic()
+                self._last_step = time.monotonic()
                 steps.done()
 
     def _is_apart(self, error: CalvingError) -> bool:
@@ -236,7 +233,7 @@ class App:
         that this process cannot reach. A store that refuses connections refuses all workers, and is usually back soon.
         With Kafka the group itself decides.
         """
-        lasts = time.monotonic() - self._well > _APART_SECONDS
+        lasts = time.monotonic() - self._last_success > _APART_SECONDS
         return self._backend.mirrors and (
             isinstance(error, SilentError) or (isinstance(error, UnreachableError) and lasts)
         )
@@ -257,7 +254,7 @@ class App:
         leadership = self._leadership
 
         def meanwhile(group: Group) -> None:
-            self._round = time.monotonic()
+            self._last_step = time.monotonic()
             # Start Spark only after joining: Spark takes longest to start, and other workers do not have to wait for
             # it.
             if group.joined:
@@ -276,7 +273,7 @@ class App:
             leads = bool(held) and session.lead(held, group.partitions())
             self._led_since = (self._led_since or time.monotonic()) if leads else None
             leadership.update(leads)
-            self._well = time.monotonic()
+            self._last_success = time.monotonic()
             has_heard = not leads or leadership.caught_up
             self._reporter.step(loop, self._made().runner, joined=group.joined, leads=leads, caught_up=has_heard)
             steps.done()

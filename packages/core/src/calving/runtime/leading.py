@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 _REPEAT_SECONDS = 1.0
 """Interval between repetitions of StartCommit: a new worker learns of the open cycle within this time."""
 _AGAIN, _REELECTION = Backoff(0.2, 2.0), Backoff(1.0, 4.0)
-"""A fenced coordinator waits before it starts again, each time longer. Otherwise two coordinators that both believe
-that they lead would fence each other for ever, and would fence an operator's command, too.
+"""The back-off of a coordinator after an error, and after it was fenced: two processes that both believe that they lead
+must not fence each other for ever, nor an operator's command.
 """
 _RESIGN_AFTER, _FAILING_SECONDS = 3, 30.0
 """Another process should lead after this many coordinators in a row without a complete cycle, over this many
@@ -259,9 +259,7 @@ class Leadership:
         self.caught_up = False
         """Whether a coordinator of this process has ever read the control log to its end."""
         self._hung_since: float | None = None
-        """When an abandoned coordinator last made progress; None again as soon as another coordinator makes
-        progress.
-        """
+        """When the coordinator that was given up last made progress; None once its successor makes progress."""
         self._elect_after = float("-inf")
         self._failures = 0
         self._failing_since = float("inf")

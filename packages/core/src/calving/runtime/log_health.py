@@ -15,7 +15,7 @@ HIDDEN_SECONDS = 60.0
 
 
 class SilenceDetector:
-    """Detects a cursor that no longer delivers entries and raises no error."""
+    """Raises an error if the control log stays silent although an entry must have come."""
 
     def __init__(self, within: float, now: float) -> None:
         """``within``: while a worker leads, the log gets an entry at least every so many seconds."""

@@ -57,7 +57,7 @@ from calving.status.table_states import TableStates
 
 
 class ControlLogView:
-    """The content of the control log from the saved position ``start`` on, and the last cycles before that position."""
+    """A view of the control log: uncommitted entries since the saved position ``start``, and the last cycles before."""
 
     def __init__(self, log_id: str, start: ControlOffsets) -> None:
         self.log_id, self._start = log_id, start

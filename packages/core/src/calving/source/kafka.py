@@ -296,10 +296,10 @@ class KafkaGroup(Group):
     def _give_back(self) -> None:
         """Give all partitions back, and leave the group, before the client closes.
 
-        If librdkafka 2.16 closes while a revocation is unanswered, it revokes a second time. It may drop the answer to
-        that, and the call that gives the answer then waits for ever, and holds Python's lock. If it closes after the
-        answer, but before its fetchers have stopped, it never tells the group that it leaves. Its partitions then wait
-        for the end of the session. A client that has left has no member id.
+        This works around librdkafka 2.16. ``close`` during an unanswered revocation revokes a second time, may drop the
+        answer to that, and waits for it for ever, with Python's lock. ``close`` after the answer, but before the
+        fetchers have stopped, skips the LeaveGroup, so the partitions wait for the end of the session. A client that
+        has left has no member id.
         """
         with contextlib.suppress(KafkaException):
             self._consumer.unsubscribe()

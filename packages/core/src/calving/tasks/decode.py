@@ -230,7 +230,7 @@ class Projections:
         return replace(shared, route=self._spec.path.routing.field)
 
     def _hides_order(self, kind: pa.DataType) -> bool:
-        """Whether the order of fields within values of this type cannot be seen in any table."""
+        """Whether no table keeps the order of fields within values of this type."""
         left = self._leaves(kind)
         if left is None or self._joins_fields(left):
             return False

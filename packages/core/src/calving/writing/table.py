@@ -28,8 +28,8 @@ _ENOUGH_BYTES = 16 * 1024 * 1024
 Parquet file.
 """
 SORTED_SHARE = 4
-"""A file has about so many times fewer bytes than its rows in memory. Rows of a table with a sort order are held until
-they fill a file of the target size.
+"""The assumed compression: bytes of rows in memory / bytes in the file. Rows of a table with a sort order are held
+until they fill a file of the target size.
 """
 _LARGE_ROWS, _LARGE_BYTES = 4096, 512 * 1024
 """Batches that have so many rows, or so many bytes, on average are written one after the other. Smaller ones are
