@@ -41,5 +41,5 @@ def test_a_table_leaves_a_snapshot_whose_time_is_in_microseconds(catalog: Catalo
     lines = list(
         rollback(sink_of(tmp_path, made.name), [made.name], ToSnapshot(head.snapshot_id), RollbackAnswer.FORGET)
     )
-    assert f"goes back from snapshot 77, whose time {micros} ms is none" in lines[0] and lines[-1] == "done"
+    assert f"went back from snapshot 77, whose time {micros} ms is none" in lines[0] and lines[-1] == "done"
     assert made.table.refresh().metadata.current_snapshot_id == head.snapshot_id
