@@ -40,6 +40,8 @@ class _Writer:
         self._random = random
         self._known: dict[Any, str] = {}
         """Full names of types by what they are."""
+        self._shared: dict[Any, tuple[str, SchemaText]] = {}
+        """Of those that are subjects of their own also the schemas."""
         self._names: set[str] = set()
         self.references: list[tuple[str, str]] = []
         self.drawn: set[str] = set()
@@ -93,6 +95,8 @@ class _Writer:
         is_debezium = node.mean == SCALED and not called
         if known is not None and ("." in known or not space) and (is_debezium or called or random.random() < 0.8):
             self.drawn.add("avro type named again")
+            if key in self._shared and self._shared[key] not in self.references:
+                self.references.append(self._shared[key])
             known_space, _, short = known.rpartition(".")
             return short if known_space == space and random.random() < 0.6 else known
         own = space or random.choice(("", "", "far", "far.off"))
@@ -115,11 +119,16 @@ class _Writer:
         return made
 
     def _elsewhere(self, node: Node, full: str, key: Any) -> str:
-        """A record of another subject, to which the schema has a reference."""
-        before, self._known = self._known, {}
+        """A record of another subject, to which the schema has a reference. It may have references of its own, also to
+        what others refer to.
+        """
+        before, self._known = self._known, {shared: name for shared, (name, _) in self._shared.items()}
+        outer, self.references = self.references, []
         made = self._definition(node, full, full.rpartition(".")[0], "")
-        self._known = before | self._known | {key: full}
-        self.references.append((full, json.dumps(made)))
+        text = SchemaText(json.dumps(made), references=tuple(self.references))
+        self.drawn |= {"avro reference within a reference"} if self.references else set()
+        self._known, self.references = before | self._known | {key: full}, [*outer, (full, text)]
+        self._shared[key] = full, text
         self.drawn.add("avro reference")
         return full
 

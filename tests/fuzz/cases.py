@@ -19,16 +19,17 @@ from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Rout
 from calving.model.tables import Unit
 from harness.blocks import RecordEnvelope
 from tests.fuzz import avro, draws, nodes, protobuf_wire, rare, scenes, schemas, singles
-from tests.fuzz.chain import Record, transformed
+from tests.fuzz.chain import CONNECT, Record, topic_behind, transformed
 from tests.fuzz.encoding import SchemaText
 from tests.fuzz.events import ENCODERS
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
+from tests.fuzz.histories import MAPPING
 from tests.fuzz.oracle import Typed
 from tests.fuzz.protobuf import Form
 from tests.fuzz.sink import START, TOPIC, Run, Target
 from tests.fuzz.spec import path_of
 from tests.fuzz.tables import Table, table_of
-from tests.fuzz.targets import MAPPING, changed_before, targets_of, with_properties
+from tests.fuzz.targets import changed_before, targets_of, with_properties
 from tests.fuzz.texts import Writer
 
 _FORMAT = "write.format.default"
@@ -42,6 +43,7 @@ GARBAGE = (
     b'{"schema":{"type":"x"},"payload":1}',
 )
 LETTERS = "dead letters in a table"
+NOTHING = TransformSpec("nothing", "org.apache.kafka.connect.transforms.SetSchemaMetadata$Value", {"schema.name": "x"})
 _COUNTS = (1, 2, 5, 5, 30, 30, 30, 30, 150, 150, 150, 600, 600, 2000, 3000)
 _MANY = 600
 """Records of a case, from which on they are much alike, and in few partitions: each shape and each file takes time."""
@@ -94,7 +96,8 @@ class Case:
         if self.run.routing.topic_pattern is None:
             return ()
         size = -(-len(self.raws) // len(self.run.partitions)) or 1
-        return tuple(self.run.partitions[i // size].topic for i in range(len(self.raws)))
+        named = [topic_behind(partition.topic, self.run.transforms) for partition in self.run.partitions]
+        return tuple(named[i // size] for i in range(len(self.raws)))
 
     def values(self) -> list[Any]:
         """Values after the transforms, or the fates of what is none."""
@@ -156,6 +159,7 @@ class Case:
             self.run.rules.any_year,
             self.run.rules.of("db.t").columns,
             self.run.rules.of("db.t").types,
+            bool(self.run.transforms),
         )
 
     @property
@@ -202,6 +206,8 @@ class Case:
             of_tables.append(frozenset((LETTERS,)))
         if self.run.routing.topic_pattern is not None:
             of_tables.append(frozenset(("topic pattern",)))
+            if self.run.transforms:
+                of_tables.append(frozenset(("topic pattern of a new name",)))
         if self.rules.declared:
             of_tables.append(frozenset(("declared columns",)))
         return frozenset().union(*of_schemas, *of_tables)
@@ -286,7 +292,7 @@ def tabled(case: Case) -> Case:
     case = replace(case, targets=targets)
     routes = case.run.routing
     if random.random() < 0.15 and routes.field is None and not case.run.transforms:
-        case = replace(case, run=_by_topic(random, case.run))
+        case = replace(case, run=_renamed(case.random("renamed"), _by_topic(random, case.run)))
     evolution = case.run.evolution
     may_declare = case.converter == "json" and not evolution.case_insensitive and not case.run.rules.defaults.id_columns
     if may_declare and evolution.create != evolution.evolve and random.random() < 0.5:
@@ -313,6 +319,25 @@ def _by_topic(random: Random, run: Run) -> Run:
     partitions = tuple(TopicPartition(name, i) for i, name in enumerate(random.sample(names, 3)))
     routing = replace(run.routing, rules=(), topic_pattern=pattern, topic_regex=regex)
     return replace(run, routing=routing, partitions=partitions)
+
+
+def _renamed(random: Random, run: Run) -> Run:
+    """Half of them with topics of other names, of which transforms make those."""
+    if random.random() < 0.5:
+        return run
+    prefix = random.choice(("raw.", "raw-", "shop.public."))
+    partitions = tuple(
+        tp if random.random() < 0.2 else TopicPartition(prefix + tp.topic, tp.partition) for tp in run.partitions
+    )
+    regex, replacement = random.choice(((r"(raw[.-]|shop\.public\.)(.*)", "$2"), (r"raw(.)(.*)", "$2")))
+    steps = [
+        TransformSpec(
+            "renamed", random.choice(("", CONNECT)) + "RegexRouter", {"regex": regex, "replacement": replacement}
+        )
+    ]
+    if random.random() < 0.3:
+        steps.insert(0, NOTHING)
+    return replace(run, partitions=partitions, transforms=tuple(steps))
 
 
 _PATTERNS: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (

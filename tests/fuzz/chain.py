@@ -277,13 +277,19 @@ def _filter(record: Record, options: Options) -> Record:
     raise Dropped
 
 
-_ROUTES = {"lake_$1": r"lake_\1"}
-
-
 def _routed(record: Record, options: Options) -> Record:
     match = re.fullmatch(options["regex"], record.topic)
     new = options["replacement"]
-    return record if match is None else replace(record, topic=match.expand(_ROUTES.get(new, new)))
+    return record if match is None else replace(record, topic=match.expand(re.sub(r"\$(\d)", r"\\\1", new)))
+
+
+def topic_behind(topic: str, chain: Sequence[TransformSpec]) -> str:
+    """The name that a topic has after these steps, none of which looks at the record."""
+    record = Record(None, topic)
+    for spec in chain:
+        kind = spec.type.rpartition(".")[2]
+        record = _routed(record, spec.options) if kind == "RegexRouter" else record
+    return record.topic
 
 
 def _dated(record: Record, options: Options) -> Record:

@@ -10,14 +10,13 @@ from typing import Any
 
 from calving.converters.native import absence
 from calving.model.offsets import TopicPartition
-from calving.model.record_path import Tolerance, TransformSpec
-from tests.fuzz.cases import LETTERS, Case
+from calving.model.record_path import Tolerance
+from tests.fuzz.cases import LETTERS, NOTHING, Case
 from tests.fuzz.fates import ANY, Dead, Expected, Rows, expect
 from tests.fuzz.files import faults
 from tests.fuzz.forms import RowText
 from tests.fuzz.sink import START, TOPIC, Found, Sink
 
-NOTHING = TransformSpec("nothing", "org.apache.kafka.connect.transforms.SetSchemaMetadata$Value", {"schema.name": "x"})
 _ALONE = 5
 _SHARE = "share"
 _INTOLERANT = "tolerance none"

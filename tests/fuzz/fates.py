@@ -70,6 +70,8 @@ class Rules:
     """Columns that every new table has."""
     types: Mapping[str, kinds.Kind] = field(default_factory=dict)
     """Of new columns, by name."""
+    transforms: bool = False
+    """Transforms look at each value before it is known whether its topic leads to a table."""
 
     @property
     def declared(self) -> Mapping[str, kinds.Kind]:
@@ -179,7 +181,12 @@ class _Oracle:
 
     def passes_over(self, value: Dead | Filtered, topic: str) -> bool:
         """Whether nothing looks at the value, because the topic leads to no table."""
-        return isinstance(value, Dead) and bool(topic) and not _named_by(topic, self.rules.routing)
+        return (
+            isinstance(value, Dead)
+            and bool(topic)
+            and not self.rules.transforms
+            and not _named_by(topic, self.rules.routing)
+        )
 
     def fate(self, value: Any, topic: str = "") -> Fate:
         names = self._targets(value, topic)

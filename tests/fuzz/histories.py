@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -13,15 +15,27 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType, StructType
 
 from tests.fuzz.tables import fields_within
 
 OLD_ROWS = "fuzz.old-rows"
 """The property of a table that has rows of an earlier time, in which all columns of today are null."""
+MAPPING = "schema.name-mapping.default"
 _GONE = ("gone", "new", "extra", "n1")
 _WAS = "was_"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The table of today. Its name mapping has the ids of ``schema``."""
+
+    schema: Schema
+    spec: PartitionSpec
+    order: SortOrder
+    properties: Mapping[str, str]
 
 
 @dataclass
@@ -34,10 +48,10 @@ class _Past:
     added: list[NestedField] = field(default_factory=list)
 
 
-def create(
-    catalog: Catalog, name: str, schema: Schema, spec: PartitionSpec, properties: dict[str, str], seed: int
-) -> None:
-    """Create a table that ends with this schema and spec, under other ids."""
+def create(catalog: Catalog, name: str, wanted: Wanted, seed: int) -> None:
+    """Create a table that ends as it is wanted, under other ids."""
+    schema, properties = wanted.schema, {**wanted.properties}
+    mapping = properties.pop(MAPPING, None)
     random, ids = Random(seed), itertools.count(10_000)
     past = _past(random, schema, ids)
     version = random.choice(("1", "2", "2"))
@@ -56,10 +70,45 @@ def create(
     with table.update_schema() as update:
         for new in past.added:
             update.add_column((new.name,), new.field_type)
-    if spec.fields:
+    rare = Random(f"{seed}/rare")
+    taken = {f.source_id for f in table.spec().fields}
+    now = [f for f in table.schema().fields if f.field_id not in taken]
+    unpartitioned = [f.name for f in now if isinstance(f.field_type, LongType | StringType)]
+    void = rare.choice(unpartitioned) if is_void(seed) and unpartitioned else None
+    if wanted.spec.fields or void:
         with table.update_spec() as change:
-            for part in spec.fields:
+            for part in wanted.spec.fields:
                 change.add_field(str(schema.find_column_name(part.source_id)), part.transform, part.name)
+            if void:
+                change.add_field(void, VoidTransform(), "part_void")
+    _order(rare, table, wanted)
+    if mapping is not None:
+        today = table.schema()
+        found = {i: today.find_field(str(schema.find_column_name(i))).field_id for i in schema._lazy_id_to_field}
+        with table.transaction() as transaction:
+            transaction.set_properties({MAPPING: json.dumps(_mapped(json.loads(mapping), found))})
+
+
+def is_void(seed: int) -> bool:
+    """Whether the table gets a field of the transform void, in whatever format version it has."""
+    return seed % 3 == 0
+
+
+def _order(random: Random, table: Table, wanted: Wanted) -> None:
+    """Sort the table as it is wanted, mostly after another order."""
+    simple = [f.name for f in table.schema().fields if isinstance(f.field_type, LongType | StringType)]
+    if simple and (wanted.order.fields or random.random() < 0.2) and random.random() < 0.7:
+        with table.update_sort_order() as change:
+            change.desc(random.choice(simple), IdentityTransform(), NullOrder.NULLS_LAST)
+    with table.update_sort_order() as change:
+        for part in wanted.order.fields:
+            add = change.asc if part.direction == SortDirection.ASC else change.desc
+            add(str(wanted.schema.find_column_name(part.source_id)), part.transform, part.null_order)
+
+
+def _mapped(mapping: list[dict[str, Any]], ids: Mapping[int, int]) -> list[dict[str, Any]]:
+    """The mapping of these names to the table's own ids."""
+    return [{**m, "field-id": ids[m["field-id"]], "fields": _mapped(m["fields"], ids)} for m in mapping]
 
 
 def _past(random: Random, schema: Schema, ids: Iterator[int]) -> _Past:

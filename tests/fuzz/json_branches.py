@@ -27,8 +27,14 @@ def drawn(random: Random, name: str) -> Node:
     branches = [_branch(random, 2) for _ in range(random.choice((2, 2, 3)))]
     if random.random() < 0.3:
         branches = [Node(kind) for kind in random.sample([*KINDS], 2)]
+    elif random.random() < 0.3:
+        branches[random.randrange(len(branches))] = _union(random, [_branch(random, 1), _branch(random, 1)])
+    return replace(_union(random, branches), optional=random.random() < 0.5, name=name, make=_drawn_value)
+
+
+def _union(random: Random, branches: Sequence[Node]) -> Node:
     inner = tuple(replace(branch, name=f"{_NAME}{place}") for place, branch in enumerate(branches))
-    return Node("one-of", random.random() < 0.5, name, inner, form=random.randrange(1, 1 << 16), make=_drawn_value)
+    return Node("one-of", inner=inner, form=random.randrange(1, 1 << 16))
 
 
 def _branch(random: Random, depth: int, constant: bool = False) -> Node:
@@ -93,6 +99,8 @@ def _fit(node: Node, written: Any) -> int | None:
             return 0 if isinstance(written, str) else None
         case "list":
             return _sum([_fit(node.inner[0], item) for item in written]) if isinstance(written, list) else None
+        case "one-of":
+            return max((fit for n in node.inner if (fit := _fit(n, written)) is not None), default=None)
     if not isinstance(written, dict):
         return None
     inner = [_of_field(n, written.get(n.name)) for n in node.inner]
@@ -116,6 +124,8 @@ def _read(node: Node, written: Any) -> Any:
     match node.kind:
         case _ if written is None:
             return None
+        case "one-of":
+            return read(node, written)
         case "long":
             return int(written)
         case "double":
@@ -141,6 +151,8 @@ def _value(random: Random, node: Node) -> Any:
                 if node.default and random.random() < 0.9
                 else random.choice(("x", "", "cat", "NaN", "true"))
             )
+        case "one-of":
+            return _value(random, random.choice(node.inner))
         case "list":
             return [_value(random, node.inner[0]) for _ in range(random.randint(0, 2))]
     found = {n.name: _value(random, n) for n in node.inner if not n.optional or random.random() < 0.7}

@@ -22,12 +22,15 @@ _TYPES = {
 }
 _NAMES = {"float": "float32", "double": "float64"}
 _NULL = {"type": "null"}
+_ROOT = "https://schemas.example/schemas/"
 Schema = dict[str, Any]
 
 
 def schema(node: Node) -> SchemaText:
     writer = _Writer(Random(repr(node)))
     root = writer.written(node)
+    if "json-schema $id" in writer.drawn:
+        root["$id"] = f"{_ROOT}root.json"
     for word, found in writer.definitions.items():
         root[word] = found
     return SchemaText(
@@ -98,6 +101,8 @@ class _Writer:
             random.choice(("definitions", "$defs")),
             random.choice((f"d{number}", f"a/b~{number}", f"D {number}")),
         )
+        if "$ref" not in json.dumps(found) and random.random() < 0.3:
+            return self._identified(found, word, name)
         pointer = name.replace("~", "~0").replace("/", "~1").replace(" ", "%20")
         match 2 + random.randrange(3) if "$ref" in json.dumps(found) else random.randrange(6):
             case 0:
@@ -115,8 +120,29 @@ class _Writer:
         self.definitions.setdefault(word, {})[name] = found
         return {"$ref": f"#/{word}/{pointer}"}
 
+    def _identified(self, found: Schema, word: str, name: str) -> Schema:
+        """With an ``$id`` of its own, by which it is found from the root's; at the root, or within another one."""
+        self.drawn.add("json-schema $id")
+        place = f"{len(self._known)}.json"
+        told, within = self._random.choice(
+            (
+                (place, found | {"$id": place}),
+                (f"{_ROOT}{place}", found | {"$id": place}),
+                (f"/schemas/{place}", found | {"$id": f"{_ROOT}{place}"}),
+                (f"sub/{place}#/{word}/inner", {"$id": f"sub/{place}", word: {"inner": found}}),
+                (f"sub/{place}", {"$id": "sub/", word: {"inner": found | {"$id": place}}}),
+                (f"{place}#here", {"$id": place, word: {"inner": found | {"$anchor": "here"}}}),
+            )
+        )
+        self.definitions.setdefault(word, {})[name] = within
+        return {"$ref": told}
+
     def _type(self, node: Node) -> Schema:
         match node.kind:
+            case "list" if node.size:
+                self.drawn.add("json-schema a schema for each place")
+                places: list[Schema] = [{"type": "string"}, {"type": "object", "properties": {"a": {"type": "string"}}}]
+                return {"type": "array"} | ({"prefixItems": places} if node.size == 1 else {"items": places})
             case "one-of":
                 return self._one_of(node)
             case "json":
@@ -207,6 +233,9 @@ class _Writer:
 
     def _branch(self, node: Node) -> Schema:
         match node.kind:
+            case "one-of":
+                self.drawn.add("json-schema union in a union")
+                return {"anyOf" if node.form & 128 else "oneOf": [self._branch(n) for n in node.inner]}
             case "struct":
                 made: Schema = {"type": "object", "properties": {n.name: self._branch(n) for n in node.inner}}
                 required = [n.name for n in node.inner if not n.optional]

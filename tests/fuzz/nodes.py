@@ -33,6 +33,9 @@ _KINDS = {
     "bytes": "binary",
     "enum": "string",
     "json": "string",
+    "duration": "long",
+    **dict.fromkeys((f"{what}-text" for what in ("struct", "value", "list-value", "any", "decimal")), "string"),
+    "known-decimal": "decimal(20, 5)",
 }
 ENUM = ("RED", "GREEN", "BLUE")
 

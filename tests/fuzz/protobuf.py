@@ -9,6 +9,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2
 
+from tests.fuzz import protobuf_known
 from tests.fuzz.encoding import SchemaText
 from tests.fuzz.meanings import SCALED
 from tests.fuzz.nodes import Node
@@ -179,6 +180,14 @@ class _File:
                 made.type, made.type_name = _F.TYPE_MESSAGE, ".google.protobuf.Timestamp"
             case "enum":
                 made.type, made.type_name = _F.TYPE_ENUM, ".t.Color"
+            case _ if node.kind in protobuf_known.TYPES:
+                file, name = protobuf_known.TYPES[node.kind]
+                self.drawn.add(f"protobuf {name.rpartition('.')[2]}")
+                self.drawn |= {"protobuf decimal of no scale"} if node.kind == "decimal-text" else set()
+                made.type, made.type_name = _F.TYPE_MESSAGE, name
+                made.options.MergeFromString(protobuf_known.options(node))
+                if file not in self.file.dependency:
+                    self.file.dependency.append(file)
             case _ if is_wrapped(node):
                 self.drawn.add("protobuf wrapper")
                 made.type, made.type_name = _F.TYPE_MESSAGE, f".google.protobuf.{WRAPPERS[node.kind][0]}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2
 
-from tests.fuzz import nodes
+from tests.fuzz import nodes, protobuf_known
 from tests.fuzz.encoding import schema_id
 from tests.fuzz.forms import Pairs
 from tests.fuzz.meanings import bare
@@ -124,6 +124,8 @@ class _Writer:
 
     def _field(self, number: int, node: Node, value: Any, *, rare: bool) -> list[bytes]:
         """``rare``: some are written twice, in parts, or although they have the value that is implied."""
+        if node.kind in protobuf_known.TYPES:
+            return [_sized(number, protobuf_known.body(node, value))]
         match node.kind:
             case "list" if is_packable(node.inner[0]):
                 return self._packable(number, node, value)

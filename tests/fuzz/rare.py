@@ -9,7 +9,7 @@ from typing import Any
 
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from tests.fuzz import json_branches, nodes
+from tests.fuzz import json_branches, nodes, protobuf_known
 from tests.fuzz.encoding import ENTRIES
 from tests.fuzz.fates import Dead
 from tests.fuzz.forms import Digits, Pairs
@@ -73,6 +73,11 @@ def _more(random: Random, node: Node, converter: str) -> Node:
     if converter == "json-schema":
         inner += [json_branches.drawn(random, "one_of")] if random.random() < 0.5 else []
         inner += [Node("json", True, "any", size=random.randrange(4), form=1)] if random.random() < 0.4 else []
+        places = Node("list", True, "places", (Node("json", True, "element"),), size=random.choice((1, 2)), form=1)
+        inner += [places] if random.random() < 0.3 else []
+    if converter == "protobuf" and random.random() < 0.6:
+        chosen = random.sample(protobuf_known.KINDS, 2)
+        inner += [protobuf_known.drawn(random, kind, f"known_{i}") for i, kind in enumerate(chosen)]
     kinds = _AGAIN.get(converter, ("struct",))
     there = [n for n in _within(replace(node, inner=tuple(inner))) if n.kind in kinds]
     for name in random.sample(("again", "agains", "by_name"), random.randint(1, 3)) if there else ():
@@ -157,7 +162,7 @@ def received(node: Node, value: Any) -> Any:
             raise Unreadable(node.name)
         return None
     match value:
-        case _ if node.kind == "json":
+        case _ if node.kind == "json" or node.kind in protobuf_known.TYPES:
             return value
         case Digits() if not node.mean:
             if len(value.as_tuple().digits) > 38:

@@ -236,8 +236,8 @@ class Sink:
             self.catalog.drop_table(name)
         for target in targets or ():
             if target.schema is not None and target.history:
-                given = target.name, target.schema, target.spec, dict(target.properties)
-                histories.create(self.catalog, *given, seed=target.history)
+                wanted = histories.Wanted(target.schema, target.spec, target.order, target.properties)
+                histories.create(self.catalog, target.name, wanted, target.history)
             elif target.schema is not None:
                 self.catalog.create_table(
                     target.name,

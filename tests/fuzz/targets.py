@@ -12,10 +12,9 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.types import StructType
 
 from tests.fuzz import schemas
+from tests.fuzz.histories import MAPPING, is_void
 from tests.fuzz.sink import Target
 from tests.fuzz.tables import fields_within
-
-MAPPING = "schema.name-mapping.default"
 
 
 def targets_of(random: Random, many: bool) -> Iterator[Target]:
@@ -44,9 +43,14 @@ def _mapping(random: Random, kind: Any) -> list[dict[str, Any]]:
 
 def changed_before(random: Random, target: Target) -> Target:
     """With a history, where it can have one: the ids of columns are others then."""
-    if target.schema is None or MAPPING in target.properties or target.order.fields:
+    if target.schema is None:
         return target
-    return replace(target, history=random.randrange(1, 1 << 30), drawn=target.drawn | {"table history"})
+    seed = random.randrange(1, 1 << 30)
+    drawn = {"table history"}
+    drawn |= {"void in a history"} if is_void(seed) else set()
+    drawn |= {"name mapping of a history"} if MAPPING in target.properties else set()
+    drawn |= {"sort order of a history"} if target.order.fields else set()
+    return replace(target, history=seed, drawn=target.drawn | drawn)
 
 
 _WRITTEN = {

@@ -31,7 +31,7 @@ _SCHEMAS = (68, 209, 411, 464, 177)
 """Cases with most of the types, units and converters that the others have not."""
 
 
-_RARE = (458, 551, 1098, 1658, 9434, 574, 0, 27, 40, 113, 405, 1517, 9263)
+_RARE = (2402, 551, 1098, 2439, 9434, 374, 118, 2042, 235, 243, 0, 113, 405, 9263, 753, 460, 2873)
 """Cases that together draw everything that is rare."""
 
 
