@@ -44,6 +44,7 @@ from calving.runtime import components
 from calving.runtime.log_view import ControlLogView
 from calving.runtime.preflight import ledger_key
 from calving.source.interface import Bounds
+from calving.status.maintenance import after_look
 from tests.serving.sinks import Worker, serving, sink, status
 
 TABLES = tuple(TableHealth(f"db.t{n:02}", "ok", 1_000, 90.0) for n in range(20))
@@ -380,14 +381,25 @@ def test_the_last_maintenance_of_a_table_is_shown_and_is_in_the_json() -> None:
     assert "Maintenance" not in " ".join(shown(seen(TABLES)))
 
 
+def test_what_is_due_at_a_table_is_shown_with_its_files_and_for_how_long() -> None:
+    due = Maintained(None, due_since=70.0, due_files=14, due_bytes=2 * 1024**2)
+    found = replace(seen(TABLES), maintained={TABLES[0].name: due, TABLES[1].name: Maintained(None)})
+    assert "14 files (2 MiB), for 30 s" in " ".join(" ".join(shown(found, width=160)).split())
+    told = {table["table"]: table["maintenance"] for table in as_json(found, 100.0)["tables"]}
+    assert (told[TABLES[0].name]["due_files"], told[TABLES[1].name]["due_since"]) == (14, None)
+
+
 def test_the_leader_tells_what_its_maintenance_did_last_at_each_table() -> None:
     on, off = (sink(**{"iceberg.maintenance.enabled": value}) for value in ("true", "false"))
-    with serving(Worker(status(1_000.0, tables=3))) as client:
+    of = status(1_000.0, tables=3)
+    due = after_look(of.maintenance, "db.t001", "compact", {"day=1": (5, 4_096)}, 970.0)
+    with serving(Worker(replace(of, maintenance=due))) as client:
         leader = Leader("m-1", socket.gethostname(), client.url)
         told = maintained_of(on, leader)
         assert maintained_of(off, leader) is None
     assert told is not None and len(told) == 3
     assert told["db.t002"] == Maintained(None, "compact", "done", "14 files became 1 file", 940.0)
+    assert (told["db.t001"].due_since, told["db.t001"].due_files, told["db.t001"].due_bytes) == (970.0, 5, 4_096)
     assert maintained_of(on, leader) is None  # it is gone
 
 

@@ -24,6 +24,7 @@ from calving.runtime.maintenance.leader import LeaderMaintenance, half_of
 from calving.serving.metrics import exposition
 from calving.serving.views import tables
 from calving.status.board import Board
+from calving.status.maintenance import DueWork, TableMaintenance
 from calving.status.values import LogStatus, SinkFacts, TableStatus
 from harness.waiting import wait_for
 from tests.cli.maintaining import lines
@@ -178,10 +179,37 @@ def test_each_run_is_reported_by_task_and_outcome_and_by_table(catalog: Catalog,
     assert 'calving_maintenance_runs_total{outcome="done",sink="x",task="compact"} 1.0' in text.decode()
     done = board.status.maintenance
     assert done.seconds["compact", "done"].sum > 0 and done.rewritten["compact", "done"] > 1_000
-    (row,) = tables(replace(board.status, log=LogStatus(tables={table.name: TableStatus()})))
+    (row,) = tables(replace(board.status, log=LogStatus(tables={table.name: TableStatus()})), time.time())
     last = row["maintenance"]["last"]
     assert (last["task"], last["outcome"], last["text"][:9]) == ("compact", "done", "4 files (")
     assert row["maintenance"]["running_since"] is None and row["maintenance"]["looked_at"] >= last["ended_at"]
+
+
+def test_files_are_due_until_they_are_joined(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, board = table_with(catalog, 4), Board(FACTS)
+    size = sum(file["file_size_in_bytes"] for file in table.table.inspect.files().to_pylist())
+    met, end = threading.Event(), threading.Event()
+
+    def meet() -> None:
+        met.set()
+        end.wait()
+
+    after_rewriting(monkeypatch, meet)
+    with leading(tmp_path, table, board=board):
+        assert met.wait(180)
+        due = board.status.maintenance.tables[table.name]
+        end.set()
+        wait_for(lambda: not board.status.maintenance.tables[table.name].due)
+    assert (due.due_files, due.due_bytes, due.pause) == (4, size, 0.1)
+    assert due.due_since is not None and due.due_since <= time.time()
+
+
+def test_a_new_leader_does_not_know_what_is_due_until_it_has_looked(catalog: Catalog, tmp_path: Path) -> None:
+    table, board = table_with(catalog, 1), Board(FACTS)
+    stale = {"db.gone": TableMaintenance(due={("compact", ""): DueWork(1.0)})}
+    board.maintenance(lambda before: replace(before, tables=stale))
+    with leading(tmp_path, table, board=board):
+        assert not board.status.maintenance.tables["db.gone"].due
 
 
 class Slots:

@@ -372,7 +372,7 @@ def test_metrics_have_a_form_for_every_version_that_a_client_may_ask_for(version
 def test_a_request_that_fails_takes_one_line_of_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("calving.serving.views.tables", lambda status: dict[str, str]()["x\ny"])
+    monkeypatch.setattr("calving.serving.views.tables", lambda status, now: dict[str, str]()["x\ny"])
     with serving(Worker(status())) as failing:
         answer = failing.get("/api/tables")
     assert (answer.code, answer.json["error_code"]) == (500, 500)

@@ -31,10 +31,10 @@ def test_the_tables_of_a_cycle_are_gone_through_once_for_all_rows(monkeypatch: p
     found = status(tables=50)
     cycles = tuple(replace(cycle, tables=Walked(cycle.tables)) for cycle in found.coordinator.recent)
     found = replace(found, coordinator=replace(found.coordinator, recent=cycles))
-    rows = views.tables(found)
+    rows = views.tables(found, NOW)
     assert (len(rows), Walked.walks) == (50, len(cycles))
     monkeypatch.setattr(Walked, "walks", 0)
-    detail = views.table(found, "db.t007")
+    detail = views.table(found, "db.t007", NOW)
     assert detail is not None and Walked.walks == len(cycles)
     assert detail["table"] == next(row for row in rows if row["table"] == "db.t007")
 
@@ -47,12 +47,12 @@ def with_other_reasons() -> Status:
 
 
 def test_what_is_wrong_with_a_worker_or_a_partition_is_no_table() -> None:
-    assert [row["table"] for row in views.tables(with_other_reasons())] == ["db.t000", "db.t001", "db.t002"]
-    assert views.table(with_other_reasons(), "h-2 sink.json") is None
+    assert [row["table"] for row in views.tables(with_other_reasons(), NOW)] == ["db.t000", "db.t001", "db.t002"]
+    assert views.table(with_other_reasons(), "h-2 sink.json", NOW) is None
 
 
 def test_a_table_in_trouble_has_its_reason_and_comes_first() -> None:
-    rows = views.tables(status(broken=1))
+    rows = views.tables(status(broken=1), NOW)
     assert [row["trouble"] is None for row in rows] == [False, True, True]
 
 
@@ -60,7 +60,7 @@ def test_a_table_that_was_rolled_back_tells_how_many_offsets_are_gone_and_what_a
     found = status()
     gone = {"db.t001": RolledBack({TopicPartition("orders", 0): (Span(100, 300),)})}
     found = replace(found, coordinator=replace(found.coordinator, rolled_back=gone))
-    first, *others = views.tables(found)
+    first, *others = views.tables(found, NOW)
     assert (first["table"], first["gone_records"]) == ("db.t001", 200)
     assert "calving rollback FILE --table db.t001 --as-is --then restore" in str(first["trouble"])
     assert [row["gone_records"] for row in others] == [0, 0]

@@ -37,6 +37,7 @@ from calving.runtime.worker import Publications
 from calving.status.board import Board, after_cycle
 from calving.status.health import HealthLog, Reason, disagreement_text, health, not_ready, reasons
 from calving.status.histogram import Histogram
+from calving.status.maintenance import DueWork, MaintenanceStatus, TableMaintenance
 from calving.status.partitions import committed_up_to
 from calving.status.remedies import Cause
 from calving.status.table_states import TableStates
@@ -197,6 +198,9 @@ def test_a_sink_that_is_well_has_no_reasons() -> None:
     assert not_ready(WELL) == ()
 
 
+OVERDUE = TableMaintenance(due={("compact", "day=1"): DueWork(400.0, 14, 2_000)})
+
+
 @pytest.mark.parametrize(
     ("cause", "status"),
     [
@@ -217,6 +221,7 @@ def test_a_sink_that_is_well_has_no_reasons() -> None:
         (Cause.SETTINGS_DIFFER, replace(WELL, worker=replace(WELL.worker, disagreements=(DIFFERS,)))),
         (Cause.POSITION_MOVED, replace(WELL, worker=replace(WELL.worker, unread={TP: (Span(1, 2),)}))),
         (Cause.POSITION_MOVED, replace(LEADS, coordinator=CoordinatorStatus(unread={TP: (Span(1, 2),)}))),
+        (Cause.MAINTENANCE_OVERDUE, replace(LEADS, maintenance=MaintenanceStatus(tables={"db.t": OVERDUE}))),
         (Cause.PAUSED, replace(WELL, worker=replace(WELL.worker, paused_at=900.0, hidden=1))),
         (Cause.DEAD_LETTER_SHARE, replace(WELL, worker=replace(WELL.worker, batches=Batches(recent=((100, 2),))))),
         (Cause.PUBLICATION_REFUSED, replace(WELL, worker=replace(WELL.worker, refused_in_a_row=3))),

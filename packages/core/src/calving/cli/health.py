@@ -9,7 +9,7 @@ import json
 import math
 import socket
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -194,6 +194,9 @@ class Maintained:
     outcome: str = ""
     text: str = ""
     ended_at: float | None = None
+    due_since: float | None = None
+    due_files: int = 0
+    due_bytes: int = 0
 
 
 def maintained_of(sink: Sink, leader: Leader | None, token: str | None = None) -> dict[str, Maintained] | None:
@@ -209,11 +212,14 @@ def maintained_of(sink: Sink, leader: Leader | None, token: str | None = None) -
 
 
 def _maintained(told: Mapping[str, Any]) -> Maintained:
-    since, last = told["running_since"], told["last"]
-    running = None if since is None else float(since)
-    if last is None:
-        return Maintained(running)
-    return Maintained(running, str(last["task"]), str(last["outcome"]), str(last["text"]), float(last["ended_at"]))
+    since, last, due = told["running_since"], told["last"], told.get("due")
+    found = Maintained(None if since is None else float(since))
+    if last is not None:
+        task, outcome, text = (str(last[name]) for name in ("task", "outcome", "text"))
+        found = replace(found, task=task, outcome=outcome, text=text, ended_at=float(last["ended_at"]))
+    if due is not None:  # an earlier version of the leader does not tell it
+        found = replace(found, due_since=float(due["since"]), due_files=int(due["files"]), due_bytes=int(due["bytes"]))
+    return found
 
 
 def _fetched(leader: Leader | None, path: str, token: str | None) -> Any:

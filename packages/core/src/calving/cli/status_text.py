@@ -12,7 +12,7 @@ from calving.cli.health import Maintained, TableHealth
 from calving.cli.inspect import PartitionState, positions_table
 from calving.cli.status import COMMIT, SinkStatus, changes_of, valid_through, waits_of
 from calving.model.offsets import TopicPartition, text_of
-from calving.model.text import counted, listed, printable
+from calving.model.text import bytes_text, counted, listed, printable
 from calving.status.remedies import Trouble, advice
 from calving.terminal.texts import ago, duration, percent, records, speed
 
@@ -109,12 +109,22 @@ def _tables(tables: Sequence[TableHealth], now: float) -> RichTable:
 
 
 def _maintained(tables: Mapping[str, Maintained], now: float) -> RichTable:
-    shown = RichTable("table", "task", "last", "ended", title="Maintenance by the worker that leads")
+    is_due = any(table.due_since is not None for table in tables.values())
+    names = ("table", "task", "last", "ended", *(("due",) if is_due else ()))
+    shown = RichTable(*names, title="Maintenance by the worker that leads")
     for name, table in sorted(tables.items()):
         running = "" if table.running_since is None else "; one runs now"
         last = f"{table.outcome}: {table.text}{running}" if table.task else f"nothing was due{running}"
-        shown.add_row(*(Text(printable(each)) for each in (name, table.task or "-", last)), ago(table.ended_at, now))
+        texts = (Text(printable(each)) for each in (name, table.task or "-", last))
+        shown.add_row(*texts, ago(table.ended_at, now), *((_due(table, now),) if is_due else ()))
     return shown
+
+
+def _due(table: Maintained, now: float) -> str:
+    if table.due_since is None:
+        return "-"
+    much = f"{counted(table.due_files, 'file')} ({bytes_text(table.due_bytes)}), " if table.due_files else ""
+    return f"{much}for {duration(now - table.due_since)}"
 
 
 _SHOWN = {

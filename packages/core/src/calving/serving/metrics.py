@@ -26,7 +26,7 @@ from calving.model.tables import MutationCounts
 from calving.serving.cardinality import by_table, partitions_of, tables_of
 from calving.status.health import reasons
 from calving.status.histogram import Histogram
-from calving.status.maintenance import MaintenanceStatus
+from calving.status.maintenance import MaintenanceStatus, TableMaintenance
 from calving.status.remedies import Cause
 from calving.status.values import Status, TableStatus
 
@@ -149,6 +149,17 @@ def _maintenance(
     return lambda status, now: sorted(of(status.maintenance).items(), key=lambda sample: sample[0])
 
 
+def _due(of: Callable[[TableMaintenance], float]) -> Callable[[Status], Numbers]:
+    return _each(lambda s: {name: of(t) for name, t in s.maintenance.tables.items()} if s.worker.leads else {})
+
+
+def _due_seconds(status: Status, now: float) -> Samples:
+    def seconds(table: TableMaintenance) -> float:
+        return 0.0 if table.due_since is None else max(0.0, now - table.due_since)
+
+    return list(by_table(status, _due(seconds)(status), max))
+
+
 _TP = ("topic", "partition")
 _DONE = ("task", "outcome")
 
@@ -261,6 +272,13 @@ METRICS: tuple[Metric, ...] = (
            _maintenance(lambda m: m.seconds)),
     Metric("calving_maintenance_rewritten_bytes_total", "counter", _DONE,
            "Bytes of files and manifests that these tasks were to rewrite.", _maintenance(lambda m: m.rewritten)),
+    Metric("calving_maintenance_due_seconds", "gauge", ("table",),
+           "Of the leader: how long the oldest work has waited that its maintenance has found; 0 if none is due.",
+           _due_seconds),
+    Metric("calving_maintenance_due_files", "gauge", ("table",), "Of the leader: files that are due to be compacted.",
+           _bounded(_due(lambda t: t.due_files))),
+    Metric("calving_maintenance_due_bytes", "gauge", ("table",), "Bytes of these files.",
+           _bounded(_due(lambda t: t.due_bytes))),
 )
 # fmt: on
 

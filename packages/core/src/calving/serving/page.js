@@ -267,7 +267,8 @@ function opened() {
 function maintained(m, now) {
   if (!m) return "none by this worker";
   const last = m.last ? `${m.last.text} (${m.last.task}, ${ago(m.last.ended_at, now)})` : "nothing was due";
-  return last + (m.running_since == null ? "" : `; a task runs for ${seconds(now - m.running_since)}`);
+  const due = m.due ? `; due for ${seconds(Math.max(0, now - m.due.since))}: ${m.due.tasks.join(", ")}` + (m.due.files ? `, ${number(m.due.files)} files, ${bytes(m.due.bytes)}` : "") : "";
+  return last + due + (m.running_since == null ? "" : `; a task runs for ${seconds(now - m.running_since)}`);
 }
 async function drawDetail(s) {
   const open = opened();

@@ -141,7 +141,7 @@ class Endpoints:
             Route(f"{name}/restart", self._act(lambda: self._done(self._controls.restart, 204)), methods=["POST"]),
             Route(f"{name}/commit", self._act(self._commit), methods=["POST"]),
             Route("/api/status", self._json(self._overview)),
-            Route("/api/tables", self._json(lambda status, now: views.tables(status))),
+            Route("/api/tables", self._json(lambda status, now: views.tables(status, now))),
             Route("/api/tables/{table:path}", self._table),
             Route("/api/partitions", self._json(views.partitions)),
             Route("/api/partitions/{topic}/{partition:int}", self._partition),
@@ -257,7 +257,7 @@ class Endpoints:
 
     def _table(self, request: Request) -> Response:
         name = request.path_params["table"]
-        return self._with_history(views.table(self._status, name), name, ("age", "commit"))
+        return self._with_history(views.table(self._status, name, time.time()), name, ("age", "commit"))
 
     def _partition(self, request: Request) -> Response:
         topic, number = request.path_params["topic"], request.path_params["partition"]

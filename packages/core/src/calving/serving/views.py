@@ -84,16 +84,16 @@ def _progress(backlog: Backlog, now: float) -> Json:
     }
 
 
-def tables(status: Status) -> list[Json]:
+def tables(status: Status, now: float) -> list[Json]:
     """The tables: those in trouble first, then by name."""
-    wrong, last = _wrong(status), _last_commits(status)
+    wrong, last = _wrong(status, now), _last_commits(status)
     names = sorted(_names(status, wrong), key=lambda name: (name not in wrong, name))
     return [_table(status, name, wrong.get(name), last.get(name)) for name in names]
 
 
-def table(status: Status, name: str) -> Json | None:
+def table(status: Status, name: str, now: float) -> Json | None:
     """A table, and its commits in the last cycles of this worker, the newest first; None if it is not known."""
-    wrong = _wrong(status)
+    wrong = _wrong(status, now)
     if name not in _names(status, wrong):
         return None
     cycles = [(c, t) for c in status.coordinator.recent for t in c.tables if t.table == name]
@@ -102,9 +102,9 @@ def table(status: Status, name: str) -> Json | None:
     return {"table": row, "commits": commits}
 
 
-def _wrong(status: Status) -> dict[str, str]:
+def _wrong(status: Status, now: float) -> dict[str, str]:
     """For each table in trouble, what is wrong."""
-    return {reason.subject: reason.text for reason in of_tables(status)}
+    return {reason.subject: reason.text for reason in of_tables(status, now)}
 
 
 def _names(status: Status, wrong: Mapping[str, str]) -> Set[str]:
@@ -153,6 +153,14 @@ def _maintenance(table: TableMaintenance | None) -> Json | None:
     return {
         "running_since": table.running_since,
         "looked_at": table.looked_at,
+        "due": None
+        if table.due_since is None
+        else {
+            "since": table.due_since,
+            "files": table.due_files,
+            "bytes": table.due_bytes,
+            "tasks": sorted({task for task, _ in table.due}),
+        },
         "last": None
         if last is None
         else {

@@ -9,7 +9,7 @@ from typing import Literal
 
 from calving.model.events import WorkerEnd
 from calving.model.offsets import named, union
-from calving.model.text import counted, listed
+from calving.model.text import bytes_text, counted, listed
 from calving.protocol.held_back import DEGRADED
 from calving.protocol.members import Disagreement
 from calving.protocol.positions import text_of as moved_text
@@ -48,7 +48,7 @@ class Reason:
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
     return (
-        *of_tables(status),
+        *of_tables(status, now),
         *_moved(status),
         *_ended(status),
         *_unsigned(status, now),
@@ -60,9 +60,9 @@ def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     )
 
 
-def of_tables(status: Status) -> tuple[Reason, ...]:
-    """The reasons that are about a table, which is their subject."""
-    return (*_tables(status), *_order(status), *_rolled_back(status))
+def of_tables(status: Status, now: float) -> tuple[Reason, ...]:
+    """The reasons that are about a table, which is their subject; the worst of a table is its last one."""
+    return (*_overdue(status, now), *_tables(status), *_order(status), *_rolled_back(status))
 
 
 def health(status: Status, now: float) -> Literal["OK", "DEGRADED", "STARTING"]:
@@ -136,6 +136,21 @@ def _order(status: Status) -> Iterator[Reason]:
 def _rolled_back(status: Status) -> Iterator[Reason]:
     for name, rolled_back in sorted(status.led.rolled_back.items()):
         yield Reason(Cause.ROLLED_BACK, name, rolled_back.text(name))
+
+
+def _overdue(status: Status, now: float) -> Iterator[Reason]:
+    """Only of the worker that leads: others do not maintain, and tables that somebody else maintains are not known."""
+    if not status.worker.leads:
+        return
+    for name, table in sorted(status.maintenance.tables.items()):
+        if overdue := table.overdue(now):
+            tasks = listed(dict.fromkeys(task for task, _ in sorted(overdue)))
+            since = _time_text(min(work.since for work in overdue.values()))
+            files, size = (sum(getattr(work, of) for work in overdue.values()) for of in ("files", "bytes"))
+            much = f", {counted(files, 'file')} ({bytes_text(size)})" if files else ""
+            last = f"; the last run: {table.last.outcome}: {table.last.text}" if table.last is not None else ""
+            text = f"table {name}: maintenance ({tasks}) has been due since {since}{much}{last}"
+            yield Reason(Cause.MAINTENANCE_OVERDUE, name, text)
 
 
 def _moved(status: Status) -> Iterator[Reason]:

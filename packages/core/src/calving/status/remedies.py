@@ -25,6 +25,7 @@ class Cause(enum.StrEnum):
     WORKER_ENDED = "worker-ended"
     UNSIGNED_ENTRY = "unsigned-entry"
     SETTINGS_DIFFER = "settings-differ"
+    MAINTENANCE_OVERDUE = "maintenance-overdue"
 
 
 class Trouble(enum.StrEnum):
@@ -102,6 +103,10 @@ REMEDIES: Mapping[str, Remedy] = {
     Cause.SETTINGS_DIFFER: Remedy(
         "Workers of the sink have different settings, so what becomes of a record depends on the worker that reads it.",
         "calving status FILE",
+    ),
+    Cause.MAINTENANCE_OVERDUE: Remedy(
+        "The sink does not get on with the maintenance of this table: its rows are right, and queries get slower.",
+        "calving maintain FILE --table TABLE --dry-run",
     ),
     Trouble.NO_WORKER: Remedy(
         "Nobody reads: no worker of the sink runs, and something waits for one.",

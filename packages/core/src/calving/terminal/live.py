@@ -93,7 +93,7 @@ def _progress(worker: WorkerStatus, now: float) -> Table:
 
 
 def _tables(status: Status, now: float) -> Table:
-    wrong = {reason.subject for reason in of_tables(status)}
+    wrong = {reason.subject for reason in of_tables(status, now)}
     tables = sorted(status.log.tables.items(), key=lambda item: (item[0] not in wrong, item[0]))
     shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     shown.add_column("table", overflow="ellipsis", no_wrap=True)

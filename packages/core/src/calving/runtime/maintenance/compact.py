@@ -44,6 +44,8 @@ def compacted(means: Means, sink: Sink, name: str, now_ms: int, *, dry_run: bool
         yield _step(name, "left alone", f"not compacted: {why}")
         return
     plan = compactor.plan(table, now_ms)
+    if means.observer is not None:
+        means.observer.found(name, COMPACT, _sizes(table, plan))
     for group in plan.groups:
         if dry_run:
             yield _planned(name, table, group, compactor.outputs(table, group))
@@ -52,6 +54,16 @@ def compacted(means: Means, sink: Sink, name: str, now_ms: int, *, dry_run: bool
             done = compactor.compact(group)
         yield _done(name, table, done)
     yield from _rest(name, plan)
+
+
+def _sizes(table: Table, plan: Plan) -> dict[str, tuple[int, int]]:
+    """Files and bytes that are due, by partition."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for group in plan.groups:
+        partition = partition_text(table, group.partition)
+        files, size = sizes.get(partition, (0, 0))
+        sizes[partition] = files + len(group.files), size + group.size
+    return sizes
 
 
 def _planned(name: str, table: Table, group: FileGroup, outputs: int) -> MaintenanceStep:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyiceberg.catalog import Catalog
@@ -31,7 +31,7 @@ from calving.runtime.maintenance.step import MaintenanceStep
 from calving.runtime.maintenance.watch import continuous
 from calving.settings.load import Sink
 from calving.status.board import Board
-from calving.status.maintenance import MaintenanceRun, after_begin, after_run
+from calving.status.maintenance import ALL, MaintenanceRun, after_begin, after_look, after_run, with_due_of
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,8 @@ class LeaderMaintenance:
         board: Board,
     ) -> None:
         """``tables``: those that may hold records of the sink. ``tasks``: the engine."""
-        self._sink, self._held, self._attempts = sink, tables, attempts
+        self._sink, self._held, self._attempts, self._board = sink, tables, attempts, board
+        board.maintenance(lambda before: with_due_of(before, ()))  # another worker may have done it meanwhile
         self._stop = threading.Event()
         self._rewriting = RewritingProcess()
         means = Means(
@@ -62,7 +63,7 @@ class LeaderMaintenance:
             turn=self._turn_of,
             rewriting=self._rewriting,
             made=resolvers.learn,
-            observer=BoardObserver(board, time.time),
+            observer=BoardObserver(board, time.time, lambda name: int(sink.maintenance(name, "pause_ms")) / 1000),
         )
         # The next leader of the sink goes on at once with the lease of one that was killed.
         self._maintainer = Maintainer(sink, MaintenanceOrder(), f"the leader of {sink.group}", means)
@@ -90,7 +91,9 @@ class LeaderMaintenance:
                 self._stop.wait(_AGAIN_SECONDS)
 
     def _tables(self) -> Sequence[str]:
-        return [name for name in dict.fromkeys(self._held()) if self._sink.maintains(name)]
+        names = [name for name in dict.fromkeys(self._held()) if self._sink.maintains(name)]
+        self._board.maintenance(lambda before: with_due_of(before, names))
+        return names
 
     def _turn_of(self, table: TableId) -> Turn:
         @contextmanager
@@ -111,13 +114,17 @@ def _tell(step: MaintenanceStep) -> None:
 class BoardObserver:
     """Writes what is done to the board (K20)."""
 
-    def __init__(self, board: Board, clock: Callable[[], float]) -> None:
-        """``clock``: seconds since the epoch."""
-        self._board, self._clock = board, clock
+    def __init__(self, board: Board, clock: Callable[[], float], pause: Callable[[str], float]) -> None:
+        """``clock``: seconds since the epoch. ``pause``: of a table, in seconds."""
+        self._board, self._clock, self._pause = board, clock, pause
 
     def begins(self, table: str) -> None:
         """The next task of a table begins."""
-        self._board.maintenance(lambda before: after_begin(before, table, self._clock()))
+        self._board.maintenance(lambda before: after_begin(before, table, self._clock(), self._pause(table)))
+
+    def found(self, table: str, task: str, due: Mapping[str, tuple[int, int]]) -> None:
+        """What a task has found to do."""
+        self._board.maintenance(lambda before: after_look(before, table, task, due, self._clock()))
 
     def ends(self, table: str, step: MaintenanceStep | None, seconds: float) -> None:
         """What came of it, and how long it took."""
@@ -127,9 +134,17 @@ class BoardObserver:
 
 def _run_of(step: MaintenanceStep, now: float, seconds: float) -> MaintenanceRun:
     size = step.numbers.get("bytes") if step.task in (COMPACT, MANIFESTS) else None
-    # A step about the whole table has no task of its own.
-    task = step.task if step.task in DEFAULT else "all"
-    return MaintenanceRun(task, step.outcome, step.text, now, seconds, size if isinstance(size, int) else 0)
+    files = step.numbers.get("files") if step.task == COMPACT else None
+    return MaintenanceRun(
+        task=step.task if step.task in DEFAULT else ALL,  # a step about the whole table has no task of its own
+        outcome=step.outcome,
+        text=step.text,
+        ended_at=now,
+        seconds=seconds,
+        rewritten=size if isinstance(size, int) else 0,
+        part=str(step.numbers.get("partition", "")) if step.task == COMPACT else "",
+        files=files if isinstance(files, int) else 0,
+    )
 
 
 class HalfOfSlots:

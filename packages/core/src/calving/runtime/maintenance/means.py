@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,9 @@ class Observer(Protocol):
 
     def begins(self, table: str) -> None:
         """The next task of a table begins."""
+
+    def found(self, table: str, task: str, due: Mapping[str, tuple[int, int]]) -> None:
+        """What a task has found to do, before it does any of it: files and bytes by partition."""
 
     def ends(self, table: str, step: MaintenanceStep | None, seconds: float) -> None:
         """What came of it, and how long it took; None: there was no task left."""
