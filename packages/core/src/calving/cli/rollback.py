@@ -82,14 +82,8 @@ def rollback(
     planned = {each: plan for each, plan in plans if isinstance(plan, RollbackPlan)}
     if answer is RollbackAnswer.REREAD:
         _mind_reread(sink, {each.name: plan for each, plan in planned.items()}, topics)
-    for each, found in plans:
-        if isinstance(found, NothingToAnswerError):
-            yield str(found)
-            continue
-        if not dry_run:
-            with committing(each.name):
-                found = each.commit()  # others may have committed since it was planned
-        yield from _lines(each.name, found, would=dry_run)
+    for each, plan in plans:
+        yield from _answered(each, plan, dry_run=dry_run)
     if dry_run:
         if answer is RollbackAnswer.REREAD:
             yield from running(topics.source, sink.group)
@@ -98,6 +92,18 @@ def rollback(
         yield from recover(sink, [each.name for each in planned], forgotten=False, dry_run=False)
     else:
         yield "done"
+
+
+def _answered(each: TableRollback, plan: RollbackPlan | NothingToAnswerError, *, dry_run: bool) -> Iterator[str]:
+    """What has been done with a table, or would be: others may have committed since it was planned."""
+    if isinstance(plan, NothingToAnswerError):
+        yield str(plan)
+    elif dry_run:
+        yield from _lines(each.name, plan, would=True)
+    else:
+        with committing(each.name):
+            done = each.commit()
+        yield from _lines(each.name, done, would=False)
 
 
 def _with_topic_id(target: RollbackTarget, topics: SourceTopics) -> RollbackTarget:
