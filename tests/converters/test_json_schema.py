@@ -442,6 +442,22 @@ def test_unions_within_unions_are_read_in_time(registry: SchemaRegistry) -> None
     assert process_time() - began < 20
 
 
+def test_the_text_of_a_number_is_text_where_a_branch_of_a_union_takes_texts(registry: SchemaRegistry) -> None:
+    number: Any = {"type": "number"}
+    of_texts = schema_of(x=one_of(number, STRING))
+    of_objects = schema_of(x=one_of(schema_of(a=number), schema_of(a=STRING)))
+    no_text = schema_of(x=one_of(number, {"type": "boolean"}))
+    found = [
+        read(registry, schema, {"x": value}).values[0]["x"][f"{UNION}{branch}"]
+        for schema, value, branch in (
+            (of_texts, "Infinity", 1),
+            (of_objects, {"a": "Infinity"}, 1),
+            (no_text, "Infinity", 0),
+        )
+    ]
+    assert found == ["Infinity", {"a": "Infinity"}, float("inf")]
+
+
 def test_a_union_may_be_named_as_connect_s_general_one(registry: SchemaRegistry) -> None:
     found = read(registry, schema_of(v=one_of(STRING, INTEGER)), {"v": 1}, **{"generalized.sum.type.support": "true"})
     assert found.values == {0: {"v": {"connect_union_field_0": None, "connect_union_field_1": 1}}}

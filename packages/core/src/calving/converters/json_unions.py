@@ -89,7 +89,7 @@ def fit(declared: Declared, value: Any, cells: Cells) -> int | None:
         return None
     with suppress(ValueError, ArithmeticError):
         form.read(value)
-        return 0
+        return _AS_TEXT if isinstance(value, str) and pa.types.is_floating(kind) else 0
     return None
 
 
@@ -101,6 +101,8 @@ def _weight(value: Any) -> int:
 
 
 _LOOK = 2
+_AS_TEXT = -1
+"""Less than what a branch of text keeps: to JSON Schema ``"NaN"`` is a text, a number only if no branch takes texts."""
 
 
 def _fit_of_parts(
