@@ -163,6 +163,7 @@ fuzz: $(BIN)/calving
 		$(if $(LONG),--long) $(if $(ONLY),--records $(ONLY))
 ifndef CASE
 	@nice $(BIN)/python -m tests.fuzz.run --long --seconds $$(($(SECONDS) / 2)) $(if $(SEED),--seed $(SEED))
+	@nice $(BIN)/python -m tests.fuzz.run --version-3 --seconds $$(($(SECONDS) / 4)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.alone --seconds $$(($(SECONDS) / 4)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.changes --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))
 	@nice $(BIN)/python -m tests.fuzz.changes --version-3 --seconds $$(($(SECONDS) / 8)) $(if $(SEED),--seed $(SEED))

@@ -30,6 +30,7 @@ from tests.fuzz.sink import START, TOPIC, Run, Target
 from tests.fuzz.spec import path_of
 from tests.fuzz.tables import Table, table_of
 from tests.fuzz.targets import changed_before, targets_of, with_properties
+from tests.fuzz.targets import in_version_3 as target_in_version_3
 from tests.fuzz.texts import Writer
 
 _FORMAT = "write.format.default"
@@ -47,6 +48,8 @@ NOTHING = TransformSpec("nothing", "org.apache.kafka.connect.transforms.SetSchem
 _COUNTS = (1, 2, 5, 5, 30, 30, 30, 30, 150, 150, 150, 600, 600, 2000, 3000)
 _MANY = 600
 """Records of a case, from which on they are much alike, and in few partitions: each shape and each file takes time."""
+VERSION_3 = 10_000_000
+"""The number of the first case whose tables are of format version 3."""
 LONG = 10_000
 """Records of a long case: tables and schemas take most of the time of a short one."""
 
@@ -236,8 +239,9 @@ def names_by_id(target: Target) -> dict[int, tuple[str, ...]]:
 
 
 def make(seed: int, number: int, *, long: bool = False) -> Case:
-    """The same case every time."""
-    return replace(_made(seed, number, long=long), long=long)
+    """The same case every time. From ``VERSION_3`` on, its tables are of format version 3."""
+    case = replace(_made(seed, number, long=long), long=long)
+    return in_version_3(case) if number >= VERSION_3 else case
 
 
 def _made(seed: int, number: int, *, long: bool) -> Case:
@@ -279,6 +283,14 @@ def _made(seed: int, number: int, *, long: bool) -> Case:
         gone = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
         case = replace(case, targets=gone)
     return tabled(case)
+
+
+def in_version_3(case: Case) -> Case:
+    """The case with tables of format version 3, new ones too."""
+    random, rules = case.random("version 3"), case.run.rules
+    rules = replace(rules, create_properties={**rules.create_properties, "format-version": "3"})
+    targets = tuple(target_in_version_3(random, target) for target in case.targets)
+    return replace(case, targets=targets, run=replace(case.run, rules=rules))
 
 
 def tabled(case: Case) -> Case:

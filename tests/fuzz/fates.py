@@ -332,4 +332,5 @@ def _is_name(name: str) -> bool:
 def _before_1970(leaf: tuple[Any, str]) -> bool:
     """A timestamp that ORC cannot hold: before 1970, with a fraction of a second."""
     value, kind = leaf
-    return kind.startswith("timestamp") and value is not None and value < 0 and value % 1_000_000 != 0
+    second = 1_000_000_000 if kind.endswith("_ns") else 1_000_000
+    return kind.startswith("timestamp") and value is not None and value < 0 and value % second != 0

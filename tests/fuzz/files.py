@@ -12,7 +12,7 @@ from pyiceberg.exceptions import ResolveError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import DecimalType, ListType, MapType, StructType
+from pyiceberg.types import DecimalType, ListType, MapType, StructType, TimestamptzNanoType
 
 from calving.model.files import DataFile
 from tests.fuzz import plain, spec
@@ -49,6 +49,12 @@ def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
     except Exception as error:
         if "ORC" in formats and "cannot be viewed as non-nullable" in str(error):
             return  # nor structs of ORC files that are null in a list and have required fields
+        if (
+            "ORC" in formats
+            and table.format_version == 3
+            and "Unsupported schema projection from timestamp[ns" in str(error)
+        ):
+            return  # nor, in version 3, timestamps of ORC files, which it takes for nanoseconds
         yield f"pyiceberg's scan: {type(error).__name__}: {error}"
         return
     if OLD_ROWS in table.properties:
@@ -59,8 +65,8 @@ def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
 
 
 def _mistaken(kind: Any, levels: int = 8) -> bool:
-    """Whether DuckDB cannot be asked: it does not tell apart names that differ in their case only, ends them at a zero, and
-    needs twice the time for every further level of lists.
+    """Whether DuckDB cannot be asked: it does not tell apart names that differ in their case only, ends them at a zero,
+    needs twice the time for every further level of lists, and cuts nanoseconds in UTC.
     """
     match kind:
         case StructType():
@@ -72,7 +78,7 @@ def _mistaken(kind: Any, levels: int = 8) -> bool:
         case MapType():
             wrong, inner = levels == 0, [kind.key_type, kind.value_type]
         case _:
-            return False
+            return isinstance(kind, TimestamptzNanoType)
     return wrong or any(_mistaken(each, levels - 1) for each in inner)
 
 

@@ -1,4 +1,6 @@
-"""Rows of data files as plain Python values: dates as days, times and timestamps as microseconds, uuids as UUIDs."""
+"""Rows of data files as plain Python values: dates as days, times and timestamps as microseconds, or nanoseconds where
+their type is named so, uuids as UUIDs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from tests.fuzz.values import micros_of
+from tests.fuzz.values import NANOS, micros_of
+
+
+class Nanos(int):
+    """A timestamp that a library gives in nanoseconds, whatever its type."""
 
 
 class UnreadableError(Exception):
@@ -34,7 +40,12 @@ def _orc(path: Path) -> pa.Table:
 
 
 _NUMBERS = dict.fromkeys(
-    ("int-date", "long-time-micros", "long-timestamp-micros", "long-local-timestamp-micros"), lambda value, *_: value
+    (
+        "int-date",
+        "long-time-micros",
+        *(f"long-{where}timestamp-{unit}" for where in ("", "local-") for unit in ("micros", "nanos")),
+    ),
+    lambda value, *_: value,
 )
 """Temporal types whose numbers fastavro leaves alone: Python's types end with the year 9999."""
 
@@ -82,7 +93,7 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     if pa.types.is_date32(kind):
         return _listed(column.cast(pa.int32()))
     if pa.types.is_timestamp(kind):
-        return _micros(column, kind.unit)
+        return _numbers(column, kind.unit)
     if pa.types.is_time(kind):
         return _listed(column.cast(pa.int64()))
     return _listed(column)
@@ -93,9 +104,9 @@ def _listed(column: pa.Array) -> list[Any]:
     return found
 
 
-def _micros(column: pa.Array, unit: str) -> list[Any]:
+def _numbers(column: pa.Array, unit: str) -> list[Any]:
     numbers = column.cast(pa.int64()).to_pylist()
-    return numbers if unit == "us" else [None if n is None else n // 1000 for n in numbers]
+    return numbers if unit == "us" else [None if n is None else Nanos(n) for n in numbers]
 
 
 def _repeated(column: pa.ListArray | pa.LargeListArray, items: list[Any]) -> list[Any]:
@@ -121,6 +132,8 @@ def fit(value: Any, kind: IcebergType) -> Any:
             pairs = value.items() if isinstance(value, dict) else [_pair(item) for item in value]
             return [(fit(k, kind.key_type), fit(v, kind.value_type)) for k, v in pairs]
     match value:
+        case Nanos():
+            return int(value) if str(kind) in NANOS else value // 1000
         case bytes() if str(kind) == "uuid":
             return uuid.UUID(bytes=value)
         case str() if str(kind) == "uuid":

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--records", help="of that case only the records at these places, separated by commas")
     parser.add_argument("--cases", type=int, default=10**9, help="at most so many")
     parser.add_argument("--first", type=int, default=0, help="the first case's number")
+    parser.add_argument("--version-3", action="store_true", help="tables of version 3, in Apache's REST catalog")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=Path("fuzz-results"))
     args = parser.parse_args()
@@ -34,7 +35,8 @@ def main() -> int:
     if args.case is not None:
         return _one(seed, args.case, args.long, [int(r) for r in args.records.split(",")] if args.records else None)
     report = Report(seed, long=args.long)
-    numbers = range(args.first, args.first + args.cases)
+    first = args.first + (cases.VERSION_3 if args.version_3 else 0)
+    numbers = range(first, first + args.cases)
     fuzzer = Fuzzer(seed, numbers, time.monotonic() + args.seconds, report, args.results, long=args.long)
     threads = [threading.Thread(target=fuzzer.work) for _ in range(args.workers)]
     for thread in threads:

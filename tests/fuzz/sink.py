@@ -171,11 +171,13 @@ class Found:
 class Sink:
     """One catalog, whose tables are recreated for every batch."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, uri: str | None = None) -> None:
+        """``uri``: of a REST catalog, which tables of format version 3 need."""
         self.folder = folder
         shutil.rmtree(folder, ignore_errors=True)
-        self.catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(folder)})
-        self.catalog.create_namespace("db")
+        kind = {"type": "embedded", "warehouse": str(folder)} if uri is None else {"type": "rest", "uri": uri}
+        self.catalog = open_catalog("iceberg", kind)
+        self.catalog.create_namespace_if_not_exists("db")
         self.records = 0
         """Records taken in all batches."""
         self._stack = ExitStack()

@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedField, StructType
 
-from tests.fuzz.values import DAY
+from tests.fuzz.values import DAY, NANOS
 
 _EPOCH = date(1970, 1, 1)
 
@@ -55,6 +55,8 @@ def partition_value(value: Any, kind: IcebergType, transform: str) -> Any:
     """The result of a partition transform for a plain value."""
     if value is None:
         return None
+    if str(kind) in NANOS and transform != "identity":
+        value //= 1000
     if match := re.fullmatch(r"bucket\[(\d+)\]", transform):
         return (murmur3(_hashed(value, kind)) & 0x7FFFFFFF) % int(match.group(1))
     if match := re.fullmatch(r"truncate\[(\d+)\]", transform):

@@ -8,8 +8,16 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from pyiceberg.schema import assign_fresh_schema_ids
-from pyiceberg.types import StructType
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import (
+    IcebergType,
+    NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from tests.fuzz import schemas
 from tests.fuzz.histories import MAPPING, is_void
@@ -51,6 +59,32 @@ def changed_before(random: Random, target: Target) -> Target:
     drawn |= {"name mapping of a history"} if MAPPING in target.properties else set()
     drawn |= {"sort order of a history"} if target.order.fields else set()
     return replace(target, history=seed, drawn=target.drawn | drawn)
+
+
+_IN_NANOS: dict[IcebergType, IcebergType] = {
+    TimestampType(): TimestampNanoType(),
+    TimestamptzType(): TimestamptzNanoType(),
+}
+
+
+def in_version_3(random: Random, target: Target) -> Target:
+    """Of format version 3, with some timestamps in nanoseconds. pyiceberg, which writes rows of an earlier time, does not
+    write this version, so there are none.
+    """
+    if target.schema is None:
+        return target
+    properties = {**target.properties, "format-version": "3"}
+    schema = Schema(*(_in_nanos(random, field) for field in target.schema.fields))
+    return replace(target, schema=schema, properties=properties, history=0)
+
+
+def _in_nanos(random: Random, field: NestedField) -> NestedField:
+    match field.field_type:
+        case StructType() as kind:
+            return field.model_copy(update={"field_type": StructType(*(_in_nanos(random, f) for f in kind.fields))})
+        case kind if random.random() < 0.6:
+            return field.model_copy(update={"field_type": _IN_NANOS.get(kind, kind)})
+    return field
 
 
 _WRITTEN = {

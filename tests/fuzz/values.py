@@ -1,7 +1,8 @@
 """The value of a primitive column for each source value: docs/reference/types.md in plain Python.
 
 Values are what JSON says: None, bool, int, Decimal (any number with a point or an exponent), str, dict, list. Results are
-plain as well: dates are days, times microseconds of the day, timestamps microseconds since 1970.
+plain as well: dates are days, times microseconds of the day, timestamps microseconds since 1970, or nanoseconds in the
+types that are named so.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def convert(value: Any, kind: IcebergType, unit: int = MILLI, any_year: bool = F
     elif isinstance(value, str) or name == "date":
         found = _CONVERTERS[name](value, kind)
     else:
-        found = _whole(value, 64) * unit // 1000
+        found = _whole(value, 64) * unit
+        found = found if name in NANOS else found // 1000
     low, high = (0, DAY - 1) if name == "time" else _WIDEST[name] if any_year else _RANGES[name]
     if not low <= found <= high:
         raise Unfit("out of range")
@@ -75,10 +77,14 @@ def _moment(value: Day | Clock | Instant | Meant, name: str) -> int:
             return value.days
         case Clock() if name == "time":
             return value.micros
+        case Instant() if name in NANOS:
+            return value.nanos or value.micros * 1000
         case Instant() if name in ("timestamp", "timestamptz"):
             return value.micros
         case Instant() if name == "date":
             return value.micros // DAY
+        case Day() if name in NANOS:
+            return value.days * DAY * 1000
         case Day() if name in ("timestamp", "timestamptz"):
             return value.days * DAY
     raise Unfit(name)
@@ -89,17 +95,19 @@ def _meant(value: Meant, name: str) -> int:
     if name == "date" and what in ("date", "timestamp"):
         return nanos // DAY_NS
     if (name == "time" and what == "time") or (name.startswith("timestamp") and what in ("date", "timestamp")):
-        return nanos // 1000
+        return nanos if name in NANOS else nanos // 1000
     raise Unfit(name)
 
 
+NANOS = ("timestamp_ns", "timestamptz_ns")
 _YEARS = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal())
-_MOMENTS = ("date", "time", "timestamp", "timestamptz")
+_MOMENTS = ("date", "time", "timestamp", "timestamptz", *NANOS)
 _BITS = (-(1 << 63), (1 << 63) - 1)
-_WIDEST = {"date": (-(1 << 31), (1 << 31) - 1), "timestamp": _BITS, "timestamptz": _BITS}
+_WIDEST = {"date": (-(1 << 31), (1 << 31) - 1), **dict.fromkeys(("timestamp", "timestamptz", *NANOS), _BITS)}
 _RANGES = {
     "date": _YEARS,
     **dict.fromkeys(("timestamp", "timestamptz"), (_YEARS[0] * DAY, (_YEARS[1] + 1) * DAY - 1)),
+    **dict.fromkeys(NANOS, _BITS),  # these end long before the year 9999
 }
 
 
@@ -274,14 +282,14 @@ def _time(value: Any, _: IcebergType) -> int:
     match = _TIME.fullmatch(value)
     if match is None:
         raise Unfit("time")
-    return _micros(*match.groups())
+    return _nanos(*match.groups()) // 1000
 
 
-def _micros(hour: str, minute: str, second: str | None, fraction: str | None) -> int:
+def _nanos(hour: str, minute: str, second: str | None, fraction: str | None) -> int:
     if int(hour) > 23 or int(minute) > 59 or int(second or 0) > 59:
         raise Unfit("time")
     whole = (int(hour) * 60 + int(minute)) * 60 + int(second or 0)
-    return whole * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
+    return whole * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
 
 
 def _stamp(value: Any, kind: IcebergType) -> int:
@@ -289,16 +297,16 @@ def _stamp(value: Any, kind: IcebergType) -> int:
     if match is None:
         raise Unfit("date-time")
     year, month, day, hour, minute, second, fraction, offset = match.groups()
-    micros = _days(year, month, day) * DAY
+    nanos = _days(year, month, day) * DAY * 1000
     if hour is not None:
-        micros += _micros(hour, minute, second, fraction)
+        nanos += _nanos(hour, minute, second, fraction)
     if offset and offset != "Z":
         hours, minutes = int(offset[1:3]), int(offset[3:].lstrip(":") or 0)
         if hours > 23 or minutes > 59:
             raise Unfit("offset")
-        if str(kind) == "timestamptz":
-            micros += (-1 if offset[0] == "+" else 1) * (hours * 60 + minutes) * 60_000_000
-    return micros
+        if str(kind).startswith("timestamptz"):
+            nanos += (-1 if offset[0] == "+" else 1) * (hours * 60 + minutes) * 60_000_000_000
+    return nanos if str(kind) in NANOS else nanos // 1000
 
 
 _CONVERTERS = {
@@ -316,6 +324,7 @@ _CONVERTERS = {
     "time": _time,
     "timestamp": _stamp,
     "timestamptz": _stamp,
+    **dict.fromkeys(NANOS, _stamp),
 }
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,12 +12,14 @@ import resource
 import sys
 import tempfile
 import traceback
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from calving.services.rest_catalog import RestCatalog
 from tests.fuzz import cases
 from tests.fuzz.checks import Disagreement, check
 from tests.fuzz.plain import UnreadableError
@@ -31,13 +33,20 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     logging.disable(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="calving-fuzz-") as folder:
-        sink = Sink(Path(folder) / "0")
+    with tempfile.TemporaryDirectory(prefix="calving-fuzz-") as folder, ExitStack() as stack:
+        sink, uri = Sink(Path(folder) / "0"), None
         for number, line in enumerate(sys.stdin, 1):
-            if number % _FRESH == 0:
+            question = json.loads(line)
+            if uri is None and question["case"] >= cases.VERSION_3:
+                server = RestCatalog(Path(folder) / "rest")
+                stack.callback(server.stop)
+                uri = server.uri
                 sink.close()
-                sink = Sink(Path(folder) / str(number))
-            answers.write(json.dumps(_answer(json.loads(line), sink)) + "\n")
+                sink = Sink(Path(folder) / "0", uri)
+            elif number % _FRESH == 0:
+                sink.close()
+                sink = Sink(Path(folder) / str(number), uri)
+            answers.write(json.dumps(_answer(question, sink)) + "\n")
             answers.flush()
 
 
