@@ -242,6 +242,29 @@ def test_a_leader_that_has_not_read_all_of_the_log_appends_over_no_gap(catalog: 
     assert rows_of(table.table) == [(1, "b", 0)]
 
 
+def test_a_leader_that_has_not_read_all_of_the_log_parks_what_waits_for_nothing(
+    catalog: Catalog, table: MutationTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many workers write, there may always be something that is not read yet."""
+    first, late = (entry(table, i, Step(table.step([row(i, "a")]).data_files, ())) for i in (0, 2))
+    progress = SourceProgress({TP: (Span(0, 10), Span(20, 30))}, {})
+    name = table_id(table.name)
+    request = CommitTables(
+        uuid4(), {name: (first, late)}, {0: 3}, progress, None, park=frozenset({name}), has_read=False
+    )
+
+    def away(*_: object) -> None:
+        raise ConnectionError("no catalog")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(catalog), "load_table", away)
+        patch.setattr("calving.iceberg.target.LOAD_TRIES", 1)
+        (failed,) = dict(committer(catalog, mutations=None).commit(request)).values()
+    assert isinstance(failed, Failed)
+    assert failed.parked is not None
+    assert failed.held_back == (late,)
+
+
 def test_parked_files_for_another_branch_wait_as_well(catalog: Catalog, table: MutationTable) -> None:
     identifier, entries = table_id(table.name), written_for("audit", waiting(table))
     progress = SourceProgress({TP: (Span(0, 20),)}, {})

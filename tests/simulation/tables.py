@@ -416,10 +416,11 @@ class SimCommitter:
         if table not in request.park:
             return Failed(reason)
         held_back: tuple[Envelope, ...] = ()
-        if table in self._world.mutation_tables and not self.settings.appends:
-            commit, held_back = self._world.to_park(commit)
-        elif commit.changes_rows or not self._world.has_read(request):
+        is_mutation = table in self._world.mutation_tables and not self.settings.appends
+        if not is_mutation and commit.changes_rows:
             return Failed(reason)
+        if is_mutation or not self._world.has_read(request):
+            commit, held_back = self._world.to_park(commit)
         if not commit.entries:
             return Failed(reason)
         try:

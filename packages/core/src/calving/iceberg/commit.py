@@ -234,10 +234,11 @@ class IcebergCommitter:
         if table not in request.park:
             return None, ()
         held_back: tuple[Envelope, ...] = ()
-        if self._style.mutations(table) is not None:
-            commit, held_back = commit.in_order()
-        elif commit.changes_rows or not request.has_read:  # as with OtherSettingsError, their order may count
+        is_mutation = self._style.mutations(table) is not None
+        if not is_mutation and commit.changes_rows:  # as with OtherSettingsError, their order may count
             return None, ()
+        if is_mutation or not request.has_read:
+            commit, held_back = commit.in_order()
         if not commit.entries:
             return None, ()
         try:
