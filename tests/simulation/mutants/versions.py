@@ -40,7 +40,7 @@ class NamesTheHighest(World):
             super().step(timeout)
 
 
-@mutant("F1 a leader passes over answers that it hears before the start of their cycle", THEME)
+@mutant("F1 a leader passes over answers that it hears before the start of their cycle", TURNS)
 class PassesOverEarlyAnswers(World):
     class coordinator_loop(CoordinatorLoop):
         class _AfterStart(FormInUse):
@@ -81,9 +81,17 @@ class ReadsAnyForm(World):
 
 @mutant("S1 a leader appends what others' settings have changed rows", THEME)
 class AppendsChanges(World):
+    """Two guards keep it from that: what workers tell of their settings, and the files themselves."""
+
     @staticmethod
     def refuse_other_settings(table: TableId, group: str, deletes: Collection[DataFile], *, changes_rows: bool) -> None:
         pass
+
+    @staticmethod
+    def refuse_disputed(
+        request: CommitTables, table: TableId, group: str, entries: Collection[Envelope], branch: str
+    ) -> None:
+        refuse_disputed(replace(request, disputed=frozenset()), table, group, entries, branch)
 
 
 @mutant("S1 workers do not notice that their settings differ", THEME)
