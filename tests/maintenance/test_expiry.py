@@ -195,10 +195,10 @@ def test_snapshots_expire_by_age(catalog: Catalog) -> None:
     table = replaced(catalog)
     with table.table.transaction() as change:
         change.remove_properties("calving.expire.max-snapshots")
-        change.set_properties({"history.expire.max-snapshot-age-ms": "1000"})
+        change.set_properties({"history.expire.max-snapshot-age-ms": "600000"})
     head = table.table.metadata.snapshots[-1].timestamp_ms
     assert expire(table, head) is None
-    gone = expire(table, head + 1001)
+    gone = expire(table, head + 600_001)
     assert gone is not None and gone.kept == 1
 
 

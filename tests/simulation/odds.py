@@ -50,7 +50,7 @@ THEMES: dict[str, Odds] = {
     "long lives": Odds(crashes=0, faults=0.005, restarts=0, expulsions=0.003, coups=0.003),
     "retention": Odds(crashes=0.01, retention=0.05),
     "lost store": Odds(losses=0.004),
-    "zombies": Odds(losses=0.006, zombies=0.7, hangs=0.002),
+    "zombies": Odds(losses=0.006, zombies=0.7, hangs=0.005),
     "recovered too soon": Odds(crashes=0.005, faults=0.02, losses=0.008, zombies=1.0, interventions=0.06),
     "hangs": Odds(crashes=0.005, faults=0.02, hangs=0.004),
     "replica": Odds(faults=0.1, staleness=0.2),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from calving.converters.typed_json import Declared, json_text, narrowed, shown
+from calving.converters.typed_json import Declared, Form, json_text, narrowed, shown
 from calving.records.cells import CELL, Cells
 from calving.records.inferred import JSON
 from calving.records.semantics import plain_type
@@ -85,6 +85,11 @@ def fit(declared: Declared, value: Any, cells: Cells) -> int | None:
         return None if form.read is object_text and not isinstance(value, dict) else _fields(value, cells)
     if isinstance(value, dict | list):
         return _fit_of_parts(kind, form.parts, value, cells)
+    return _fit_of_one(form, kind, value)
+
+
+def _fit_of_one(form: Form, kind: pa.DataType, value: Any) -> int | None:
+    """The same of a value without parts."""
     if not any(fits(kind) for fits in _FITTING.get(type(narrowed(value)), ())):
         return None
     with suppress(ValueError, ArithmeticError):
