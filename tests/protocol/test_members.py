@@ -11,7 +11,7 @@ from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelo
 from calving.model.forms import NEWEST
 from calving.model.members import MOST_TOLD, Member, told_key
 from calving.protocol.members import REMEMBERED, Disagreement, Members
-from calving.settings.digest import deciding_keys
+from calving.settings.deciding import deciding_keys
 
 CYCLE = UUID(int=1)
 OWN = Member("0.2.0", "aa", NEWEST, "host-a", "a.toml", {"topics": "1", "iceberg.tables": "2"})

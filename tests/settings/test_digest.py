@@ -13,7 +13,8 @@ from calving.model.events import DataComplete, Envelope
 from calving.model.members import MOST_KEYS, Member
 from calving.model.tables import RowMutations
 from calving.protocol.members import Members
-from calving.settings.digest import COMMITTED, deciding_keys, described, digests
+from calving.settings.deciding import deciding_keys
+from calving.settings.digest import COMMITTED, described, digests
 from calving.settings.load import parse
 
 BASE = {

@@ -32,7 +32,7 @@ from calving.protocol.forms import FormInUse
 from calving.protocol.members import Members
 from calving.protocol.phases import Commit
 from calving.runtime.worker import Clock
-from calving.settings.digest import deciding_keys
+from calving.settings.deciding import deciding_keys
 from calving.status.values import CommitCycle
 
 log = logging.getLogger(__name__)

@@ -1,5 +1,4 @@
-"""Digests of the settings that decide what is committed, by which workers notice that theirs differ; and those keys
-that decide where and how the files of a table are committed (rule S2).
+"""Digests of the settings that decide what is committed, by which workers notice that theirs differ.
 
 The values are those that the sink uses: ``${env:...}`` counts by what it stands for, and a default that is written out
 counts as if it were not. What looks like a secret is left out, and so is a login in a URL. A value that nobody knows to
@@ -15,14 +14,14 @@ from typing import cast
 from pydantic import BaseModel
 
 from calving.converters.interface import effective
-from calving.model.events import TableId
 from calving.model.forms import NEWEST
 from calving.model.members import MOST_KEYS, Member, digest, told_key
 from calving.model.record_path import TransformSpec
 from calving.model.tables import MAIN
 from calving.model.text import printable
 from calving.secrets import is_harmless, public_text
-from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
+from calving.settings.deciding import DEFAULTS_OF
+from calving.settings.keys import SinkKeys, TableKeys
 from calving.settings.load import Sink
 
 _LONGEST = 200
@@ -50,18 +49,6 @@ _IDLE = {"iceberg.tables.look-ms"}
 """Keys among them that decide nothing of it."""
 _SETS = {"topics", "iceberg.tables"}
 """Lists whose order has no effect."""
-DEFAULTS_OF = {
-    "id_columns": "default_id_columns",
-    "partition_by": "default_partition_by",
-    "commit_branch": "default_branch",
-    **{field: field for field in (*MUTATIONS, "on_rollback")},
-}
-"""By field of a table's keys the field of the sink's, which holds for tables without one of their own."""
-_DECIDING = tuple(
-    (str(TableKeys.model_fields[field].alias), str(SinkKeys.model_fields[DEFAULTS_OF[field]].alias))
-    for field in ("commit_branch", "id_columns", *MUTATIONS)
-)
-"""The keys of a table, and the sink's for tables without them."""
 
 
 def described(sink: Sink, version: str, host: str, file: str, member: str = "") -> Member:
@@ -175,11 +162,3 @@ def _handed_on(sink: Sink) -> Iterator[tuple[str, str]]:
             if not topic or spec != usual:
                 yield prefix + which, spec.name
                 yield from ((f"{prefix}{which}.{name}", text) for name, text in spec.options.items())
-
-
-def deciding_keys(table: TableId) -> frozenset[str]:
-    """The keys, as workers name them, that decide to which branch a table is committed, and whether and how its rows
-    change.
-    """
-    prefix = f"iceberg.table.{'.'.join(table)}."
-    return frozenset(name for own, default in _DECIDING for name in (told_key(prefix + own), default))
