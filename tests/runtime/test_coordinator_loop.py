@@ -198,3 +198,14 @@ def test_a_coordinator_does_not_listen_beyond_the_time_of_its_next_cycle(monkeyp
     monkeypatch.setattr(running, "_clock", lambda: running.machine.started + 4.9)
     running.step(1.0)
     assert listened == [pytest.approx(0.1)]
+
+
+def test_a_log_that_always_has_something_unread_counts_as_read_every_eleventh_cycle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryCursor, "is_current", False)
+    assert [request.has_read for request in requests(*(OWN for _ in range(12)))] == [False] * 10 + [True, False]
+
+
+def test_a_log_that_is_read_to_its_end_counts_as_read() -> None:
+    assert [request.has_read for request in requests(OWN, OWN)] == [True, True]

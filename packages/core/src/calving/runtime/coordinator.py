@@ -37,6 +37,10 @@ from calving.status.values import CommitCycle
 
 log = logging.getLogger(__name__)
 
+_LAGS = 10
+"""Commit cycles for which an appending leader keeps the order of files at most: where many workers write, there is
+always something that is not read yet, and a gap may last.
+"""
 _DEAF_SECONDS = 30.0
 _DEAF_READS = 20
 """A coordinator waits so many seconds and so many reads for its own events. Reads count because a long commit is no
@@ -86,6 +90,8 @@ class CoordinatorLoop:
         """When the running commit of the tables began."""
         self._unheard_since: float | None = None
         self._silent_reads = 0
+        self._lagging = 0
+        """Commit cycles in a row in which something older may still have come."""
         self._unheard = 0
         """How many entries that are read already come after the one in work."""
         self._members, self._own = Members(), own
@@ -170,11 +176,20 @@ class CoordinatorLoop:
 
     def _request(self, effect: CommitTables) -> CommitTables:
         """The effect, with what the workers tell of themselves."""
-        effect = replace(effect, form=self._form.form, has_read=not self._unheard and self._cursor.is_current)
+        effect = replace(effect, form=self._form.form, has_read=self._has_read())
         if self._own is None:
             return effect
         disputed = self._members.disputed(self._own, effect.tables, deciding_keys)
         return replace(effect, disputed=disputed, heard_all=self._heard_all)
+
+    def _has_read(self) -> bool:
+        """Whether nothing older than what this coordinator has heard may still come; after ``_LAGS`` cycles the log
+        counts as read, although something may.
+        """
+        if not self._cursor.has_ended:
+            return False
+        self._lagging = 0 if not self._unheard and self._cursor.is_current else self._lagging + 1
+        return self._lagging % (_LAGS + 1) == 0
 
     @property
     def _heard_all(self) -> bool:
