@@ -73,7 +73,7 @@ class ForgetsTheForm(World):
             super().step(timeout)
 
 
-@mutant("F2 a member goes on although others use a form that it does not know", THEME)
+@mutant("F2 a member goes on although others use a form that it does not know", TURNS)
 class ReadsAnyForm(World):
     def minds(self, version: Version) -> StoredForm:
         return ANY_FORM
