@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.fuzz.forms import Clock, Day, Digits
 from tests.fuzz.nodes import Node
+from tests.fuzz.protobuf_bytes import EIGHT, VARINT, sized, tag, varint
 
 _EPOCH = date(1970, 1, 1)
 _PLACES = 5
@@ -60,7 +61,7 @@ def options(node: Node) -> bytes:
     if node.kind != "known-decimal":
         return b""
     given = (("scale", _PLACES), ("precision", node.size))
-    return _sized(1088, b"".join(_sized(2, _sized(1, k.encode()) + _sized(2, str(v).encode())) for k, v in given))
+    return sized(1088, b"".join(sized(2, sized(1, k.encode()) + sized(2, str(v).encode())) for k, v in given))
 
 
 def body(node: Node, value: Any) -> bytes:
@@ -72,8 +73,8 @@ def body(node: Node, value: Any) -> bytes:
             return _inside(_of_json(value))
         case "any-text":
             text = value["value"]
-            within = _sized(1, text.encode()) if value["@type"] == _NEAR else base64.b64decode(text)
-            return _sized(1, value["@type"].encode()) + _sized(2, within)
+            within = sized(1, text.encode()) if value["@type"] == _NEAR else base64.b64decode(text)
+            return sized(1, value["@type"].encode()) + sized(2, within)
     match value:
         case Day():
             day = _EPOCH + timedelta(days=value.days)
@@ -121,7 +122,7 @@ def _decimal(random: Random, is_text: bool) -> Scaled | Told:
     exact = Decimal(number).scaleb(-scale)
     raw = number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
     made = Told(f"{exact:f}") if is_text else Scaled(exact.quantize(Decimal(1).scaleb(-_PLACES)))
-    made.raw = _sized(1, raw) + _number(2, random.choice((0, 20))) + _number(3, scale)
+    made.raw = sized(1, raw) + _number(2, random.choice((0, 20))) + _number(3, scale)
     return made
 
 
@@ -142,14 +143,12 @@ def _of_json(value: Any) -> bytes:
         case bool():
             return _number(4, int(value))
         case float():
-            return _varint(2 << 3 | 1) + struct.pack("<d", value)
+            return tag(2, EIGHT) + struct.pack("<d", value)
         case str():
-            return _sized(3, value.encode())
+            return sized(3, value.encode())
         case dict():
-            return _sized(
-                5, b"".join(_sized(1, _sized(1, k.encode()) + _sized(2, _of_json(v))) for k, v in value.items())
-            )
-    return _sized(6, b"".join(_sized(1, _of_json(item)) for item in value))
+            return sized(5, b"".join(sized(1, sized(1, k.encode()) + sized(2, _of_json(v))) for k, v in value.items()))
+    return sized(6, b"".join(sized(1, _of_json(item)) for item in value))
 
 
 def _inside(value: bytes) -> bytes:
@@ -160,18 +159,5 @@ def _inside(value: bytes) -> bytes:
     return value[place + 1 :]
 
 
-def _varint(number: int) -> bytes:
-    number &= (1 << 64) - 1
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*found, number))
-
-
 def _number(field: int, number: int) -> bytes:
-    return _varint(field << 3) + _varint(number)
-
-
-def _sized(field: int, raw: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(raw)) + raw
+    return tag(field, VARINT) + varint(number)

@@ -26,9 +26,9 @@ from tests.fuzz.protobuf import (
     path_of,
     scalar_type,
 )
+from tests.fuzz.protobuf_bytes import EIGHT, END, FOUR, SIZED, START, VARINT, sized, tag, varint
 
 _F = descriptor_pb2.FieldDescriptorProto
-_VARINT, _EIGHT, _SIZED, _START, _END, _FOUR = range(6)
 _FIXED: dict[int, str] = {
     _F.TYPE_FIXED32: "<I",
     _F.TYPE_SFIXED32: "<i",
@@ -43,40 +43,23 @@ _UNKNOWN = 18_000
 def encoder(text: str, node: Node) -> Callable[[Any], bytes]:
     """Makes values of a schema, with their header."""
     path = path_of(node)
-    indexes = b"\0" if path == (0,) else b"".join(_varint(part << 1) for part in (len(path), *path))
+    indexes = b"\0" if path == (0,) else b"".join(varint(part << 1) for part in (len(path), *path))
     header = struct.pack(">bI", 0, schema_id(text)) + indexes
     writer = _Writer(Random(text), bool(node.form & Form.PROTO2))
     return lambda value: header + b"".join(writer.message(node, value))
-
-
-def _varint(number: int) -> bytes:
-    number &= (1 << 64) - 1
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*found, number))
-
-
-def _tag(number: int, wire: int) -> bytes:
-    return _varint(number << 3 | wire)
-
-
-def _sized(number: int, raw: bytes) -> bytes:
-    return _tag(number, _SIZED) + _varint(len(raw)) + raw
 
 
 def _scalar(kind: int, value: Any) -> tuple[int, bytes]:
     """The wire type and the bytes."""
     if kind in _FIXED:
         raw = struct.pack(_FIXED[kind], value)
-        return (_FOUR if len(raw) == 4 else _EIGHT), raw
+        return (FOUR if len(raw) == 4 else EIGHT), raw
     if kind in (_F.TYPE_STRING, _F.TYPE_BYTES):
         raw = value.encode() if isinstance(value, str) else value
-        return _SIZED, _varint(len(raw)) + raw
+        return SIZED, varint(len(raw)) + raw
     if kind in (_F.TYPE_SINT32, _F.TYPE_SINT64):
         value = (value << 1) ^ (value >> 63)
-    return _VARINT, _varint(int(value))
+    return VARINT, varint(int(value))
 
 
 class _Writer:
@@ -111,21 +94,21 @@ class _Writer:
 
     def _unknown(self) -> bytes:
         number, raw = _UNKNOWN + self._random.randrange(5), self._random.randbytes(4)
-        inner = _tag(1, _VARINT) + b"\5" + _sized(2, raw)
+        inner = tag(1, VARINT) + b"\5" + sized(2, raw)
         return self._random.choice(
             (
-                _tag(number, _VARINT) + _varint(2**63 + 5),
-                _tag(number, _EIGHT) + raw * 2,
-                _tag(number, _FOUR) + raw,
-                _sized(number, raw),
-                _tag(number, _START) + inner + _tag(number, _END),
+                tag(number, VARINT) + varint(2**63 + 5),
+                tag(number, EIGHT) + raw * 2,
+                tag(number, FOUR) + raw,
+                sized(number, raw),
+                tag(number, START) + inner + tag(number, END),
             )
         )
 
     def _field(self, number: int, node: Node, value: Any, *, rare: bool) -> list[bytes]:
         """``rare``: some are written twice, in parts, or although they have the value that is implied."""
         if node.kind in protobuf_known.TYPES:
-            return [_sized(number, protobuf_known.body(node, value))]
+            return [sized(number, protobuf_known.body(node, value))]
         match node.kind:
             case "list" if is_packable(node.inner[0]):
                 return self._packable(number, node, value)
@@ -138,7 +121,7 @@ class _Writer:
             ):
                 chunks = self.message(node, value)
                 cut = self._random.randint(0, len(chunks))
-                return [_sized(number, b"".join(part)) for part in (chunks[:cut], chunks[cut:])]
+                return [sized(number, b"".join(part)) for part in (chunks[:cut], chunks[cut:])]
         has_presence = self._proto2 or node.optional or node.kind in ("struct", "timestamp-micros") or is_wrapped(node)
         twice = rare and not node.scale and node.kind != "struct" and self._random.random() < 0.08
         if not has_presence and _is_implied(node, value) and not twice and not (rare and self._random.random() < 0.3):
@@ -157,9 +140,9 @@ class _Writer:
         found: list[bytes] = []
         for part in (scalars[:cut], scalars[cut:]):
             if packed and part:
-                found.append(_sized(number, b"".join(raw for _, raw in part)))
+                found.append(sized(number, b"".join(raw for _, raw in part)))
             elif part:
-                found += [_tag(number, wire) + raw for wire, raw in part]
+                found += [tag(number, wire) + raw for wire, raw in part]
             packed = not packed
         return found
 
@@ -172,32 +155,32 @@ class _Writer:
             if rare and item.kind in ("int", "long", "string", "boolean", "double") and not is_wrapped(item):
                 if self._random.random() < 0.05:
                     before = nodes.value(self._random, replace(item, optional=False))
-                    found.append(_sized(number, name + self._single(2, item, before, False)))
+                    found.append(sized(number, name + self._single(2, item, before, False)))
                 if _is_implied(item, v) and self._random.random() < 0.3:
                     whole[1] = b""
                 if self._random.random() < 0.2:
                     whole.reverse()
-            found.append(_sized(number, b"".join(whole)))
+            found.append(sized(number, b"".join(whole)))
         return found
 
     def _single(self, number: int, node: Node, value: Any, rare: bool) -> bytes:
         match node.kind:
             case "struct" if node.mean:
                 fields = bare(value)
-                return _sized(number, _tag(1, _VARINT) + _varint(fields["scale"]) + _sized(2, fields["value"]))
+                return sized(number, tag(1, VARINT) + varint(fields["scale"]) + sized(2, fields["value"]))
             case "struct" if is_group(node, self._proto2):
-                return _tag(number, _START) + b"".join(self.message(node, value)) + _tag(number, _END)
+                return tag(number, START) + b"".join(self.message(node, value)) + tag(number, END)
             case "struct":
-                return _sized(number, b"".join(self.message(node, value)))
+                return sized(number, b"".join(self.message(node, value)))
             case "timestamp-micros":
                 seconds, micros = divmod(value.micros, 1_000_000)
-                return _sized(number, _tag(1, _VARINT) + _varint(seconds) + _tag(2, _VARINT) + _varint(micros * 1000))
+                return sized(number, tag(1, VARINT) + varint(seconds) + tag(2, VARINT) + varint(micros * 1000))
         if is_wrapped(node):
             wire, raw = _scalar(WRAPPERS[node.kind][1], value)
             is_empty = rare and _is_implied(node, value)
-            return _sized(number, b"" if is_empty else _tag(1, wire) + raw)
+            return sized(number, b"" if is_empty else tag(1, wire) + raw)
         wire, raw = _scalar(_type(node), _plain(node, value))
-        return _tag(number, wire) + raw
+        return tag(number, wire) + raw
 
 
 def settled(random: Random, node: Node, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a coordinator remembers of a table, so that an older state of it is noticed."""
+"""The state of a table that a coordinator remembers, to notice when the catalog shows an older one."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ class CommitTables:
     whatever branches they were written for.
     """
     has_read: bool = True
-    """Whether this worker has read everything in the control log that is older than what it has read, or has waited for
-    that long enough. Otherwise it may not know all who change rows of a table, and keeps the order of all files.
+    """Whether no older entry of the control log is unread, or the leader has waited long enough for one. Otherwise it
+    may not know all workers that change rows of a table, and keeps the order of all files.
     """
 
     def __str__(self) -> str:

@@ -91,9 +91,9 @@ class CoordinatorLoop:
         self._unheard_since: float | None = None
         self._silent_reads = 0
         self._lagging = 0
-        """Commit cycles in a row in which something older may still have come."""
+        """Commit cycles in a row in which an older entry may have been unread."""
         self._unheard = 0
-        """How many entries that are read already come after the one in work."""
+        """How many entries have been read after the one in work."""
         self._members, self._own = Members(), own
         self._expected: frozenset[TopicPartition] = frozenset()
         """The partitions whose answers the open cycle waits for."""
@@ -183,8 +183,8 @@ class CoordinatorLoop:
         return replace(effect, disputed=disputed, heard_all=self._heard_all)
 
     def _has_read(self) -> bool:
-        """Whether nothing older than what this coordinator has heard may still come; after ``_LAGS`` cycles the log
-        counts as read, although something may.
+        """Whether every entry has been heard that is older than the one in work. After ``_LAGS`` cycles in which one
+        may be missing, the log counts as read once.
         """
         if not self._cursor.has_ended:
             return False

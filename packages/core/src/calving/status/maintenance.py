@@ -35,8 +35,8 @@ class MaintenanceRun:
 
 @dataclass(frozen=True, slots=True)
 class DueWork:
-    """What a task has found and not done yet. ``since``: when it first did. ``failed_since``: when it failed for the
-    first time after its last success; None if it has not failed since.
+    """Work that a task has planned and not done yet. ``since``: when a plan first had it. ``failed_since``: when the
+    task failed for the first time after its last success; None if it has not failed since.
     """
 
     since: float

@@ -123,7 +123,7 @@ class BoardObserver:
         self._board.maintenance(lambda before: after_begin(before, table, self._clock(), self._pause(table)))
 
     def found(self, table: str, task: str, due: Mapping[str, tuple[int, int]]) -> None:
-        """What a task has found to do."""
+        """A task has planned work: files and bytes by partition."""
         self._board.maintenance(lambda before: after_look(before, table, task, due, self._clock()))
 
     def ends(self, table: str, step: MaintenanceStep | None, seconds: float) -> None:

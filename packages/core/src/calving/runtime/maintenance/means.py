@@ -25,7 +25,7 @@ class Observer(Protocol):
         """The next task of a table begins."""
 
     def found(self, table: str, task: str, due: Mapping[str, tuple[int, int]]) -> None:
-        """What a task has found to do, before it does any of it: files and bytes by partition."""
+        """A task has planned work, and has done none of it yet: files and bytes by partition."""
 
     def ends(self, table: str, step: MaintenanceStep | None, seconds: float) -> None:
         """What came of it, and how long it took; None: there was no task left."""
