@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
-from calving.cli.recovered_tables import leave_out, mark_recovered, named, supersede
+from calving.cli.recovered_tables import leave_out, mark_recovered, strangers, supersede
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.marks import mark_of
@@ -167,7 +167,8 @@ class _Start:
                 mind_picks(name, self.catalog.load_table(table_id(name)), ledger_key(self.sink, "", name))
         positions = self.positions(self.plan(ledgers, again, waiting))
         others = former_names(said, self.begins.keys(), self.identities)
-        mind_other_names(self.sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {self.former})
+        again_there = ((name, owner) for name, owner, tp, end in others if positions[tp] < end)
+        mind_other_names(self.sink, strangers(self.catalog, self.sink, again_there) - {self.former})
         if self.stored or self.former is not None:
             return
         if not any(table.ledger.source or table.log_id for table in said.values()):
@@ -250,7 +251,7 @@ def _ledgers(
         if not written:
             raise ConfigError(f"--from {former}: no table holds anything that a sink of this name has written")
         for name in written:
-            before = ledger_of(named(ledger_key(sink, "", name), former), catalog.load_table(table_id(name)))
+            before = ledger_of(ledger_key(sink, "", name).named(former), catalog.load_table(table_id(name)))
             ledgers[name] = before.joined(said[name].ledger)
     return {name: ledger.present(identities) for name, ledger in ledgers.items()}
 

@@ -13,11 +13,22 @@ from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.offsets import Coverage, encode_coverage, within
 from calving.protocol.forms import FORM, mark, table_form
-from calving.protocol.ledger_key import LOG_ID, LedgerKey
+from calving.protocol.ledger_key import LOG_ID
 from calving.protocol.ledger_updates import brought_back
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
+
+
+def strangers(catalog: Catalog, sink: Sink, found: Iterable[tuple[str, str]]) -> set[str]:
+    """Of these tables and names of sinks, the names that the table's ledger of this sink does not count as former ones
+    of its own.
+    """
+    return {
+        owner
+        for name, owner in set(found)
+        if owner not in ledger_key(sink, "", name).with_former(catalog.load_table(table_id(name)).properties).former
+    }
 
 
 def supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog, again: Collection[str]) -> None:
@@ -69,16 +80,11 @@ def mark_recovered(
         head = LoadedTable(table, key.branch).line.head
         wanted = replace(ledger, forgotten={}) if forgotten else ledger
         changed |= brought_back(key, wanted, head.place if head is not None else None)
-    if table.properties.get(key.of_table(LOG_ID)) not in (None, control.identity):
+    known = table.properties.get(key.of_table(LOG_ID))
+    if known != control.identity and (known is not None or former is not None):
         changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
     if former is not None:
-        written = table_form(table.properties, named(key, former).of_table(FORM))
-        changed |= mark(table.properties, key.of_table(FORM), written)
+        written = table_form(table.properties, key.named(former).of_table(FORM))
+        changed |= mark(table.properties, key.of_table(FORM), written) | key.renamed(former, table.properties)
     with table.transaction() as change:
         change.set_properties(changed)
-
-
-def named(key: LedgerKey, owner: str) -> LedgerKey:
-    """The key of a sink of another name, ``<control topic>.<group>``, in the same branch."""
-    control_topic, _, group = owner.partition(".")
-    return replace(key, control_topic=control_topic, group=group)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pyiceberg.table.snapshots import Snapshot
 
 from calving.cli.recover import mind_members, mind_other_names, recover, running
+from calving.cli.recovered_tables import strangers
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.rollback import RollbackPlan, TableRollback
@@ -192,7 +193,8 @@ def _mind_names(sink: Sink, plans: Iterable[RollbackPlan], topics: SourceTopics)
     names = {*own_tables(sink), *routed_tables(catalog, sink, {tp.topic for tp in topics.begins}).all()}
     records = dict(held(catalog, sink, "", sorted(names)))
     others = former_names(records, topics.begins.keys(), topics.identities)
-    mind_other_names(sink, {owner for _, owner, tp, end in others if lowest.get(tp, end) < end})
+    again_there = ((name, owner) for name, owner, tp, end in others if lowest.get(tp, end) < end)
+    mind_other_names(sink, strangers(catalog, sink, again_there))
 
 
 def _lines(name: str, plan: RollbackPlan, *, would: bool) -> Iterator[str]:

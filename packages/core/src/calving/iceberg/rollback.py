@@ -222,7 +222,7 @@ class TableRollback:
         if log_id is None:
             owner = f"{self._key.control_topic}.{self._key.group}"
             raise ConfigError(f"table {self.name}: branch {self._key.branch} holds nothing of sink {owner}")
-        return replace(self._key, log_id=log_id)
+        return replace(self._key, log_id=log_id).with_former(table.metadata.properties)
 
     def _target_in(self, table: Table, key: LedgerKey, line: Line) -> Snapshot | None:
         metadata = table.metadata

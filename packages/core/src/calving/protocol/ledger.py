@@ -223,6 +223,14 @@ def decode_ledgers(text: str) -> list[tuple[list[int], dict[str, str]]]:
     return [([*map(int, entry.pop("snapshots"))], dict(entry)) for entry in json.loads(text)]
 
 
+def decode_names(text: str) -> tuple[str, ...]:
+    """The names of sinks."""
+    names = json.loads(text)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"a list of names was expected: {text}")
+    return tuple(names)
+
+
 def decode_recovered(text: str) -> tuple[str, dict[int, int]]:
     """The control log at the last recovery, and its end."""
     said = json.loads(text)

@@ -118,6 +118,7 @@ def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str
     the table holds. Empty if the property is right already.
     """
     ids = _with_the_same_rows(line)
+    key = key.with_former(properties)
     own, known = key.own(line.snapshots), list(key.ledgers_at(properties))
     if not ids or (own is not None and own.place.id in ids) or any(ids[0] in snapshots for snapshots, _ in known):
         return {}
