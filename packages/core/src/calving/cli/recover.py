@@ -81,7 +81,7 @@ def recover(
         waiting = start.waiting(said, ledgers, entries).keys() - again
         start.check(said, ledgers, again, waiting)
         if not dry_run:
-            supersede(catalog, sink, ledgers, cursor.log, again)
+            supersede(catalog, sink, ledgers, cursor.log, former, again)
             _, ledgers = start.look()
         plan = start.plan(ledgers, again, waiting)
         unmoved = [line for name in sorted(rolled_back) for line in start.left_as_it_is(name, ledgers[name])]

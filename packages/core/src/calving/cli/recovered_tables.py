@@ -6,15 +6,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog
-from calving.iceberg.catalog import table_id
+from calving.iceberg.catalog import reaching, table_id
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.offsets import Coverage, encode_coverage, within
 from calving.protocol.forms import FORM, mark, table_form
-from calving.protocol.ledger_key import LOG_ID
-from calving.protocol.ledger_updates import brought_back
+from calving.protocol.ledger import errors_naming
+from calving.protocol.ledger_key import LOG_ID, LedgerKey
+from calving.protocol.ledger_updates import brought_back, taken_over
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
@@ -24,22 +26,33 @@ def strangers(catalog: Catalog, sink: Sink, found: Iterable[tuple[str, str]]) ->
     """Of these tables and names of sinks, the names that the table's ledger of this sink does not count as former ones
     of its own.
     """
-    return {
-        owner
-        for name, owner in set(found)
-        if owner not in ledger_key(sink, "", name).with_former(catalog.load_table(table_id(name)).properties).former
-    }
+
+    def known(name: str) -> Collection[str]:
+        properties = catalog.load_table(table_id(name)).properties
+        return dict(ledger_key(sink, "", name).with_former(properties).former)
+
+    return {owner for name, owner in set(found) if owner not in known(name)}
 
 
-def supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog, again: Collection[str]) -> None:
+def supersede(
+    catalog: Catalog,
+    sink: Sink,
+    names: Iterable[str],
+    control: ControlLog,
+    former: str | None,
+    again: Collection[str],
+) -> None:
     """The first step: from here on, a coordinator that still runs cannot commit. The plan could not take such a commit
-    into account. A new coordinator cannot commit either until the recovery has ended.
+    into account. A new coordinator cannot commit either until the recovery has ended, and one of the ``former`` name
+    not before a recovery gives the tables back to that name.
     """
     for name in names:
         key = ledger_key(sink, control.identity, name)
         target = IcebergTarget(catalog, table_id(name), key.branch, key, engine())
         # This also moves the table's sequence number, so the number no longer shows an older state afterwards.
-        target.supersede(key.recovered_at(control.identity, control.end, again=name in again))
+        said = key.recovered_at(control.identity, control.end, again=name in again)
+        # No control log has such an identity.
+        target.supersede(said | (key.named(former).recovered_at(key.owner, {}) if former is not None else {}))
 
 
 def leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:
@@ -74,8 +87,10 @@ def mark_recovered(
     """
     key = ledger_key(sink, control.identity, name)
     table = catalog.load_table(table_id(name))
-    ledger = ledger_of(key, table)
     changed = key.recovered_at(control.identity, control.end)
+    if former is not None:
+        changed |= _of_both_names(key, table, former)
+    ledger = ledger_of(key, table, changed)
     if again and (ledger.gone or ledger.doubt is not None):
         head = LoadedTable(table, key.branch).line.head
         wanted = replace(ledger, forgotten={}) if forgotten else ledger
@@ -85,6 +100,13 @@ def mark_recovered(
         changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
     if former is not None:
         written = table_form(table.properties, key.named(former).of_table(FORM))
-        changed |= mark(table.properties, key.of_table(FORM), written) | key.renamed(former, table.properties)
+        changed |= mark(table.properties, key.of_table(FORM), written)
     with table.transaction() as change:
         change.set_properties(changed)
+
+
+def _of_both_names(key: LedgerKey, table: Table, former: str) -> dict[str, str]:
+    metadata, name = table.metadata, ".".join(table.name())
+    last = 0 if metadata.format_version == 1 else metadata.last_sequence_number
+    with reaching(table.catalog, f"table {name}: it is unknown what it holds"), errors_naming(name):
+        return taken_over(key, LoadedTable(table, key.branch).line, metadata.properties, former, last)

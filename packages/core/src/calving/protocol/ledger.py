@@ -23,10 +23,12 @@ from calving.model.offsets import (
     Topic,
     TopicPartition,
     common,
+    intersection,
     less,
     merged,
     parse_topic,
     present,
+    union,
     without,
 )
 from calving.model.tables import SnapshotPlace
@@ -90,7 +92,9 @@ class Ledger:
         return without((Span(0, self.source.get(tp, 0)),), self.missing.get(tp, ()))
 
     def joined(self, other: Ledger) -> Ledger:
-        """The union of the source offsets of two ledgers, which one sink wrote to the table under two names."""
+        """The union of two ledgers, which one sink wrote to the table under two names. What is gone by one of them, and
+        not held by the other, is gone.
+        """
         source, settled, missing = {}, {}, {}
         for tp in sorted({*self.source, *other.source}):
             settled[tp] = max(self.settled.get(tp, 0), other.settled.get(tp, 0))
@@ -98,7 +102,10 @@ class Ledger:
             held = merged((*self.held(tp), *other.held(tp)))
             if holes := without((Span(settled[tp], source[tp]),), held):
                 missing[tp] = holes
-        return Ledger(self.control, source, settled, missing)
+        whole = Ledger(self.control, source, settled, missing)
+        gone = less(union(self.gone, other.gone), {tp: whole.held(tp) for tp in source})
+        forgotten = intersection(gone, union(self.forgotten, other.forgotten))
+        return replace(whole, gone=gone, forgotten=forgotten, doubt=self.doubt or other.doubt)
 
     def regained(self, again: Coverage) -> Ledger:
         """The ledger of a table that has these offsets again, as far as they were gone."""
@@ -223,12 +230,9 @@ def decode_ledgers(text: str) -> list[tuple[list[int], dict[str, str]]]:
     return [([*map(int, entry.pop("snapshots"))], dict(entry)) for entry in json.loads(text)]
 
 
-def decode_names(text: str) -> tuple[str, ...]:
-    """The names of sinks."""
-    names = json.loads(text)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"a list of names was expected: {text}")
-    return tuple(names)
+def decode_names(text: str) -> tuple[tuple[str, int], ...]:
+    """The names of sinks, each with a sequence number."""
+    return tuple((name, int(number)) for name, number in json.loads(text).items())
 
 
 def decode_recovered(text: str) -> tuple[str, dict[int, int]]:

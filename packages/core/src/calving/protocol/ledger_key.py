@@ -69,21 +69,23 @@ class LedgerKey:
     branch: str = "main"
     newest: StoredForm = NEWEST
     """The newest form that this process knows."""
-    former: tuple[str, ...] = ()
-    """The sink's former names, ``<control topic>.<group>``, whose source offsets count as its own."""
+    former: tuple[tuple[str, int], ...] = ()
+    """The sink's former names, ``<control topic>.<group>``, each with the table's last sequence number under that name:
+    source offsets in snapshots up to there count as its own. Later ones are another sink's, which has got the name.
+    """
 
     @property
     def offsets(self) -> str:
         """The name of the summary entry with this owner's control offsets. The Java sink reads and writes the same
         name.
         """
-        return f"{OFFSETS}{self._owner}"
+        return f"{OFFSETS}{self.owner}"
 
     def of_table(self, name: str) -> str:
         """The name of this owner's table property ``name``."""
         # Several sinks may write one table, and one sink several branches of it. So the name of a table property must
         # contain its owner, unlike that of a summary entry.
-        name = name if name == self.offsets else f"{name}.{self._owner}"
+        name = name if name == self.offsets else f"{name}.{self.owner}"
         return name if self.branch == "main" else f"{name}@{self.branch}"
 
     def named(self, owner: str) -> LedgerKey:
@@ -93,18 +95,21 @@ class LedgerKey:
 
     def with_former(self, properties: Mapping[str, str]) -> LedgerKey:
         """The key with the former names of which ``calving recover --from`` has taken a table over."""
-        former = entry_of(properties, self.of_table(FORMER_NAMES), decode_names, "[]")
+        former = entry_of(properties, self.of_table(FORMER_NAMES), decode_names)
         return self if self.former == former else replace(self, former=former)
 
-    def renamed(self, former: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """The table property with the ``former`` name of the sink, and with those before it."""
+    def renamed(self, former: str, last: int, properties: Mapping[str, str]) -> dict[str, str]:
+        """The table property with the ``former`` name of the sink, and with those before it. ``last``: the table's last
+        sequence number.
+        """
         before = self.named(former).with_former(properties).former
-        known = self.with_former(properties).former
-        names = [name for name in dict.fromkeys((former, *before, *known)) if name != self._owner]
+        names = {**dict(self.with_former(properties).former), **dict(before), former: last}
+        names.pop(self.owner, None)
         return {self.of_table(FORMER_NAMES): json.dumps(names, separators=(",", ":"))}
 
     @property
-    def _owner(self) -> str:
+    def owner(self) -> str:
+        """``<control topic>.<group>``."""
         return f"{self.control_topic}.{self.group}"
 
     def read(self, line: Line, properties: Mapping[str, str]) -> Ledger:
@@ -121,7 +126,7 @@ class LedgerKey:
         """
         if (key := self.with_former(properties)) is not self:
             return key.read(line, properties)
-        check_owner_forms(properties, self._owner, self.newest)
+        check_owner_forms(properties, self.owner, self.newest)
         control: ControlOffsets = {}
         if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
             control = entry_of(properties, self.of_table(self.offsets), decode_control)
@@ -160,8 +165,11 @@ class LedgerKey:
 
     def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
         """The first of the snapshots whose summary has source offsets of this sink, also under a former name."""
-        names = {self.offsets, *(f"{OFFSETS}{name}" for name in self.former)}
-        return next((s for s in snapshots if SOURCE_OFFSETS in s.summary and names & s.summary.keys()), None)
+        return next((s for s in snapshots if SOURCE_OFFSETS in s.summary and self._is_own(s)), None)
+
+    def _is_own(self, snapshot: Ancestor) -> bool:
+        former = (f"{OFFSETS}{name}" for name, last in self.former if snapshot.place.number <= last)
+        return self.offsets in snapshot.summary or any(name in snapshot.summary for name in former)
 
     def _source_part(self, line: Line, properties: Mapping[str, str]) -> tuple[Ledger, SnapshotPlace | None]:
         """The source offsets that the branch holds; and the commit of which that is in doubt."""
@@ -173,7 +181,7 @@ class LedgerKey:
             above = takewhile(lambda snapshot: snapshot is not own, line.snapshots)
             ledger = self.known_at(above, properties) or self._of_source(own.summary, str)
             return ledger, None if is_from_before else doubt
-        stored = self._of_properties(properties)
+        stored = self._of_source(properties, self.of_table)
         # A table of an earlier version has no such property. Its snapshot log may still name the commit (R4).
         last = self.last_commit(properties) or (known.place if (known := self.own(line.heads())) is not None else None)
         if last is None or verdict(line, last) is Verdict.INTACT:
@@ -208,16 +216,10 @@ class LedgerKey:
         """``found`` with ``gone``: a rollback removes snapshots, but the table properties still hold the ledger from
         before it.
         """
-        before = self._of_properties(properties)
+        before = self._of_source(properties, self.of_table)
         known = self.known_to_be_gone(properties)
         told = {tp: merged((*before.held(tp), *known.get(tp, ()))) for tp in {*before.source, *known}}
         return replace(found, gone=less(told, {tp: found.held(tp) for tp in told}))
-
-    def _of_properties(self, properties: Mapping[str, str]) -> Ledger:
-        """The source offsets in the table properties: those of the former name until there are own ones."""
-        keys = [self, *map(self.named, self.former)]
-        stored = next((key for key in keys if key.of_table(SOURCE_OFFSETS) in properties), self)
-        return self._of_source(properties, stored.of_table)
 
     def _of_source(self, entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
         source = entry_of(entries, name(SOURCE_OFFSETS), decode_source)

@@ -5,7 +5,7 @@ newest ledger, so that it stays true when its snapshots expire or a branch is ro
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -84,16 +84,44 @@ def rolled_back(
     return {**_as_it_is(key, line, properties, ledger), key.of_table(ROLLBACK_ANSWERED): str(note)}
 
 
+def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former: str, last: int) -> dict[str, str]:
+    """The table properties to set when the sink has got its name after a ``former`` one: they say of both names what
+    the table holds, and what a rollback has removed. ``last``: the table's last sequence number.
+    """
+    before, names = key.named(former).with_former(properties), key.renamed(former, last, properties)
+    own = key.read(line, properties)
+    if key.owner in dict(before.former):  # the sink had this name before that one, which knows more
+        own = replace(own, doubt=None)
+    ledger = before.read(line, properties).joined(own)
+    if not ledger.source and not ledger.gone:
+        return names
+    note = replace(before.rollback_note(properties), forgotten=ledger.forgotten)
+    said = [{"snapshots": ids, **entries} for each in (before, key) for ids, entries in each.ledgers_at(properties)]
+    noted = {
+        **names,
+        **_repeated(key, line, properties, ledger),
+        **({key.of_table(LEDGERS_AT): _texts(said)} if said else {}),
+        **({key.of_table(ROLLBACK_ANSWERED): str(note)} if ledger.gone else {}),
+    }
+    return noted | _kept(key, line, {**properties, **noted})
+
+
 def _as_it_is(key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger) -> dict[str, str]:
-    """The table properties that repeat this ledger of the branch."""
+    """The table properties that repeat this ledger of the branch, and those that depend on it."""
+    return {
+        **_repeated(key, line, properties, ledger),
+        **_kept(key, line, properties),
+        **_trimmed(key, ledger, properties),
+    }
+
+
+def _repeated(key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger) -> dict[str, str]:
     head, last = line.head, key.last_commit(properties)
     return {
         **{key.of_table(name): value for name, value in source_entries(ledger).items()},
         key.of_table(GONE_OFFSETS): encode_coverage(ledger.gone),
         key.of_table(LEDGER_DOUBT): str(ledger.doubt or ""),
         key.of_table(LEDGER_SNAPSHOT): str(head.place if head is not None else last or ""),
-        **_kept(key, line, properties),
-        **_trimmed(key, ledger, properties),
     }
 
 
@@ -128,8 +156,11 @@ def _kept(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> dict[str
         return {}
     left = [([i for i in snapshots if i not in ids], entries) for snapshots, entries in known]
     ledgers = [(ids, source_entries(ledger)), *((snapshots, entries) for snapshots, entries in left if snapshots)]
-    said = [{"snapshots": snapshots, **entries} for snapshots, entries in ledgers[:_MOST_LEDGERS]]
-    return {key.of_table(LEDGERS_AT): json.dumps(said, separators=(",", ":"))}
+    return {key.of_table(LEDGERS_AT): _texts({"snapshots": ids, **entries} for ids, entries in ledgers)}
+
+
+def _texts(ledgers: Iterable[Mapping[str, object]]) -> str:
+    return json.dumps([*islice(ledgers, _MOST_LEDGERS)], separators=(",", ":"))
 
 
 def _with_the_same_rows(line: Line) -> list[int]:

@@ -1,0 +1,135 @@
+"""A sink takes its tables over under another name, and what they held and lacked under the former one stays known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from calving.backend.interface import ControlLog
+from calving.cli.recovered_tables import mark_recovered, supersede
+from calving.errors import SupersededError
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.lineage import new_snapshot
+from calving.model.offsets import TopicPartition
+from calving.protocol.answers import ToSnapshot
+from calving.protocol.ledger import Ledger
+from calving.runtime.preflight import others_of
+from calving.settings.load import load
+from tests.iceberg.lake import KEY, TP, Lake
+from tests.iceberg.test_rollback_answers import FORGET, answered
+from tests.iceberg.test_rollbacks import gone, own
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "2", "main")
+
+
+@pytest.fixture(params=["1", "2"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """A table of either format version."""
+    return Lake(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), str(request.param), "main")
+
+
+def renamed(lake: Lake, name: str, folder: Path) -> None:
+    """The end of ``calving recover --from``: the sink has another name from now on."""
+    config = folder / "sink.json"
+    keys = {"name": name, "topics": "orders", "iceberg.tables": "db.t", "iceberg.control.topic": "control"}
+    catalog = {"iceberg.catalog.type": "embedded", "iceberg.catalog.warehouse": str(folder)}
+    config.write_text(json.dumps({**keys, "kafka.bootstrap.servers": "localhost:1", **catalog}))
+    former, log = f"{lake.key.control_topic}.{lake.key.group}", ControlLog("log-1", {}, {0: 0})
+    sink = load(config)
+    supersede(lake.catalog, sink, ["db.t"], log, former, ())
+    mark_recovered(lake.catalog, sink, "db.t", log, former, again=False, forgotten=False)
+    lake.key = replace(KEY, group=f"connect-{name}")
+
+
+def test_a_rollback_that_a_look_has_noted_under_the_former_name_waits_for_its_answer(
+    either: Lake, tmp_path: Path
+) -> None:
+    either.commit(0, 100)
+    first = either.head
+    either.commit(100, 200)
+    either.roll_back(first)
+    either.look()
+    renamed(either, "y", tmp_path)
+    assert either.ledger.unanswered == gone((100, 200))
+
+
+def test_what_was_forgotten_under_the_former_name_stays_forgotten(either: Lake, tmp_path: Path) -> None:
+    either.commit(0, 100)
+    first = either.head
+    either.commit(100, 200)
+    answered(either, ToSnapshot(first), FORGET)
+    renamed(either, "y", tmp_path)
+    assert (either.ledger.gone, either.ledger.unanswered) == (gone((100, 200)), {})
+
+
+def test_a_sink_that_has_its_first_name_again_knows_what_the_second_one_has_committed(
+    either: Lake, tmp_path: Path
+) -> None:
+    either.commit(0, 100)
+    first = either.head
+    renamed(either, "y", tmp_path)
+    either.commit(100, 200)
+    renamed(either, "x", tmp_path)
+    either.roll_back(first)
+    assert either.ledger.gone == gone((100, 200))
+
+
+def test_a_sink_that_has_its_first_name_again_holds_what_the_second_one_has_committed_after_expiry(
+    either: Lake, tmp_path: Path
+) -> None:
+    either.commit(0, 100)
+    renamed(either, "y", tmp_path)
+    either.commit(100, 200)
+    renamed(either, "x", tmp_path)
+    either.compact()
+    either.expire()
+    assert (either.ledger.source, either.ledger.doubt) == ({TP: 200}, None)
+
+
+def test_the_second_name_is_known_although_it_has_committed_nothing(either: Lake, tmp_path: Path) -> None:
+    either.commit(0, 100)
+    renamed(either, "y", tmp_path)
+    assert others_of(either.table.properties, (), ()).keys() == {"control.connect-x", "control.connect-y"}
+
+
+def test_a_third_name_knows_what_the_first_one_had_committed(either: Lake, tmp_path: Path) -> None:
+    either.commit(0, 100)
+    first = either.head
+    either.commit(100, 200)
+    renamed(either, "y", tmp_path)
+    renamed(either, "z", tmp_path)
+    either.roll_back(first)
+    assert either.ledger.gone == gone((100, 200))
+
+
+def test_a_new_sink_of_the_former_name_takes_nothing_from_the_ledger(lake: Lake, tmp_path: Path) -> None:
+    lake.commit(0, 100)
+    former = lake.key
+    renamed(lake, "y", tmp_path)
+    lake.commit(100, 200)
+    other = former.summary(Ledger({0: 99}, {TopicPartition("others", 0): 50}))
+    lake.change(*new_snapshot(lake.table, other, "main").prepare()[0])
+    assert (lake.ledger.source, lake.ledger.gone) == ({TP: 200}, {})
+
+
+def test_a_coordinator_of_the_former_name_commits_nothing_afterwards(lake: Lake, tmp_path: Path) -> None:
+    lake.commit(0, 100)
+    former = lake.key
+    renamed(lake, "y", tmp_path)
+    lake.key = former
+    with pytest.raises(SupersededError):
+        lake.commit(100, 200)
+
+
+def test_a_former_name_commits_again_once_it_has_its_tables_back(lake: Lake, tmp_path: Path) -> None:
+    lake.commit(0, 100)
+    renamed(lake, "y", tmp_path)
+    renamed(lake, "x", tmp_path)
+    lake.commit(100, 200)
+    assert lake.rows == own(0, 200)
