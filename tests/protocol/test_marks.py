@@ -36,3 +36,20 @@ def test_a_table_is_older_if_its_sequence_number_or_its_control_offsets_have_gon
 
 def test_a_table_without_a_mark_is_not_older() -> None:
     assert Marks().older({TABLE: TableMark("a", 1)}) == set()
+
+
+@pytest.mark.parametrize(("now", "is_older"), [({0: 30}, False), ({0: 29}, True)])
+def test_a_leader_of_an_earlier_version_in_between_leaves_the_control_offsets_known(
+    now: dict[int, int], is_older: bool
+) -> None:
+    marks = Marks()
+    marks.note(TABLE, TableMark("a", 5, {0: 30}))
+    marks.note(TABLE, TableMark("a", 6))
+    assert marks.older({TABLE: TableMark("a", 6, now)}) == ({TABLE} if is_older else set())
+
+
+def test_control_offsets_of_a_dropped_table_are_not_those_of_the_next_one() -> None:
+    marks = Marks()
+    marks.note(TABLE, TableMark("a", 5, {0: 30}))
+    marks.note(TABLE, TableMark("recreated", 1))
+    assert marks.older({TABLE: TableMark("recreated", 1, {0: 3})}) == set()

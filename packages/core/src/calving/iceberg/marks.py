@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pyiceberg.table import Table
 
+from calving.iceberg.history import summary_of
 from calving.model.marks import TableMark
+from calving.model.offsets import furthest
 from calving.protocol.ledger_key import LedgerKey
 
 
@@ -15,7 +17,12 @@ def mark_of(table: Table, key: LedgerKey) -> TableMark:
     """
     metadata = table.metadata
     number = 0 if metadata.format_version == 1 else metadata.last_sequence_number
-    return TableMark(str(metadata.table_uuid), number, key.stored_control(metadata.properties))
+    control = key.stored_control(metadata.properties)
+    if control is not None:
+        # Somebody may have removed the properties by hand, or set former ones: nothing is lost by that.
+        told = map(key.told_control, map(summary_of, reversed(metadata.snapshots)))
+        control = furthest(control, next(filter(None, told), {}))
+    return TableMark(str(metadata.table_uuid), number, control)
 
 
 def went_back(table: str, mark: TableMark, before: TableMark | None) -> str:

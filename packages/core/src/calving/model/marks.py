@@ -8,8 +8,7 @@ from calving.model.offsets import ControlOffsets
 
 
 class TableMark(NamedTuple):
-    """A table as last loaded: its UUID; its last sequence number; and the control offsets of the sink's ledger in its
-    properties.
+    """A table as last loaded: its UUID; its last sequence number; and the control offsets of the sink's ledger.
 
     No operation on a table lowers the sequence number. But CREATE OR REPLACE TABLE, in a catalog that swaps the whole
     metadata, throws away every commit that landed since the statement began, and gives their numbers away again. The
@@ -26,6 +25,11 @@ class TableMark(NamedTuple):
         if before is None or self.uuid != before.uuid:
             return False
         return self.sequence < before.sequence or self._lacks(before.control)
+
+    def after(self, before: TableMark | None) -> TableMark:
+        """This later mark. A coordinator of an earlier version tells no control offsets, and does not lower them."""
+        is_unknown = self.control is None and before is not None and before.uuid == self.uuid
+        return self._replace(control=before.control) if before is not None and is_unknown else self
 
     def _lacks(self, before: ControlOffsets | None) -> bool:
         if self.control is None or before is None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import takewhile
 
+from calving.errors import TableTroubleError
 from calving.model.forms import NEWEST, StoredForm
 from calving.model.offsets import (
     ControlOffsets,
@@ -155,6 +157,14 @@ class LedgerKey:
         if not found and any(name == self.offsets or name.startswith(f"{self.offsets}@") for name in properties):
             return None
         return reduce(furthest, found, dict[int, int]())
+
+    def told_control(self, summary: Mapping[str, str]) -> ControlOffsets:
+        """The control offsets of this owner and this log in a snapshot's summary, also of another branch; empty if
+        there are none that can be read.
+        """
+        with suppress(TableTroubleError):  # the snapshot may have been rolled back, because it is damaged
+            return entry_of(summary, self.offsets, decode_control) if summary.get(LOG_ID) == self.log_id else {}
+        return {}
 
     def _stored(self, properties: Mapping[str, str]) -> Iterator[tuple[str, ControlOffsets]]:
         """By branch, the control offsets of this owner and this log."""

@@ -265,11 +265,9 @@ class Marks:
             self.note(table, mark)
 
     def note(self, table: TableId, mark: TableMark) -> None:
-        """The table was loaded with this mark. It replaces the earlier mark unless the earlier one has a higher
-        sequence number.
-        """
+        """The table was loaded with this mark. It replaces the earlier mark unless it is of an older state."""
         before = self._known.pop(table, None)
-        self._known[table] = before if before is not None and mark.is_older_than(before) else mark
+        self._known[table] = before if before is not None and mark.is_older_than(before) else mark.after(before)
         if len(self._known) > _MOST:
             del self._known[next(iter(self._known))]
 
