@@ -15,10 +15,10 @@ from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.offsets import Coverage, encode_coverage, within
 from calving.protocol.forms import FORM, mark, table_form
 from calving.protocol.ledger import errors_naming
-from calving.protocol.ledger_key import LOG_ID, LedgerKey
+from calving.protocol.ledger_key import LOG_ID
 from calving.protocol.ledger_updates import brought_back, taken_over
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery
-from calving.runtime.preflight import ledger_key, ledger_of
+from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
 
 
@@ -88,11 +88,13 @@ def mark_recovered(
     key = ledger_key(sink, control.identity, name)
     table = catalog.load_table(table_id(name))
     changed = key.recovered_at(control.identity, control.end)
-    if former is not None:
-        changed |= _of_both_names(key, table, former)
-    ledger = ledger_of(key, table, changed)
+    line = LoadedTable(table, key.branch).line
+    with reaching(catalog, f"table {name}: it is unknown what it holds"), errors_naming(name):
+        if former is not None:
+            changed |= taken_over(key, line, table.properties, former, _last_number(table))
+        ledger = key.read(line, {**table.properties, **changed})
     if again and (ledger.gone or ledger.doubt is not None):
-        head = LoadedTable(table, key.branch).line.head
+        head = line.head
         wanted = replace(ledger, forgotten={}) if forgotten else ledger
         changed |= brought_back(key, wanted, head.place if head is not None else None)
     known = table.properties.get(key.of_table(LOG_ID))
@@ -105,8 +107,6 @@ def mark_recovered(
         change.set_properties(changed)
 
 
-def _of_both_names(key: LedgerKey, table: Table, former: str) -> dict[str, str]:
-    metadata, name = table.metadata, ".".join(table.name())
-    last = 0 if metadata.format_version == 1 else metadata.last_sequence_number
-    with reaching(table.catalog, f"table {name}: it is unknown what it holds"), errors_naming(name):
-        return taken_over(key, LoadedTable(table, key.branch).line, metadata.properties, former, last)
+def _last_number(table: Table) -> int:
+    """The table's last sequence number; 0 in format version 1, which has none."""
+    return 0 if table.metadata.format_version == 1 else table.metadata.last_sequence_number

@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 from pyiceberg.catalog import Catalog
@@ -210,16 +209,15 @@ def table_record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
         )
 
 
-def ledger_of(key: LedgerKey, table: Table, changed: Mapping[str, str] = MappingProxyType({})) -> Ledger:
-    """The ledger of the table's branch. Where it may have been rolled back, files of the table are read. ``changed``:
-    properties that the table is about to get.
+def ledger_of(key: LedgerKey, table: Table) -> Ledger:
+    """The ledger of the table's branch. Where it may have been rolled back, files of the table are read.
 
     :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
     :raises UnavailableError: a file of the table cannot be read.
     """
     loaded, name = LoadedTable(table, key.branch), ".".join(table.name())
     with reaching(table.catalog, f"table {name}: it is unknown what it holds"), errors_naming(name):
-        return key.read(loaded.line, {**loaded.properties, **changed})
+        return key.read(loaded.line, loaded.properties)
 
 
 def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, TableRecord]) -> None:
