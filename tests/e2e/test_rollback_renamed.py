@@ -10,7 +10,7 @@ import pytest
 
 from calving.cli.status import status
 from calving.model.tables import RollbackAnswer
-from calving.protocol.answers import AsItIs
+from calving.protocol.answers import AsItIs, ToSnapshot
 from calving.settings.load import load
 from harness.topic import Topic
 from tests.cli.commands import Cli
@@ -83,3 +83,18 @@ def test_what_the_former_name_had_committed_comes_back_before_the_new_one_has_co
     answered(sink, AsItIs(), answer)
     sink.run_here()
     sink.assert_exactly_once(300)
+
+
+def test_what_the_former_name_was_to_read_again_for_a_table_is_read_under_the_new_one(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    sink.keys["iceberg.tables"] = "db.t,db.u"
+    for first in (0, 100, 200):
+        sink.send(first, first + 100)
+        sink.run_here()
+    answered(sink, ToSnapshot(snapshots(sink)[0]), REREAD)
+    renamed(sink, f"{unique}-second")
+    sink.run_here()
+    sink.assert_exactly_once(300)
+    assert Counter(sink.ids("db.u")) == Counter(range(300))

@@ -22,15 +22,17 @@ from calving.model.offsets import (
     Coverage,
     SourceOffsets,
     TopicPartition,
+    decode_coverage,
     lowest_uncovered,
     merged,
     present,
     size,
+    union,
 )
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import Ledger
-from calving.protocol.recovery import Recovery, mind_order, recovery, still_awaited
+from calving.protocol.ledger import Ledger, entry_of
+from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.runtime import components
 from calving.runtime.preflight import (
@@ -76,7 +78,7 @@ def recover(
         said, ledgers = start.look()
         _mind_strangers(sink, rolled_back, ledgers)
         entries = _entries(cursor)
-        older = _older(catalog, sink, entries, ledgers, cursor.log.identity)
+        older = _older(catalog, sink, entries, ledgers, cursor.log.identity, former)
         again = {*rolled_back, *older}
         waiting = start.waiting(said, ledgers, entries).keys() - again
         start.check(said, ledgers, again, waiting)
@@ -149,9 +151,17 @@ class _Start:
         settled = present(buffer.progress().settled, self.identities)
         awaited_of = {}
         for name, ledger in ledgers.items():
-            awaited = present(said[name].awaited, self.identities)
+            awaited = present(self._awaited(name, said[name]), self.identities)
             awaited_of[name] = still_awaited(awaited, ledger, settled, self.begins)
         return {name: left for name, left in awaited_of.items() if left}
+
+    def _awaited(self, name: str, record: TableRecord) -> Coverage:
+        """What a recovery under either name was to read again for a table."""
+        if self.former is None:
+            return record.awaited
+        before = ledger_key(self.sink, "", name).named(self.former).of_table(AWAITED_OFFSETS)
+        properties = self.catalog.load_table(table_id(name)).properties
+        return union(record.awaited, entry_of(properties, before, decode_coverage))
 
     def check(
         self,
@@ -297,9 +307,16 @@ def _entries(cursor: Cursor) -> list[Envelope]:
     return entries
 
 
-def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Iterable[str], log_id: str) -> set[str]:
+def _older(
+    catalog: Catalog,
+    sink: Sink,
+    entries: Iterable[Envelope],
+    names: Iterable[str],
+    log_id: str,
+    former: str | None,
+) -> set[str]:
     """Tables for which the catalog shows an older state than the control log, or did so before an interrupted
-    recovery.
+    recovery, also one under the ``former`` name.
     """
     marks = Marks()
     for entry in entries:
@@ -307,8 +324,9 @@ def _older(catalog: Catalog, sink: Sink, entries: Iterable[Envelope], names: Ite
     loaded = {name: catalog.load_table(table_id(name)) for name in names}
     keys = {name: ledger_key(sink, log_id, name) for name in loaded}
     older = marks.older({table_id(name): mark_of(table, keys[name]) for name, table in loaded.items()})
-    return {
-        name
-        for name, table in loaded.items()
-        if table_id(name) in older or keys[name].gets_all_again(table.metadata.properties)
-    }
+
+    def gets_all_again(name: str) -> bool:
+        of_both = [keys[name], *([keys[name].named(former)] if former is not None else [])]
+        return any(key.gets_all_again(loaded[name].metadata.properties) for key in of_both)
+
+    return {name for name in loaded if table_id(name) in older or gets_all_again(name)}
