@@ -136,10 +136,11 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
 
 
 def _block(values: Sequence[bytes], start: int) -> Given:
-    """A block as the reader makes it: its values stand in Arrow before they are decoded."""
+    """A block as the reader makes it: its columns stand in Arrow before they are decoded."""
     values = values[start : start + _BLOCK]
     block = Given(Range("bench", 0, start, start + len(values)), start, values)
-    len(block.values.column)
+    for column in (block.values.column, block.keys.column, block.headers):
+        len(column)
     return block
 
 

@@ -26,7 +26,7 @@ from calving.converters.building import (
     time_of_day,
 )
 from calving.records.cells import CELL, Cells, cells_of
-from calving.records.jsontext import check_start, long_integers_named
+from calving.records.jsontext import check_start, in_plain_words
 from calving.records.semantics import semantic, unscaled_decimal
 
 Read = Callable[[Any], Any]
@@ -123,8 +123,10 @@ def json_value(text: str) -> Any:
     :raises ValueError, RecursionError: the text is no JSON value.
     """
     check_start(text)
-    with long_integers_named():
+    try:
         value = _value(text)
+    except ValueError as error:
+        raise in_plain_words(error) from None
     if "\\ud" in text or "\\uD" in text:
         json.dumps(value, default=str, ensure_ascii=False).encode()
     return value

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation, Overflow
 from typing import Any
 
@@ -60,23 +59,21 @@ def _parsed(value: bytes, nesting: int) -> Any | ValueError:
 def load_json(text: str) -> Any:
     """The value of a JSON text. :raises ValueError, RecursionError: as ``parse``."""
     check_start(text)
-    with long_integers_named():
+    try:
         value = _DECODER.decode(text)
+    except ValueError as error:
+        raise in_plain_words(error) from None
     _check_pairs(text, value)
     return value
 
 
-@contextlib.contextmanager
-def long_integers_named() -> Iterator[None]:
-    """Translate Python's error about an integer that it does not read, which advises to change Python's settings. To
-    read an integer takes time that grows with the square of its digits.
+def in_plain_words(error: ValueError) -> ValueError:
+    """The error that a reader of JSON has raised. Python's about an integer that it does not read advises to change
+    Python's settings, so it is replaced. To read an integer takes time that grows with the square of its digits.
     """
-    try:
-        yield
-    except ValueError as error:
-        if "integer string conversion" in str(error):
-            raise ValueError(f"it has an integer of more than {sys.get_int_max_str_digits():,} digits") from None
-        raise
+    if "integer string conversion" in str(error):
+        return ValueError(f"it has an integer of more than {sys.get_int_max_str_digits():,} digits")
+    return error
 
 
 def check_start(text: str) -> None:

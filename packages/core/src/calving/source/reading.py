@@ -61,7 +61,11 @@ class Block(ABC):
         """Those of these records that have a header of this name, with a value. Like ``headers``, this needs a reader
         that was opened with headers.
         """
-        return {i for i in places if has_header(headers_of(self, i), name)}
+        headers = self.headers
+        pairs, owners = headers.flatten(), pc.list_parent_indices(headers)
+        wanted = pc.and_(pc.equal(pc.struct_field(pairs, "key"), name), pc.is_valid(pc.struct_field(pairs, "value")))
+        having = set(owners.filter(wanted).to_pylist())
+        return having.intersection(places)
 
     @property
     def latest_ms(self) -> int | None:

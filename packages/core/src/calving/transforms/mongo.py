@@ -16,7 +16,7 @@ from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from calving.records.arrays import arrow
 from calving.records.cells import Cells, TooManyCellsError, cells_of
-from calving.records.jsontext import long_integers_named
+from calving.records.jsontext import in_plain_words
 from calving.records.values import Content, Records, objects
 from calving.transforms.columns import Fields, by_type, check_options
 from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
@@ -41,8 +41,10 @@ def parse(text: str) -> dict[str, Any]:
 
     :raises ValueError: the text is no document.
     """
-    with long_integers_named():
+    try:
         fields = json.loads(text)
+    except ValueError as error:
+        raise in_plain_words(error) from None
     if not isinstance(fields, dict):
         raise ValueError("not a document")
     return fields

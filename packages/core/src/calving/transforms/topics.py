@@ -117,17 +117,17 @@ class TimestampRouter(Transform):
 
     def apply(self, records: Records) -> Records:
         times = records.timestamp.cast(pa.int64()).to_pylist()
-        refused = {i: why for i, millis in enumerate(times) if (why := _no_moment(millis)) is not None}
-        if refused:
-            raise RefusedError(refused)
-        written: dict[int, str] = {}
-        topics = []
-        for topic, millis in zip(records.topic.to_pylist(), times, strict=True):
-            if millis not in written:
-                written[millis] = self._format.format(millis)
-            parts: dict[str, str] = {"${topic}": str(topic), "${timestamp}": written[millis]}
-            topics.append("".join([parts.get(part, part) for part in self._topic]))
-        return replace(records, topic=pa.array(topics, pa.string()))
+        reasons = {millis: why for millis in {*times} if (why := _no_moment(millis)) is not None}
+        if reasons:
+            raise RefusedError({i: reasons[millis] for i, millis in enumerate(times) if millis in reasons})
+        dates = {millis: self._format.format(millis) for millis in {*times}}
+        parts = [*zip(records.topic.to_pylist(), map(dates.__getitem__, times), strict=True)]
+        topics = {each: self._topic_of(*each) for each in {*parts}}
+        return replace(records, topic=pa.array([topics[each] for each in parts], pa.string()))
+
+    def _topic_of(self, topic: str, date: str) -> str:
+        parts = {"${topic}": str(topic), "${timestamp}": date}
+        return "".join([parts.get(part, part) for part in self._topic])
 
 
 def _no_moment(millis: int | None) -> str | None:
