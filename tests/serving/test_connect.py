@@ -86,7 +86,9 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with serving(Worker(status()), sink(**{"iceberg.http.token": TOKEN, "name": "eu/or%ders ü"})) as served:
+    with serving(
+        Worker(status()), sink(**{"iceberg.http.token": TOKEN, "name": "eu/or%ders ü", "iceberg.connect.group-id": "g"})
+    ) as served:
         yield served
 
 

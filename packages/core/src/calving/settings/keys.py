@@ -535,7 +535,10 @@ class SinkKeys(BaseModel):
         " each other: whoever writes there can forge entries of any of them, so give those who do not a topic each.",
     )
     group: Text | None = Field(
-        None, alias="iceberg.connect.group-id", description="The consumer group. Default: `connect-<name>`."
+        None,
+        alias="iceberg.connect.group-id",
+        description="The consumer group. Default: `connect-<name>`. Tables keep the sink's offsets under it. It has no"
+        " `@`, and with Kafka as the backend it is ASCII.",
     )
     other_sinks: Names = Field(
         (),
@@ -957,6 +960,7 @@ class SinkKeys(BaseModel):
 
     def _check_names(self) -> None:
         self._check_table_names()
+        self._check_group()
         topics = [*(("topics", topic) for topic in self.topics)]
         topics += [("errors.deadletterqueue.topic.name", topic) for topic in filter(None, [self.dead_letter_topic])]
         topics += [("iceberg.control.topic", self.control_topic)] if self.backend == "kafka" else []
@@ -965,6 +969,17 @@ class SinkKeys(BaseModel):
                 raise ValueError(
                     f"{key}: '{topic}' is no topic's name: it has at most 249 ASCII letters, digits, '.', '_' and '-'"
                 )
+
+    def _check_group(self) -> None:
+        key = "name" if self.group is None else "iceberg.connect.group-id"
+        group = self.group or f"connect-{self.name}"
+        if "@" in group:  # sinks x and x@y would take each other's offsets for those of a branch of their own
+            raise ValueError(
+                f"{key}: group '{group}' has an '@', which begins the name of a branch in the properties of tables:"
+                " leave it out; a sink that has run under this name goes on with `calving recover FILE --from`"
+            )
+        if self.backend == "kafka" and not group.isascii():
+            raise ValueError(f"{key}: Kafka's client takes no group '{group}': use ASCII letters, digits and signs")
 
     def _check_table_names(self) -> None:
         named = [*(("iceberg.tables", table) for table in self.tables)]
