@@ -16,7 +16,8 @@ from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.recovery import mind_order
 from calving.protocol.rollback import Line
-from calving.runtime.preflight import TableRecord, check_logs, check_names_kept, former_names, others_of
+from calving.runtime.names import check_logs, check_names_kept
+from calving.runtime.preflight import TableRecord, former_names, others_of
 from tests.simulation.broker import Record
 from tests.simulation.checks import Violation
 from tests.simulation.members import Crash

@@ -35,6 +35,7 @@ from calving.protocol.forms import FORM, newer_sinks, table_form
 from calving.protocol.ledger import Ledger, decode_source, entry_of, errors_naming
 from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, doubled
+from calving.runtime.names import check_logs, check_names_kept
 from calving.runtime.positions import check_topics, refuse_lost_positions
 from calving.settings.load import Sink
 from calving.settings.records import branches
@@ -304,47 +305,3 @@ def former_names(
             for tp, offset in present(source, identities).items():
                 if tp in every and offset:
                     yield table, owner, tp, offset
-
-
-def check_names_kept(
-    control_topic: str,
-    group: str,
-    former: Iterable[tuple[str, str, TopicPartition, int]],
-    stored: SourceOffsets,
-    *,
-    unknown: bool,
-) -> None:
-    """W1: refuse to start a renamed sink (name, group or control topic): it has no positions, but this is no first
-    start.
-
-    ``unknown``: the control log of the stored positions is unknown.
-
-    :raises DataLossError: names the command that takes over from the former name.
-    """
-    begun = {tp.topic for tp in stored}
-    for table, owner, tp, offset in former:
-        if tp.topic not in begun or (unknown and owner.endswith(f".{group}")):
-            raise DataLossError(
-                f"table {table} holds records of {tp} up to offset {offset} that a sink of the name {owner} has"
-                f" written, and {control_topic}.{group} has no positions in its topic: if this is the same sink (name,"
-                " iceberg.connect.group-id or iceberg.control.topic was changed), change the key back, or"
-                f" stop all workers and run `calving recover FILE --from {owner}`; if it is another sink, and"
-                f" both are to write there, set iceberg.control.other-sinks = {owner}"
-            )
-
-
-def check_logs(
-    control_topic: str, group: str, log_id: str, logs: Mapping[TopicPartition, str], stored: SourceOffsets
-) -> None:
-    """W1: refuse positions of another control log, because it is unknown which of that log's entries were committed.
-
-    :raises DataLossError: names the command that takes over from the former log.
-    """
-    for tp, other in logs.items():
-        if other not in ("", log_id):
-            raise DataLossError(
-                f"{tp} is stored at {stored.get(tp)}, which was published through another control log than topic"
-                f" '{control_topic}' is now: the key iceberg.control.topic was changed, or the topic was"
-                " recreated, and files that were published there and not committed are in no table; change the key"
-                f" back, or {_REMEDY}, after a change with --from <former control topic>.{group}"
-            )
