@@ -64,6 +64,18 @@ def test_another_sink_may_write_the_same_records_where_it_says_so(sink: Cli) -> 
     assert sink.rows() == 600
 
 
+def test_two_sinks_of_other_topics_do_not_become_one(sink: Cli, topic: Callable[..., Topic]) -> None:
+    former, orders, payments = f"{sink.keys['iceberg.control.topic']}.connect-{sink.name}", sink.topic, topic()
+    sink.keys |= {"name": f"beside-{sink.name}", "topics": payments.name}
+    sink.topic = payments
+    sink.send(300, 400)
+    sink.run_here()
+    sink.keys["topics"] = f"{orders.name},{payments.name}"
+    with pytest.raises(ConfigError, match=f"holds records of {orders.name} from there, and other records that"):
+        sink.recover_here(former)
+    assert sorted(sink.ids()) == [*range(400)]
+
+
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 def test_a_control_topic_that_was_recreated_before_the_first_commit_is_noticed(
     tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from calving.backend.interface import ControlLog
 from calving.cli.recovered_tables import mark_recovered, supersede
 from calving.errors import SupersededError
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.history import place_added
 from calving.iceberg.lineage import new_snapshot
 from calving.model.offsets import TopicPartition
 from calving.protocol.answers import ToSnapshot
@@ -90,6 +92,81 @@ def test_a_sink_that_has_its_first_name_again_holds_what_the_second_one_has_comm
     either.compact()
     either.expire()
     assert (either.ledger.source, either.ledger.doubt) == ({TP: 200}, None)
+
+
+def test_what_the_second_name_has_brought_back_may_be_lost_once_more(either: Lake, tmp_path: Path) -> None:
+    """The first name has forgotten it, and says so before its next commit as well."""
+    either.commit(0, 100)
+    first = either.head
+    either.commit(100, 200)
+    answered(either, ToSnapshot(first), FORGET)
+    renamed(either, "y", tmp_path)
+    either.recover()
+    either.commit(100, 200)
+    renamed(either, "x", tmp_path)
+    either.roll_back(first)
+    assert either.ledger.unanswered == gone((100, 200))
+
+
+def test_what_the_first_name_has_forgotten_is_no_answer_to_a_rollback_under_the_second(
+    either: Lake, tmp_path: Path
+) -> None:
+    either.commit(0, 100)
+    first = either.head
+    either.commit(100, 200)
+    answered(either, ToSnapshot(first), FORGET)
+    renamed(either, "y", tmp_path)
+    either.recover()
+    either.commit(100, 200)
+    either.roll_back(first)
+    either.look()
+    renamed(either, "x", tmp_path)
+    assert either.ledger.unanswered == gone((100, 200))
+
+
+@pytest.mark.parametrize("name", ["x", "y"], ids=["back to the first name", "the recovery is repeated"])
+def test_what_the_second_name_has_lost_is_not_held_because_the_first_one_had_it(
+    either: Lake, tmp_path: Path, name: str
+) -> None:
+    """Nothing else than the second name's properties tells of the rollback."""
+    backfill = either.append(-1)
+    either.commit(0, 100)
+    first = either.key
+    renamed(either, "y", tmp_path)
+    either.roll_back(backfill)
+    either.look()
+    either.append(-2)
+    either.expire()
+    either.drop_history()
+    if name == "y":
+        either.key = first
+    renamed(either, name, tmp_path)
+    assert (either.ledger.source, either.ledger.gone) == ({}, gone((0, 100)))
+
+
+def test_of_two_names_the_later_one_counts_however_often_they_are_exchanged(either: Lake, tmp_path: Path) -> None:
+    either.commit(0, 100)
+    first = either.head
+    for number, name in enumerate(("y", "x", "y", "z", "x", "y")):
+        renamed(either, name, tmp_path)
+        either.commit(100 + number, 101 + number)
+    either.roll_back(first)
+    assert (either.ledger.source, either.ledger.gone) == ({TP: 100}, gone((100, 106)))
+
+
+def test_topics_that_only_the_former_name_had_are_not_called_gone_after_a_rename_by_an_earlier_version(
+    either: Lake, tmp_path: Path
+) -> None:
+    either.commit(0, 100)
+    properties = either.table.properties
+    other = TopicPartition("others", 0, "id2")
+    later = replace(KEY, group="connect-y")
+    ledger = Ledger({0: 9}, {other: 50}, {other: 50})
+    updates = new_snapshot(either.table, later.summary(ledger), "main").prepare()[0]
+    either.change(*updates, SetPropertiesUpdate(updates=later.properties(ledger, place_added(updates))))
+    assert not properties.keys() & later.properties(ledger).keys()
+    renamed(either, "y", tmp_path)
+    assert (either.ledger.source, either.ledger.gone) == ({other: 50}, {})
 
 
 def test_the_second_name_is_known_although_it_has_committed_nothing(either: Lake, tmp_path: Path) -> None:

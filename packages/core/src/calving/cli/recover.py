@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
-from calving.cli.recovered_tables import leave_out, mark_recovered, strangers, supersede
+from calving.cli.recovered_tables import leave_out, ledger_of_both, mark_recovered, strangers, supersede
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.marks import mark_of
@@ -29,7 +29,7 @@ from calving.model.offsets import (
     size,
     union,
 )
-from calving.model.text import counted
+from calving.model.text import counted, listed
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger, entry_of
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
@@ -40,7 +40,6 @@ from calving.runtime.preflight import (
     former_names,
     held,
     ledger_key,
-    ledger_of,
     own_tables,
     owner_of,
     refuse_reused_offsets,
@@ -261,9 +260,24 @@ def _ledgers(
         if not written:
             raise ConfigError(f"--from {former}: no table holds anything that a sink of this name has written")
         for name in written:
-            before = ledger_of(ledger_key(sink, "", name).named(former), catalog.load_table(table_id(name)))
-            ledgers[name] = before.joined(said[name].ledger)
+            ledgers[name] = ledger_of_both(ledger_key(sink, "", name), catalog.load_table(table_id(name)), former)
+            _mind_two_sinks(sink, name, said[name], former, identities)
     return {name: ledger.present(identities) for name, ledger in ledgers.items()}
+
+
+def _mind_two_sinks(sink: Sink, name: str, record: TableRecord, former: str, identities: Mapping[str, str]) -> None:
+    """:raises ConfigError: the sink has committed to the table before under its present name, and then it read other
+    topics than the ``former`` one: no snapshot tells what the table holds of both.
+    """
+    own = {tp.topic for tp in record.ledger.source}
+    theirs = {tp.topic for tp, offset in present(record.others[former], identities).items() if offset}
+    if own and (other := sorted((theirs & identities.keys()) - own)):
+        raise ConfigError(
+            f"--from {former}: table {name} holds records of {listed(other)} from there, and other records that"
+            f" {owner_of(sink)} has committed: that is no former name of this sink, and two sinks do not become one; to"
+            f" go on with its topics here, store its positions in group {sink.group}, and set"
+            f" iceberg.control.other-sinks = {former}"
+        )
 
 
 def mind_other_names(sink: Sink, others: Collection[str]) -> None:

@@ -9,16 +9,16 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog
-from calving.iceberg.catalog import reaching, table_id
+from calving.iceberg.catalog import table_id
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.offsets import Coverage, encode_coverage, within
 from calving.protocol.forms import FORM, mark, table_form
-from calving.protocol.ledger import errors_naming
-from calving.protocol.ledger_key import LOG_ID
-from calving.protocol.ledger_updates import brought_back, taken_over
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import LOG_ID, LedgerKey
+from calving.protocol.ledger_updates import brought_back, of_both_names, taken_over
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery
-from calving.runtime.preflight import ledger_key
+from calving.runtime.preflight import ledger_key, reading
 from calving.settings.load import Sink
 
 
@@ -32,6 +32,16 @@ def strangers(catalog: Catalog, sink: Sink, found: Iterable[tuple[str, str]]) ->
         return dict(ledger_key(sink, "", name).with_former(properties).former)
 
     return {owner for name, owner in set(found) if owner not in known(name)}
+
+
+def ledger_of_both(key: LedgerKey, table: Table, former: str) -> Ledger:
+    """The ledger of a sink that has got its name after a ``former`` one.
+
+    :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
+    :raises UnavailableError: a file of the table cannot be read.
+    """
+    with reading(table):
+        return of_both_names(key, LoadedTable(table, key.branch).line, table.metadata.properties, former)
 
 
 def supersede(
@@ -89,7 +99,7 @@ def mark_recovered(
     table = catalog.load_table(table_id(name))
     changed = key.recovered_at(control.identity, control.end)
     line = LoadedTable(table, key.branch).line
-    with reaching(catalog, f"table {name}: it is unknown what it holds"), errors_naming(name):
+    with reading(table):
         if former is not None:
             changed |= taken_over(key, line, table.properties, former, _last_number(table))
         ledger = key.read(line, {**table.properties, **changed})

@@ -8,7 +8,7 @@ property names are those of the Java sink (``Coordinator.commitToTable``), so ei
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -90,6 +90,21 @@ class Ledger:
     def held(self, tp: TopicPartition) -> tuple[Span, ...]:
         """The offsets of a source partition whose records the table holds, if they are routed to it."""
         return without((Span(0, self.source.get(tp, 0)),), self.missing.get(tp, ()))
+
+    def of_topics(self, topics: Collection[Topic]) -> Ledger:
+        """The ledger without other topics than these."""
+
+        def of_these(found: Mapping[TopicPartition, T]) -> dict[TopicPartition, T]:
+            return {tp: value for tp, value in found.items() if tp.whole in topics}
+
+        return replace(
+            self,
+            source=of_these(self.source),
+            settled=of_these(self.settled),
+            missing=of_these(self.missing),
+            gone=of_these(self.gone),
+            forgotten=of_these(self.forgotten),
+        )
 
     def joined(self, other: Ledger) -> Ledger:
         """The union of two ledgers, which one sink wrote to the table under two names. What is gone by one of them, and

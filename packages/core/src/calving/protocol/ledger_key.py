@@ -101,13 +101,19 @@ class LedgerKey:
         return self if self.former == former else replace(self, former=former)
 
     def renamed(self, former: str, last: int, properties: Mapping[str, str]) -> dict[str, str]:
-        """The table property with the ``former`` name of the sink, and with those before it. ``last``: the table's last
-        sequence number.
+        """The table properties with the ``former`` name of the sink, and with those before it. ``last``: the table's
+        last sequence number. Of two names only the later one names the other.
         """
-        before = self.named(former).with_former(properties).former
-        names = {**dict(self.with_former(properties).former), **dict(before), former: last}
-        names.pop(self.owner, None)
-        return {self.of_table(FORMER_NAMES): json.dumps(names, separators=(",", ":"))}
+        before = self.named(former).with_former(properties)
+        names = {**dict(self.with_former(properties).former), **dict(before.former), former: last}
+        said = {self: names, **({before: dict(before.former)} if before.took_over(self.owner) else {})}
+        for each in said.values():
+            each.pop(self.owner, None)
+        return {key.of_table(FORMER_NAMES): json.dumps(each, separators=(",", ":")) for key, each in said.items()}
+
+    def took_over(self, owner: str) -> bool:
+        """Whether the table was taken over from this name. Then this one knows all that the other one has written."""
+        return owner in dict(self.former)
 
     @property
     def owner(self) -> str:

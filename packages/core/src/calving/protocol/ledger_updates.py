@@ -19,6 +19,7 @@ from calving.protocol.ledger_key import (
     LEDGERS_AT,
     LOG_ID,
     ROLLBACK_ANSWERED,
+    SOURCE_OFFSETS,
     LedgerKey,
     source_entries,
 )
@@ -84,24 +85,43 @@ def rolled_back(
     return {**_as_it_is(key, line, properties, ledger), key.of_table(ROLLBACK_ANSWERED): str(note)}
 
 
+def of_both_names(key: LedgerKey, line: Line, properties: Mapping[str, str], former: str) -> Ledger:
+    """What a table holds and lacks of a sink that has got its name after a ``former`` one. If one of the two has taken
+    the table over from the other, it alone says so: what the other one's properties say is from before that. Else the
+    sink was renamed by an earlier version, or now. If it has committed under its present name already, that name also
+    tells of all topics that the sink still has.
+    """
+    before, own = key.named(former).with_former(properties), key.with_former(properties)
+    if before.took_over(key.owner):
+        return before.read(line, properties)
+    now = own.read(line, properties)
+    if own.took_over(former):
+        return now
+    said = before.read(line, properties)
+    return said.joined(now) if not now.source else said.of_topics({tp.whole for tp in now.source}).joined(now)
+
+
 def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former: str, last: int) -> dict[str, str]:
     """The table properties to set when the sink has got its name after a ``former`` one: they say of both names what
-    the table holds, and what a rollback has removed. ``last``: the table's last sequence number.
+    the table holds, and what a rollback has removed. Empty if they say it already. ``last``: the table's last sequence
+    number.
     """
-    before, names = key.named(former).with_former(properties), key.renamed(former, last, properties)
-    own = key.read(line, properties)
-    if key.owner in dict(before.former):  # the sink had this name before that one, which knows more
-        own = replace(own, doubt=None)
-    ledger = before.read(line, properties).joined(own)
-    if not ledger.source and not ledger.gone:
+    before, own = key.named(former).with_former(properties), key.with_former(properties)
+    is_back = before.took_over(key.owner)
+    if own.took_over(former) and not is_back:
+        return {}
+    names, ledger = key.renamed(former, last, properties), of_both_names(key, line, properties, former)
+    if not ledger.source and not ledger.gone and key.of_table(SOURCE_OFFSETS) not in properties:
         return names
-    note = replace(before.rollback_note(properties), forgotten=ledger.forgotten)
-    said = [{"snapshots": ids, **entries} for each in (before, key) for ids, entries in each.ledgers_at(properties)]
+    tellers = (before,) if is_back else (own, before)
+    said = [{"snapshots": ids, **entries} for each in tellers for ids, entries in each.ledgers_at(properties)]
+    notes = [each for each in (*tellers, own) if each.of_table(ROLLBACK_ANSWERED) in properties]
+    note = replace((notes or [own])[0].rollback_note(properties), forgotten=ledger.forgotten)
     noted = {
         **names,
         **_repeated(key, line, properties, ledger),
         **({key.of_table(LEDGERS_AT): _texts(said)} if said else {}),
-        **({key.of_table(ROLLBACK_ANSWERED): str(note)} if ledger.gone else {}),
+        **({key.of_table(ROLLBACK_ANSWERED): str(note)} if notes or ledger.gone else {}),
     }
     return noted | _kept(key, line, {**properties, **noted})
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -216,9 +217,17 @@ def ledger_of(key: LedgerKey, table: Table) -> Ledger:
     :raises ConfigError: somebody else, or a later version, has changed it, and it cannot be read.
     :raises UnavailableError: a file of the table cannot be read.
     """
-    loaded, name = LoadedTable(table, key.branch), ".".join(table.name())
-    with reaching(table.catalog, f"table {name}: it is unknown what it holds"), errors_naming(name):
+    loaded = LoadedTable(table, key.branch)
+    with reading(table):
         return key.read(loaded.line, loaded.properties)
+
+
+@contextmanager
+def reading(table: Table) -> Iterator[None]:
+    """The same errors for whoever reads a ledger."""
+    name = ".".join(table.name())
+    with reaching(table.catalog, f"table {name}: it is unknown what it holds"), errors_naming(name):
+        yield
 
 
 def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, TableRecord]) -> None:
