@@ -75,7 +75,8 @@ class Lake:
         table = self.table
         return self.key.read(line_of(table, self._branch), table.properties)
 
-    def _file(self, rows: range, name: str = "") -> DataFile:
+    def file(self, rows: range, name: str = "") -> DataFile:
+        """A file with these rows, which is in no table yet."""
         path = self._folder / (name or f"{uuid4()}.parquet")
         pq.write_table(pa.table([pa.array(rows, pa.int64())], schema=self.table.schema().as_arrow()), path)
         return DataFile(f"file://{path}", "PARQUET", len(rows), path.stat().st_size)
@@ -85,7 +86,7 @@ class Lake:
         reference = TableReference("c", ("db",), "t", self.table.metadata.table_uuid)
         self._at += 2
         event = DataWritten(
-            uuid4(), reference, (self._file(range(start, end), file_name(0, uuid4(), 1, "", "parquet")),)
+            uuid4(), reference, (self.file(range(start, end), file_name(0, uuid4(), 1, "", "parquet")),)
         )
         return Envelope(0, self._at - 2, event, {TP: (Span(start, end),)})
 
@@ -128,7 +129,7 @@ class Lake:
         """Another writer's snapshot."""
         table = self.table
         snapshot = new_snapshot(table, {}, self._branch)
-        snapshot.add([self._file(range(row, row + 1)) for row in rows])
+        snapshot.add([self.file(range(row, row + 1)) for row in rows])
         self.change(*snapshot.prepare()[0])
         return self.head
 

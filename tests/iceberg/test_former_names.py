@@ -11,17 +11,18 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from calving.backend.interface import ControlLog
 from calving.cli.recovered_tables import mark_recovered, supersede
-from calving.errors import SupersededError
+from calving.errors import ConfigError, SupersededError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.history import place_added
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.picks import mind_picks
 from calving.model.offsets import TopicPartition
-from calving.protocol.answers import ToSnapshot
+from calving.protocol.answers import AsItIs, ToSnapshot
 from calving.protocol.ledger import Ledger
 from calving.runtime.preflight import others_of
 from calving.settings.load import load
 from tests.iceberg.lake import KEY, TP, Lake
-from tests.iceberg.test_rollback_answers import FORGET, answered
+from tests.iceberg.test_rollback_answers import FORGET, RESTORE, answered
 from tests.iceberg.test_rollbacks import gone, own
 
 
@@ -167,6 +168,36 @@ def test_topics_that_only_the_former_name_had_are_not_called_gone_after_a_rename
     assert not properties.keys() & later.properties(ledger).keys()
     renamed(either, "y", tmp_path)
     assert (either.ledger.source, either.ledger.gone) == ({other: 50}, {})
+
+
+def test_commits_of_the_java_sink_under_the_former_name_keep_files_from_coming_back_alone(
+    either: Lake, tmp_path: Path
+) -> None:
+    """Its commit tells no source offsets, and the next one calls them its own."""
+    backfill = either.append(-1)
+    java = new_snapshot(either.table, {either.key.offsets: '{"0":0}', "kafka.connect.commit-id": "j"}, "main")
+    java.add([either.file(range(50))])
+    either.change(*java.prepare()[0])
+    either.commit(50, 100)
+    renamed(either, "y", tmp_path)
+    either.roll_back(backfill)
+    with pytest.raises(ConfigError, match="was committed by a sink that tells no source offsets"):
+        answered(either, AsItIs(), RESTORE)
+
+
+def test_a_cherry_pick_of_the_former_names_commit_is_unclear_once_the_commit_below_has_expired(
+    either: Lake, tmp_path: Path
+) -> None:
+    backfill = either.append(-1)
+    either.commit(0, 100)
+    either.commit(100, 200)
+    source = either.head
+    renamed(either, "y", tmp_path)
+    either.roll_back(backfill)
+    either.cherry_pick(source)
+    either.expire(source, backfill)
+    with pytest.raises(ConfigError, match=f"is a cherry-pick of snapshot {source}"):
+        mind_picks("db.t", either.table, either.key)
 
 
 def test_the_second_name_is_known_although_it_has_committed_nothing(either: Lake, tmp_path: Path) -> None:

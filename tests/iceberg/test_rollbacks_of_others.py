@@ -46,7 +46,7 @@ def compact(lake: Lake) -> int:
     snapshot = new_snapshot(table, {}, "main")
     snapshot.remove(files, [manifest.manifest_path for manifest in manifests], {})
     rows = lake.rows
-    snapshot.replace([lake._file(range(rows[0], rows[-1] + 1))], current.sequence_number or None)
+    snapshot.replace([lake.file(range(rows[0], rows[-1] + 1))], current.sequence_number or None)
     lake.change(*snapshot.prepare()[0])
     return lake.head
 

@@ -6,13 +6,14 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
-from calving.cli.recovered_tables import leave_out, ledger_of_both, mark_recovered, strangers, supersede
+from calving.cli.recovered_tables import both_keys, leave_out, ledger_of_both, mark_recovered, strangers, supersede
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.marks import mark_of
@@ -32,6 +33,7 @@ from calving.model.offsets import (
 from calving.model.text import counted, listed
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger, entry_of
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.runtime import components
@@ -79,7 +81,7 @@ def recover(
         entries = _entries(cursor)
         older = _older(catalog, sink, entries, ledgers, cursor.log.identity, former)
         again = {*rolled_back, *older}
-        waiting = start.waiting(said, ledgers, entries).keys() - again
+        waiting = start.waiting(ledgers, entries).keys() - again
         start.check(said, ledgers, again, waiting)
         if not dry_run:
             supersede(catalog, sink, ledgers, cursor.log, former, again)
@@ -140,9 +142,7 @@ class _Start:
             name: replace(each, forgotten={}) if name in self.wanted else each for name, each in found.items()
         }
 
-    def waiting(
-        self, said: Mapping[str, TableRecord], ledgers: Mapping[str, Ledger], entries: Sequence[Envelope]
-    ) -> dict[str, Coverage]:
+    def waiting(self, ledgers: Mapping[str, Ledger], entries: Sequence[Envelope]) -> dict[str, Coverage]:
         """The offsets that an earlier recovery was to read again for a table, and that have not been read yet."""
         buffer = Buffer(self.control.start)
         for entry in entries:
@@ -150,17 +150,19 @@ class _Start:
         settled = present(buffer.progress().settled, self.identities)
         awaited_of = {}
         for name, ledger in ledgers.items():
-            awaited = present(self._awaited(name, said[name]), self.identities)
+            awaited = present(self._awaited(name), self.identities)
             awaited_of[name] = still_awaited(awaited, ledger, settled, self.begins)
         return {name: left for name, left in awaited_of.items() if left}
 
-    def _awaited(self, name: str, record: TableRecord) -> Coverage:
+    def _awaited(self, name: str) -> Coverage:
         """What a recovery under either name was to read again for a table."""
-        if self.former is None:
-            return record.awaited
-        before = ledger_key(self.sink, "", name).named(self.former).of_table(AWAITED_OFFSETS)
         properties = self.catalog.load_table(table_id(name)).properties
-        return union(record.awaited, entry_of(properties, before, decode_coverage))
+        each = (entry_of(properties, key.of_table(AWAITED_OFFSETS), decode_coverage) for key in self._keys(name))
+        return reduce(union, each)
+
+    def _keys(self, name: str) -> list[LedgerKey]:
+        """The keys of both names in a table."""
+        return both_keys(ledger_key(self.sink, "", name), self.former)
 
     def check(
         self,
@@ -172,8 +174,8 @@ class _Start:
         """:raises ConfigError: a recovery would mix up rows or double records, or there is nothing to recover."""
         mind_order([name for name in again if self.sink.mutations(name) is not None], ledgers)
         for name in again:
-            if ledgers[name].gone:
-                mind_picks(name, self.catalog.load_table(table_id(name)), ledger_key(self.sink, "", name))
+            for key in self._keys(name) if ledgers[name].gone else ():
+                mind_picks(name, self.catalog.load_table(table_id(name)), key)
         positions = self.positions(self.plan(ledgers, again, waiting))
         others = former_names(said, self.begins.keys(), self.identities)
         again_there = ((name, owner) for name, owner, tp, end in others if positions[tp] < end)
@@ -340,7 +342,6 @@ def _older(
     older = marks.older({table_id(name): mark_of(table, keys[name]) for name, table in loaded.items()})
 
     def gets_all_again(name: str) -> bool:
-        of_both = [keys[name], *([keys[name].named(former)] if former is not None else [])]
-        return any(key.gets_all_again(loaded[name].metadata.properties) for key in of_both)
+        return any(key.gets_all_again(loaded[name].metadata.properties) for key in both_keys(keys[name], former))
 
     return {name for name in loaded if table_id(name) in older or gets_all_again(name)}

@@ -34,6 +34,11 @@ def strangers(catalog: Catalog, sink: Sink, found: Iterable[tuple[str, str]]) ->
     return {owner for name, owner in set(found) if owner not in known(name)}
 
 
+def both_keys(key: LedgerKey, former: str | None) -> list[LedgerKey]:
+    """The keys of a sink under its present name, and under a ``former`` one."""
+    return [key, *([key.named(former)] if former is not None else [])]
+
+
 def ledger_of_both(key: LedgerKey, table: Table, former: str) -> Ledger:
     """The ledger of a sink that has got its name after a ``former`` one.
 

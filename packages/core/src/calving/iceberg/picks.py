@@ -28,7 +28,7 @@ def unclear(table: Table, key: LedgerKey) -> Iterator[tuple[int, int]]:
     """The cherry-picks in a branch with files of a sink whose source has expired before the ledger counted them; each
     with the id of its source.
     """
-    line = line_of(table, key.branch)
+    key, line = key.with_former(table.metadata.properties), line_of(table, key.branch)
     for pick in line.snapshots:
         source = source_of(pick)
         if source is None or added_by(line, source, key.held_at) is not None:

@@ -118,7 +118,7 @@ def _less_of_other_names(key: LedgerKey, line: Line, snapshot: Ancestor, added: 
 
 def _mind_unknown_files(key: LedgerKey, snapshot: Ancestor) -> None:
     """The Java sink tells control offsets alone. A sink of another name answers for its own records."""
-    if {COMMIT_ID, key.offsets} <= snapshot.summary.keys() and snapshot.summary.get(_ADDED_FILES, "0") != "0":
+    if COMMIT_ID in snapshot.summary and key.is_own(snapshot) and snapshot.summary.get(_ADDED_FILES, "0") != "0":
         raise TableTroubleError(
             f"snapshot {snapshot.place.id} was committed by a sink that tells no source offsets, so nobody knows which"
             " of its records the table lacks; what is left is `reread` or `forget`"

@@ -181,9 +181,10 @@ class LedgerKey:
 
     def own(self, snapshots: Iterable[Ancestor]) -> Ancestor | None:
         """The first of the snapshots whose summary has source offsets of this sink, also under a former name."""
-        return next((s for s in snapshots if SOURCE_OFFSETS in s.summary and self._is_own(s)), None)
+        return next((s for s in snapshots if SOURCE_OFFSETS in s.summary and self.is_own(s)), None)
 
-    def _is_own(self, snapshot: Ancestor) -> bool:
+    def is_own(self, snapshot: Ancestor) -> bool:
+        """Whether this sink has committed the snapshot, or the Java sink under its name, also under a former one."""
         former = (f"{OFFSETS}{name}" for name, last in self.former if snapshot.place.number <= last)
         return self.offsets in snapshot.summary or any(name in snapshot.summary for name in former)
 
