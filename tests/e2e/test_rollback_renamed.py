@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import calving.cli.recover as recovery
 from calving.cli.status import status
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs, ToSnapshot
@@ -15,6 +17,7 @@ from calving.settings.load import load
 from harness.topic import Topic
 from tests.cli.commands import Cli
 from tests.e2e.test_rollback import FORGET, REREAD, RESTORE, answered, snapshots, table_of
+from tests.e2e.test_rollback_interruptions import Killed, end_at
 
 pytestmark = pytest.mark.services
 
@@ -98,3 +101,25 @@ def test_what_the_former_name_was_to_read_again_for_a_table_is_read_under_the_ne
     sink.run_here()
     sink.assert_exactly_once(300)
     assert Counter(sink.ids("db.u")) == Counter(range(300))
+
+
+def test_a_sink_whose_recovery_from_the_former_name_has_not_ended_commits_nothing(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    """It would claim what a rollback has removed under the former name."""
+    sink = Cli(tmp_path, topic(), unique)
+    for first in (0, 100):
+        sink.send(first, first + 100)
+        sink.run_here()
+    rolled_back(sink)
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        end_at(0, [(recovery, "mark_recovered")], Killed, patch)
+        renamed(sink, f"{unique}-second")
+    sink.send(200, 300)
+    sink.refused("or the recovery did not end")
+    sink.keys["name"] = unique
+    renamed(sink, f"{unique}-second")
+    assert "it no longer holds 100 offsets" in " ".join(status(load(sink.config)).reasons)
+    sink.run_here()
+    answered(sink, AsItIs(), RESTORE)
+    sink.assert_exactly_once(300)

@@ -65,8 +65,8 @@ def supersede(
         key = ledger_key(sink, control.identity, name)
         target = IcebergTarget(catalog, table_id(name), key.branch, key, engine())
         # This also moves the table's sequence number, so the number no longer shows an older state afterwards.
-        said = key.recovered_at(control.identity, control.end, again=name in again)
-        # No control log has such an identity.
+        # No control log has such an identity. The present one may keep its own, and begin behind ``control.end``.
+        said = key.recovered_at("", control.end, again=name in again)
         target.supersede(said | (key.named(former).recovered_at(key.owner, {}) if former is not None else {}))
 
 
