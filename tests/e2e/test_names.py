@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.errors import ConfigError
+from calving.errors import ConfigError, DataLossError
 from calving.source.client import client_config
 from harness.topic import Topic
 from tests.cli.commands import Cli
@@ -62,6 +63,26 @@ def test_another_sink_may_write_the_same_records_where_it_says_so(sink: Cli) -> 
     sink.keys["iceberg.control.other-sinks"] = former
     sink.run_here()
     assert sink.rows() == 600
+
+
+def test_a_name_that_the_sink_has_left_is_neither_started_nor_recovered(sink: Cli) -> None:
+    """Also right after the rename: the two would read on from the same offset."""
+    first, control = sink.keys["name"], sink.keys["iceberg.control.topic"]
+    sink.keys["name"] = f"renamed-{sink.name}"
+    sink.recover_here(f"{control}.connect-{first}")
+    sink.keys["name"] = first
+    way_back = f"run `calving recover FILE --from {control}.connect-renamed-{first}`"
+    sink.refused(way_back)
+    with pytest.raises(DataLossError, match=re.escape(way_back)):
+        sink.recover_here()
+    sink.keys["name"] = f"third-{sink.name}"
+    with pytest.raises(DataLossError, match=re.escape(way_back)):
+        sink.recover_here(f"{control}.connect-{first}")
+    sink.keys["name"] = first
+    sink.recover_here(f"{control}.connect-renamed-{first}")
+    sink.send(300, 400)
+    sink.run_here()
+    sink.assert_exactly_once(400)
 
 
 def test_two_sinks_of_other_topics_do_not_become_one(sink: Cli, topic: Callable[..., Topic]) -> None:

@@ -13,7 +13,16 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
-from calving.cli.recovered_tables import both_keys, leave_out, ledger_of_both, mark_recovered, strangers, supersede
+from calving.cli.recovered_tables import (
+    both_keys,
+    leave_out,
+    ledger_of_both,
+    mark_recovered,
+    mind_successors,
+    mind_two_sinks,
+    strangers,
+    supersede,
+)
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.marks import mark_of
@@ -30,7 +39,7 @@ from calving.model.offsets import (
     size,
     union,
 )
-from calving.model.text import counted, listed
+from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger, entry_of
 from calving.protocol.ledger_key import LedgerKey
@@ -172,6 +181,7 @@ class _Start:
         waiting: Collection[str],
     ) -> None:
         """:raises ConfigError: a recovery would mix up rows or double records, or there is nothing to recover."""
+        mind_successors(self.catalog, self.sink, ledgers, self.former)
         mind_order([name for name in again if self.sink.mutations(name) is not None], ledgers)
         for name in again:
             for key in self._keys(name) if ledgers[name].gone else ():
@@ -263,23 +273,8 @@ def _ledgers(
             raise ConfigError(f"--from {former}: no table holds anything that a sink of this name has written")
         for name in written:
             ledgers[name] = ledger_of_both(ledger_key(sink, "", name), catalog.load_table(table_id(name)), former)
-            _mind_two_sinks(sink, name, said[name], former, identities)
+            mind_two_sinks(sink, name, said[name], former, identities)
     return {name: ledger.present(identities) for name, ledger in ledgers.items()}
-
-
-def _mind_two_sinks(sink: Sink, name: str, record: TableRecord, former: str, identities: Mapping[str, str]) -> None:
-    """:raises ConfigError: the sink has committed to the table before under its present name, and then it read other
-    topics than the ``former`` one: no snapshot tells what the table holds of both.
-    """
-    own = {tp.topic for tp in record.ledger.source}
-    theirs = {tp.topic for tp, offset in present(record.others[former], identities).items() if offset}
-    if own and (other := sorted((theirs & identities.keys()) - own)):
-        raise ConfigError(
-            f"--from {former}: table {name} holds records of {listed(other)} from there, and other records that"
-            f" {owner_of(sink)} has committed: that is no former name of this sink, and two sinks do not become one; to"
-            f" go on with its topics here, store its positions in group {sink.group}, and set"
-            f" iceberg.control.other-sinks = {former}"
-        )
 
 
 def mind_other_names(sink: Sink, others: Collection[str]) -> None:

@@ -9,16 +9,19 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog
+from calving.errors import ConfigError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable
-from calving.model.offsets import Coverage, encode_coverage, within
+from calving.model.offsets import Coverage, encode_coverage, present, within
+from calving.model.text import listed
 from calving.protocol.forms import FORM, mark, table_form
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, LedgerKey
 from calving.protocol.ledger_updates import brought_back, of_both_names, taken_over
-from calving.protocol.recovery import AWAITED_OFFSETS, Recovery
-from calving.runtime.preflight import ledger_key, reading
+from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, successor
+from calving.runtime.names import check_not_left
+from calving.runtime.preflight import TableRecord, ledger_key, owner_of, reading
 from calving.settings.load import Sink
 
 
@@ -39,6 +42,16 @@ def both_keys(key: LedgerKey, former: str | None) -> list[LedgerKey]:
     return [key, *([key.named(former)] if former is not None else [])]
 
 
+def mind_successors(catalog: Catalog, sink: Sink, names: Iterable[str], former: str | None) -> None:
+    """:raises DataLossError: a table was taken over from the name from which the sink goes on now, by a third one."""
+    for name in names:
+        key = both_keys(ledger_key(sink, "", name), former)[-1]
+        table = catalog.load_table(table_id(name))
+        with reading(table):
+            later = successor(key, table.metadata.properties)
+        check_not_left(key.owner, name, later if later != owner_of(sink) else None)
+
+
 def ledger_of_both(key: LedgerKey, table: Table, former: str) -> Ledger:
     """The ledger of a sink that has got its name after a ``former`` one.
 
@@ -47,6 +60,21 @@ def ledger_of_both(key: LedgerKey, table: Table, former: str) -> Ledger:
     """
     with reading(table):
         return of_both_names(key, LoadedTable(table, key.branch).line, table.metadata.properties, former)
+
+
+def mind_two_sinks(sink: Sink, name: str, record: TableRecord, former: str, identities: Mapping[str, str]) -> None:
+    """:raises ConfigError: the sink has committed to the table before under its present name, and then it read other
+    topics than the ``former`` one: no snapshot tells what the table holds of both.
+    """
+    own = {tp.topic for tp in record.ledger.source}
+    theirs = {tp.topic for tp, offset in present(record.others[former], identities).items() if offset}
+    if own and (other := sorted((theirs & identities.keys()) - own)):
+        raise ConfigError(
+            f"--from {former}: table {name} holds records of {listed(other)} from there, and other records that"
+            f" {owner_of(sink)} has committed: that is no former name of this sink, and two sinks do not become one; to"
+            f" go on with its topics here, store its positions in group {sink.group}, and set"
+            f" iceberg.control.other-sinks = {former}"
+        )
 
 
 def supersede(

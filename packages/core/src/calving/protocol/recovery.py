@@ -26,7 +26,8 @@ from calving.model.offsets import (
     lowest_uncovered,
     merged,
 )
-from calving.protocol.ledger import Ledger
+from calving.protocol.ledger import Ledger, decode_recovered, entry_of
+from calving.protocol.ledger_key import RECOVERED_AT, LedgerKey
 
 AWAITED_OFFSETS = "calving.awaited-offsets"
 """A table property: the offsets that a recovery has the sink read again for the table."""
@@ -89,6 +90,16 @@ def resumed(
     """
     waiting = {name for name, ledger in ledgers.items() if still_awaited(awaited.get(name, {}), ledger, {}, begins)}
     return recovery(ledgers, (), waiting, complete=complete).positions
+
+
+def successor(key: LedgerKey, properties: Mapping[str, str]) -> str | None:
+    """The name, ``<control topic>.<group>``, that has taken a table over from the one of the ``key``; None if none has,
+    or that recovery has not ended.
+    """
+    if key.of_table(RECOVERED_AT) not in properties:
+        return None
+    later, _ = entry_of(properties, key.of_table(RECOVERED_AT), decode_recovered)
+    return later if key.named(later).with_former(properties).took_over(key.owner) else None
 
 
 def _settled(ledgers: Collection[Ledger], believed: Collection[Ledger]) -> SourceOffsets:

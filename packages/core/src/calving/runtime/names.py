@@ -12,6 +12,20 @@ from calving.model.offsets import SourceOffsets, TopicPartition
 _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
+def check_not_left(owner: str, table: str, later: str | None) -> None:
+    """Refuse to write a table under a name that the sink has left: what it has committed since would be doubled, and
+    another sink would count the former one's offsets as its own. ``later``: the name that has taken the table over.
+
+    :raises DataLossError: there is one.
+    """
+    if later is not None:
+        raise DataLossError(
+            f"table {table} was taken over from the name {owner} by {later}, under which the sink goes on: to go on"
+            f" here, stop all workers and run `calving recover FILE --from {later}`; another sink needs a name that no"
+            " sink of the table has had"
+        )
+
+
 def check_names_kept(
     control_topic: str,
     group: str,

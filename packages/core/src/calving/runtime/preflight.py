@@ -35,8 +35,8 @@ from calving.model.tables import OnRollback
 from calving.protocol.forms import FORM, newer_sinks, table_form
 from calving.protocol.ledger import Ledger, decode_source, entry_of, errors_naming
 from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
-from calving.protocol.recovery import AWAITED_OFFSETS, doubled
-from calving.runtime.names import check_logs, check_names_kept
+from calving.protocol.recovery import AWAITED_OFFSETS, doubled, successor
+from calving.runtime.names import check_logs, check_names_kept, check_not_left
 from calving.runtime.positions import check_topics, refuse_lost_positions
 from calving.settings.load import Sink
 from calving.settings.records import branches
@@ -66,6 +66,8 @@ class TableRecord(NamedTuple):
     """The offsets that a recovery has the sink read again for the table."""
     newer: str = ""
     """A sentence on a sink of another name that writes the table in a form that this version does not know."""
+    successor: str | None = None
+    """The name that has taken the table over from this one."""
 
 
 def commit_style(sink: Sink, log_id: str) -> CommitStyle:
@@ -208,6 +210,7 @@ def table_record(sink: Sink, key: LedgerKey, table: Table) -> TableRecord:
             mark_of(table, key),
             entry_of(properties, key.of_table(AWAITED_OFFSETS), decode_coverage),
             newer=newer_sinks(_readable(sink, table), (owner_of(sink), *sink.keys.other_sinks)),
+            successor=successor(key, properties),
         )
 
 
@@ -272,6 +275,7 @@ def refuse_a_loss(
     check_topics(said, ledgers, every - stored.keys(), skip=sink.keys.on_data_loss != "fail")
     refuse_lost_positions(sink, said, stored)
     for name, table in records.items():
+        check_not_left(owner_of(sink), name, table.successor)
         if not stored:
             _refuse_positions_lost(sink, name, table, ledgers[name])
         if table.log_id not in (None, control.identity):
