@@ -10,10 +10,13 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from calving.cli.recover import recover
 from calving.errors import ConfigError, DataLossError
+from calving.settings.load import load
 from calving.source.client import client_config
 from harness.topic import Topic
 from tests.cli.commands import Cli
+from tests.e2e.test_rollback import table_of
 
 pytestmark = pytest.mark.services
 
@@ -63,6 +66,26 @@ def test_another_sink_may_write_the_same_records_where_it_says_so(sink: Cli) -> 
     sink.keys["iceberg.control.other-sinks"] = former
     sink.run_here()
     assert sink.rows() == 600
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_branch_that_comes_with_the_new_name_has_what_main_has(sink: Cli) -> None:
+    former = f"{sink.keys['iceberg.control.topic']}.connect-{sink.name}"
+    sink.keys |= {"name": f"renamed-{sink.name}", "iceberg.tables.default-commit-branch": "audit"}
+    dry_run = list(recover(load(sink.config), (), former, dry_run=True))
+    assert dry_run == [f"{sink.topic.name}-0: 300 (stored: nothing)"]
+    assert sink.recover_here(former)[:-1] == dry_run
+    sink.send(300, 400)
+    sink.run_here()
+    assert sorted(table_of(sink).scan().use_ref("audit").to_arrow()["id"].to_pylist()) == [*range(400)]
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_lost_positions_are_noticed_although_the_sink_gets_a_new_branch(sink: Cli) -> None:
+    group = f"connect-{sink.name}"
+    sink.topic.admin.delete_consumer_groups([group])[group].result()
+    sink.keys["iceberg.tables.default-commit-branch"] = "audit"
+    sink.refused("has no stored positions, but table db.t holds records")
 
 
 def test_a_name_that_the_sink_has_left_is_neither_started_nor_recovered(sink: Cli) -> None:

@@ -70,12 +70,17 @@ class LoadedTable:
 
     @cached_property
     def line(self) -> Line:
-        return line_of(self.table, self.branch)
+        return line_of(self.table, self._shown)
 
     @property
     def ancestry(self) -> Iterator[Mapping[str, str]]:
         """The summaries of the branch's snapshots, head first."""
-        return map(summary_of, ancestors(self.table.metadata, self.branch))
+        return map(summary_of, ancestors(self.table.metadata, self._shown))
+
+    @property
+    def _shown(self) -> str:
+        """A branch that is not there will be made from main."""
+        return self.branch if self.branch in self.table.metadata.refs else "main"
 
 
 class IcebergTarget:
