@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.picks import mind_picks, unclear
+from calving.protocol.answers import AsItIs
 from tests.iceberg.lake import TP, Lake
+from tests.iceberg.test_rollback_answers import RESTORE, answered, refusal
 from tests.iceberg.test_rollbacks import gone, own
 
 
@@ -88,3 +91,30 @@ def test_a_cherry_pick_of_another_writers_snapshot_brings_nothing_back(lake: Lak
     assert (lake.ledger.source, lake.ledger.gone) == ({TP: 100}, gone((100, 400)))
     lake.expire(lake.snapshots[0], pick)
     assert list(unclear(lake.table, lake.key)) == []
+
+
+def test_a_commit_above_a_cherry_pick_brings_back_its_own_records_alone(lake: Lake) -> None:
+    lake.cherry_pick(lake.snapshots[2])
+    lake.commit(400, 500)
+    above = lake.head
+    lake.roll_back(lake.snapshots[0])
+    lake.cherry_pick(above)
+    assert lake.rows == [*own(0, 100), *own(400, 500)]
+    assert lake.ledger.gone == gone((100, 400))
+
+
+@pytest.mark.parametrize("picked", [1, 2, 3])
+def test_what_a_cherry_pick_had_brought_back_is_restored_with_what_came_above_it(lake: Lake, picked: int) -> None:
+    lake.cherry_pick(lake.snapshots[picked])
+    lake.commit(400, 500)
+    lake.roll_back(lake.snapshots[0])
+    answered(lake, AsItIs(), RESTORE)
+    assert (lake.rows, lake.ledger.gone) == (own(0, 500), {})
+
+
+def test_nothing_is_restored_of_a_commit_above_a_cherry_pick_whose_source_has_expired(lake: Lake) -> None:
+    lake.cherry_pick(lake.snapshots[2])
+    lake.commit(400, 500)
+    lake.roll_back(lake.snapshots[0])
+    lake.change(RemoveSnapshotsUpdate(snapshot_ids=[lake.snapshots[2]]))
+    assert "snapshots of this sink have expired" in refusal(lake, AsItIs(), RESTORE)

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from calving.iceberg.maintenance import carried_on
-from calving.model.offsets import Span, TopicPartition
+from calving.model.offsets import Coverage, Span, TopicPartition
 from calving.model.tables import SnapshotPlace
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LEDGER_SNAPSHOT, LedgerKey
 from calving.protocol.ledger_updates import committed, looked
-from calving.protocol.rollback import Ancestor, Line, RolledBack, Verdict, verdict
+from calving.protocol.rollback import Ancestor, Line, RolledBack, Verdict, added_by, verdict
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 TP = TopicPartition("s", 0)
@@ -213,3 +213,35 @@ def test_a_rollback_is_told_with_the_number_of_offsets_and_the_command() -> None
 
 def test_a_table_that_was_not_rolled_back_has_nothing_to_tell() -> None:
     assert RolledBack.of({}, None) is None
+
+
+def added(pick: Mapping[str, str]) -> object:
+    """What snapshot 4 has added. It is built on a cherry-pick, 3, and that on 1. 2 is built on 1, too."""
+    ledgers = {1: (Span(0, 10),), 2: (Span(0, 10), Span(20, 30)), 4: (Span(0, 10), Span(20, 30), Span(40, 50))}
+    parents = {1: None, 2: 1, 3: 1, 4: 3}
+    shown = {n: Ancestor(SnapshotPlace(n, n), parent, pick if n == 3 else {}) for n, parent in parents.items()}
+
+    def held(snapshot: Ancestor) -> Coverage | None:
+        return {TP: ledgers[snapshot.place.id]} if snapshot.place.id in ledgers else None
+
+    return added_by(Line((), snapshot=shown.get), 4, held)
+
+
+def test_what_a_cherry_pick_brought_back_was_not_added_by_the_commit_above_it() -> None:
+    assert added({"source-snapshot-id": "2"}) == {TP: (Span(40, 50),)}
+
+
+def test_a_cherry_pick_of_a_staged_snapshot_brought_nothing_back() -> None:
+    assert added({"source-snapshot-id": "7", "published-wap-id": "w"}) == {TP: (Span(20, 30), Span(40, 50))}
+
+
+@pytest.mark.parametrize("source", ["7", "4"], ids=["expired", "the commit above it"])
+def test_nobody_knows_what_a_commit_added_above_a_cherry_pick_of_an_unknown_source(source: str) -> None:
+    assert added({"source-snapshot-id": source}) is None
+
+
+def test_cherry_picks_of_commits_above_cherry_picks_are_not_followed_for_ever() -> None:
+    parents = {n: n - 1 if n % 2 else None for n in range(2, 5_000)}
+    summaries = {n: {"source-snapshot-id": str(n - 1)} if n % 2 == 0 else {} for n in parents}
+    shown = {n: Ancestor(SnapshotPlace(n, n), parent, summaries[n]) for n, parent in parents.items()}
+    assert added_by(Line((), snapshot=shown.get), 4_999, lambda each: {} if each.place.id % 2 else None) is None

@@ -33,8 +33,12 @@ from calving.model.text import counted
 
 SOURCE_SNAPSHOT_ID = "source-snapshot-id"
 """The summary entry of a cherry-pick. Iceberg writes it."""
+PUBLISHED_WAP_ID = "published-wap-id"
+"""The same, of a cherry-pick of a staged snapshot. A sink stages none."""
 _ID_DIGITS = 19
 """The most digits of a snapshot's id."""
+_MOST_SOURCES = 200
+"""The most cherry-picks, one above the other, that are told apart."""
 
 
 class Ancestor(NamedTuple):
@@ -214,18 +218,42 @@ def picked(line: Line, held: Held) -> Coverage:
 
 def added_by(line: Line, snapshot_id: int, held: Held) -> Coverage | None:
     """The source offsets that a snapshot added to the ledger; None if it has expired, or the one with the ledger before
-    it.
+    it, or the source of a cherry-pick between the two: what that one brought back, this one has not added.
     """
-    shown = down_from(line, snapshot_id)
-    first = next(shown)
-    if first is None or (now := held(first)) is None:
-        return None if first is None else {}
-    for snapshot in shown:
-        if snapshot is None:
-            return None
-        if (before := held(snapshot)) is not None:
-            return less(now, before)
-    return now
+    return _Additions(line, held).by(snapshot_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Additions:
+    """What snapshots added to the ledger. Damaged metadata may call a snapshot its own source, or name very many
+    sources: then it is unknown.
+    """
+
+    line: Line
+    held: Held
+    known: dict[int, Coverage | None] = field(default_factory=dict)
+
+    def by(self, snapshot_id: int) -> Coverage | None:
+        if snapshot_id not in self.known and len(self.known) < _MOST_SOURCES:
+            self.known[snapshot_id] = None
+            self.known[snapshot_id] = self._found(snapshot_id)
+        return self.known.get(snapshot_id)
+
+    def _found(self, snapshot_id: int) -> Coverage | None:
+        shown = down_from(self.line, snapshot_id)
+        first = next(shown)
+        if first is None or (now := self.held(first)) is None:
+            return None if first is None else {}
+        for snapshot in shown:
+            if snapshot is None:
+                return None
+            if (before := self.held(snapshot)) is not None:
+                return less(now, before)
+            if (source := source_of(snapshot)) is not None and PUBLISHED_WAP_ID not in snapshot.summary:
+                if (brought := self.by(source)) is None:
+                    return None
+                now = less(now, brought)
+        return now
 
 
 def down_from(line: Line, snapshot_id: int | None) -> Iterator[Ancestor | None]:
