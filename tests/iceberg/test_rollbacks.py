@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import Table
-from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate
+from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.history import line_of
@@ -270,6 +270,19 @@ def test_a_head_that_moves_forward_over_later_commits_takes_these_away(lake: Lak
     lake.commit(100, 200)
     lake.roll_back(abandoned)
     assert (lake.ledger.source, lake.ledger.gone) == ({TP: 100}, gone((100, 200)))
+
+
+def test_a_head_that_moves_forward_over_an_expired_commit_holds_what_that_has_committed(lake: Lake) -> None:
+    backfill = lake.append(-1)
+    lake.commit(0, 100)
+    commit = lake.head
+    compacted = lake.compact()
+    lake.roll_back(backfill)
+    lake.look()
+    lake.change(RemoveSnapshotsUpdate(snapshot_ids=[commit]))
+    lake.roll_back(compacted)
+    assert lake.rows == [-1, *own(0, 100)]
+    assert (lake.ledger.source, lake.ledger.gone) == ({TP: 100}, {})
 
 
 def test_doubt_ends_when_the_head_is_moved_to_the_commit(lake: Lake) -> None:
