@@ -202,18 +202,17 @@ class LedgerKey:
         # A table of an earlier version has no such property. Its snapshot log may still name the commit (R4).
         last = self.last_commit(properties) or (known.place if (known := self.own(line.heads())) is not None else None)
         if last is None or verdict(line, last) is Verdict.INTACT:
-            return self._above(line, last) or stored, doubt
+            return self._above(line, last, stored), doubt
         shown = self._shown(line, properties)
         return (shown, None) if shown is not None else (stored, doubt or last)
 
-    def _above(self, line: Line, last: SnapshotPlace | None) -> Ledger | None:
-        """The source offsets of an expired commit of this sink above ``last``: the branch was moved back to that one, and
-        then forward again to a snapshot of others that is built on both.
+    def _above(self, line: Line, last: SnapshotPlace | None, stored: Ledger) -> Ledger:
+        """``stored``, which is of ``last``; or the source offsets of an expired commit of this sink above that: the
+        branch was moved back, and then forward to a snapshot of others that is built on both.
         """
-        if last is None or line.has(last):
-            return None
-        own = self.own(takewhile(lambda snapshot: snapshot.place.id != last.id, line.past()))
-        return self._of_source(own.summary, str) if own is not None else None
+        past = line.past() if last is not None and not line.has(last) else ()
+        own = self.own(takewhile(lambda snapshot: snapshot.place != last, past))
+        return self._of_source(own.summary, str) if own is not None else stored
 
     def _shown(self, line: Line, properties: Mapping[str, str]) -> Ledger | None:
         """The source offsets that a branch without a summary of this sink holds for sure, after a rollback."""
