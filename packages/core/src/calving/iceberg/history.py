@@ -37,6 +37,7 @@ from calving.model.tables import OnRollback, SnapshotPlace
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.ledger_updates import looked
+from calving.protocol.restored import restored_by
 from calving.protocol.rollback import Ancestor, Line, RolledBack
 
 _MOST_VERSIONS = 20
@@ -82,6 +83,7 @@ def line_of(table: Table, branch: str) -> Line:
         expired=_Expired(table).find,
         has_files_of=partial(_has_files_of, table, branch),
         snapshot=_ById(metadata).find,
+        taken_over=_TakenOver(metadata).find,
     )
 
 
@@ -128,6 +130,29 @@ class _ById:
     def find(self, snapshot_id: int) -> Ancestor | None:
         snapshot = self._snapshots.get(snapshot_id)
         return _ancestor(snapshot) if snapshot is not None else None
+
+
+@dataclass(frozen=True)
+class _TakenOver:
+    """The snapshots that restorations have removed from a table."""
+
+    metadata: TableMetadata
+
+    @cached_property
+    def _snapshots(self) -> Mapping[int, Ancestor]:
+        return {each.place.id: each for each in taken_over(self.metadata)}
+
+    def find(self, snapshot_id: int) -> Ancestor | None:
+        return self._snapshots.get(snapshot_id)
+
+
+def taken_over(metadata: TableMetadata) -> Iterator[Ancestor]:
+    """The snapshots that restorations have removed from a table, as far as its snapshots name them.
+
+    :raises TableTroubleError: a summary is not what calving writes.
+    """
+    for snapshot in metadata.snapshots:
+        yield from restored_by(summary_of(snapshot))
 
 
 def _heads(metadata: TableMetadata, branch: str) -> Iterator[Ancestor]:

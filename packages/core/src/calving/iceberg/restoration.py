@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,9 +12,10 @@ from functools import cached_property
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
 from calving.errors import ConfigError
-from calving.iceberg.history import place_of, summary_of
+from calving.iceberg.history import ancestors, place_of, summary_of, taken_over
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.manifests import FIRST_ROW_ID, read_all_entries, read_entries, read_manifest_list
 from calving.iceberg.schemas import unreadable
@@ -24,7 +25,8 @@ from calving.protocol.answers import AbandonedCommits, abandoned, way_forward
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.recovery import has_later
-from calving.protocol.rollback import Ancestor, Line
+from calving.protocol.restored import restored_entry
+from calving.protocol.rollback import Ancestor, Line, source_of
 
 _TOGETHER = 8
 """How many files are looked for at the same time: a storage may answer slowly."""
@@ -34,11 +36,26 @@ _TOGETHER = 8
 class Restoration:
     """What brings the records back: the branch goes ``forward`` to an abandoned snapshot, or gets the ``files`` of the
     abandoned ``commits`` again.
+
+    ``taken_over``: the abandoned snapshots that have added these files. They leave the metadata in the same commit:
+    when they expire, Iceberg before 1.10 deletes the files that they have added, although the head has them.
     """
 
     forward: Ancestor | None = None
     commits: AbandonedCommits = field(default_factory=AbandonedCommits)
     files: tuple[DataFile, ...] = ()
+    taken_over: tuple[Ancestor, ...] = ()
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """The entry with which the snapshot that adds the files names those that it takes over."""
+        return restored_entry(self.taken_over)
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """What the commit changes besides."""
+        ids = [each.place.id for each in self.taken_over]
+        return (RemoveSnapshotsUpdate(snapshot_ids=ids),) if ids else ()
 
     @property
     def rows(self) -> int:
@@ -87,7 +104,8 @@ class Abandoned:
         self._mind_places(files)
         self._mind_other_writers(commits.snapshots, {file.file_path for file in files})
         self._mind_files(files)
-        return Restoration(commits=commits, files=files)
+        adders = tuple(self._adders({file.file_path for file in files}))
+        return Restoration(commits=commits, files=files, taken_over=adders)
 
     @cached_property
     def _snapshots(self) -> Sequence[Ancestor]:
@@ -106,6 +124,17 @@ class Abandoned:
                     file._data[FIRST_ROW_ID] = None  # its rows get new ids
                 files[file.file_path] = file
         return tuple(files.values())
+
+    def _adders(self, paths: Set[str]) -> Iterator[Ancestor]:
+        """The abandoned snapshots that have added one of these files, except those that another branch or a tag has."""
+        metadata, branch = self._table.metadata, self._key.branch
+        kept = {each.snapshot_id for name in metadata.refs if name != branch for each in ancestors(metadata, name)}
+        for snapshot in self._snapshots:
+            is_pick = source_of(snapshot) is not None
+            if snapshot.place.id not in kept and (is_pick or self._key.own((snapshot,)) is not None):
+                added = (file.file_path for file in self._files_of(snapshot, ManifestEntryStatus.ADDED))
+                if not paths.isdisjoint(added):
+                    yield snapshot
 
     def _mind_places(self, files: Iterable[DataFile]) -> None:
         """:raises ConfigError: a file is not the table's: whoever may add a snapshot may name any file in it."""
@@ -192,6 +221,7 @@ class Abandoned:
         if metadata.format_version == 1 or oldest is None:
             return
         there = {each.sequence_number for each in metadata.snapshots}
+        there |= {each.place.number for each in taken_over(metadata)}
         missing = sum(n not in there for n in range(oldest.place.number + 1, metadata.last_sequence_number + 1))
         if missing:
             raise ConfigError(

@@ -285,13 +285,13 @@ class TableRollback:
             noted = rolled_back(key, line, properties, plan.note, waits=plan.answer is RollbackAnswer.REREAD)
             return None, (*moved, SetPropertiesUpdate(updates=noted))
         ledger = plan.ledger.regained(restoration.commits.offsets)
-        snapshot = new_snapshot(state, {**engine(), **key.summary(ledger)}, key.branch)
+        snapshot = new_snapshot(state, {**engine(), **key.summary(ledger), **restoration.summary}, key.branch)
         for file in restoration.files:
             snapshot.append_data_file(file)
         added, _ = snapshot.prepare()
         noted = committed(key, line, properties, ledger, place_added(added))
         noted |= {key.of_table(ROLLBACK_ANSWERED): str(plan.note)}
-        return snapshot, (*added, SetPropertiesUpdate(updates=noted))
+        return snapshot, (*added, SetPropertiesUpdate(updates=noted), *restoration.updates)
 
     def _at(self, table: Table, target: Snapshot | None) -> Table:
         """The table as it is with this head of the branch, before anything is committed."""

@@ -63,7 +63,7 @@ class Line:
     expired snapshot by its id, if an earlier version of the metadata is still there that has it. ``has_files_of``:
     whether the head has a live file or a manifest of a snapshot. These three read files, so they are only called if
     nothing else decides. ``snapshot``: a snapshot of the table by its id, also of another branch or of none; None if it
-    has expired.
+    has expired. ``taken_over``: the same of one that a restoration has removed; of its summary only the ledger is left.
     """
 
     snapshots: Iterable[Ancestor]
@@ -73,6 +73,7 @@ class Line:
     expired: Callable[[int], Ancestor | None] = lambda snapshot_id: None
     has_files_of: Callable[[SnapshotPlace], bool] = lambda snapshot: False
     snapshot: Callable[[int], Ancestor | None] = lambda snapshot_id: None
+    taken_over: Callable[[int], Ancestor | None] = lambda snapshot_id: None
 
     @property
     def head(self) -> Ancestor | None:
@@ -261,7 +262,9 @@ def down_from(line: Line, snapshot_id: int | None) -> Iterator[Ancestor | None]:
     seen: set[int] = set()
     while snapshot_id is not None:
         # Damaged metadata may call a snapshot its own ancestor.
-        snapshot = line.snapshot(snapshot_id) if snapshot_id not in seen else None
+        snapshot = None
+        if snapshot_id not in seen:
+            snapshot = line.snapshot(snapshot_id) or line.taken_over(snapshot_id)
         yield snapshot
         if snapshot is None:
             return
