@@ -206,6 +206,14 @@ def test_the_second_name_is_known_although_it_has_committed_nothing(either: Lake
     assert others_of(either.table.properties, (), ()).keys() == {"control.connect-x", "control.connect-y"}
 
 
+def test_what_a_sink_holds_in_a_branch_that_was_dropped_is_no_other_sinks(lake: Lake) -> None:
+    lake.commit(0, 100)
+    audit = replace(KEY, branch="audit")
+    with lake.table.transaction() as change:
+        change.set_properties(audit.properties(lake.ledger))
+    assert others_of(lake.table.properties, lake.table.metadata.refs, (KEY.owner,)) == {}
+
+
 def test_a_third_name_knows_what_the_first_one_had_committed(either: Lake, tmp_path: Path) -> None:
     either.commit(0, 100)
     first = either.head

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
 
 from calving.errors import CommitUncertainError
 from calving.iceberg.catalog import open_catalog
 from calving.model.offsets import Span
 from calving.model.tables import RollbackAnswer
-from calving.protocol.answers import AsItIs, BeforeTime, ToSnapshot
+from calving.protocol.answers import AsItIs, BeforeTime, ToSnapshot, WithoutRecord
 from tests.iceberg.lake import TP, Lake
 from tests.iceberg.test_rollback_answers import FORGET, REREAD, RESTORE, answered, refusal, three_commits
 from tests.iceberg.test_rollbacks import gone, own
@@ -119,3 +120,19 @@ def test_files_of_the_java_sink_are_not_restored_for_nobody_knows_their_records(
     lake.append(-2)
     text = refusal(lake, AsItIs(), RESTORE)
     assert text.startswith(f"table db.t: snapshot {heads[3]} was committed by a sink that tells no source offsets")
+
+
+def test_nothing_is_restored_into_a_branch_that_was_dropped(tmp_path: Path) -> None:
+    """It would lack what main has: the sink makes its branch from main."""
+    lake = Lake(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "2", "audit")
+    lake.commit(0, 100)
+    last = lake.head
+    lake.change(RemoveSnapshotRefUpdate(ref_name="audit"))
+    text = refusal(lake, AsItIs(), RESTORE)
+    assert f"has no branch audit: to have all that was in it, create it again at snapshot {last}; " in text
+
+
+def test_a_target_that_is_the_head_is_named(lake: Lake) -> None:
+    three_commits(lake)
+    text = refusal(lake, WithoutRecord(TP, 300), FORGET)
+    assert f"branch main stays at its head, snapshot {lake.head}, and holds all that this sink has committed" in text

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
@@ -79,6 +80,7 @@ class Abandoned:
 
         :raises ConfigError: they cannot come back; the text says why, and what is left to do.
         """
+        self._mind_branch()
         way = way_forward(self._key, self._line, self._snapshots, ledger, self._table.metadata.properties)
         if way and (changes_rows or all(self._key.own((each,)) is not None for each in way)):
             apart = list(self._only_in(way[0]))
@@ -106,6 +108,18 @@ class Abandoned:
         self._mind_files(files)
         adders = tuple(self._adders({file.file_path for file in files}))
         return Restoration(commits=commits, files=files, taken_over=adders)
+
+    def _mind_branch(self) -> None:
+        """:raises ConfigError: somebody has dropped the branch. Only whoever did so knows on what it is to be built."""
+        metadata, branch = self._table.metadata, self._key.branch
+        if branch in metadata.refs or branch == MAIN_BRANCH:
+            return
+        last = self._key.last_commit(metadata.properties)
+        at = f"snapshot {last.id}" if last is not None else "the snapshot that it had last"
+        raise ConfigError(
+            f"table {self._name} has no branch {branch}: to have all that was in it, create it again at {at}; what is"
+            " left is `reread` or `forget`"
+        )
 
     @cached_property
     def _snapshots(self) -> Sequence[Ancestor]:

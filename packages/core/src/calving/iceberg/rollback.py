@@ -151,7 +151,7 @@ class TableRollback:
         if self._again:
             ledger = replace(ledger, forgotten={})
         if not leaving:
-            self._mind_need(ledger)
+            self._mind_need(ledger, head)
         restoration = None
         if self._answer is RollbackAnswer.RESTORE:
             if ledger.doubt is not None:
@@ -175,12 +175,13 @@ class TableRollback:
             restoration=restoration,
         )
 
-    def _mind_need(self, ledger: Ledger) -> None:
+    def _mind_need(self, ledger: Ledger, head: Snapshot | None) -> None:
         """:raises NothingToAnswerError: the branch lacks nothing for which this can be the answer."""
         if not ledger.gone and ledger.doubt is None:
+            stays = "" if isinstance(self._target, AsItIs) else f" stays at its head, snapshot {_id(head)}, and"
             raise NothingToAnswerError(
-                f"table {self.name}: branch {self._key.branch} holds all that this sink has committed to it: there is"
-                " nothing to answer"
+                f"table {self.name}: branch {self._key.branch}{stays} holds all that this sink has committed to it:"
+                " there is nothing to answer; after a restored catalog, run `calving recover FILE`"
             )
         if not ledger.unanswered and ledger.doubt is None and self._answer is not RollbackAnswer.FORGET:
             raise NothingToAnswerError(

@@ -134,8 +134,8 @@ def _readable(sink: Sink, table: Table) -> Mapping[str, str]:
 def others_of(
     properties: Mapping[str, str], branches: Collection[str], known: Collection[str]
 ) -> dict[str, SourceOffsets]:
-    """The source offsets that sinks of other names than the ``known`` ones have written into a table's properties;
-    none of a sink that writes in a form that this version does not know.
+    """The source offsets that sinks of other names than the ``known`` ones, whose branches may have been dropped, have
+    written into a table's properties; none of a sink that writes in a form that this version does not know.
 
     :raises TableTroubleError: a property is not what calving writes.
     """
@@ -145,7 +145,7 @@ def others_of(
             owner = name.removeprefix(f"{SOURCE_OFFSETS}.")
             before, _, branch = owner.rpartition("@")
             is_newer = table_form(properties, f"{FORM}.{owner}").number > NEWEST.number
-            owner = before if branch in branches else owner
+            owner = before if branch in branches or before in known else owner
             if owner not in known:
                 offsets_of[owner] = {} if is_newer else entry_of(properties, name, decode_source)
     return offsets_of
