@@ -28,6 +28,7 @@ from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile, file_name
 from calving.model.forms import OLDEST
+from calving.model.marks import TableMark
 from calving.model.offsets import Span, TopicPartition, merged
 from calving.model.tables import OnRollback
 from calving.protocol.commit import CommitLoop, Settled
@@ -35,6 +36,7 @@ from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.ledger_updates import brought_back
 from calving.protocol.recovery import recovery
+from calving.protocol.replacement import LogExtent
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 TP = TopicPartition("orders", 0, "id1")
@@ -50,6 +52,8 @@ class Lake:
         self.form = OLDEST
         """The form in which the sink commits."""
         self.on_rollback: OnRollback = "continue"
+        self.mark: TableMark | None = None
+        """The table's mark, as far as the sink knows one."""
         self.snapshots: list[int] = []
         """Snapshots to which a test refers later."""
         self._at = 0
@@ -97,6 +101,9 @@ class Lake:
     def settle(self, *entries: Envelope) -> Settled:
         """The sink commits these entries of its control log, in one commit."""
         summary = {"kafka.connect.commit-id": "c"}
+        covered = merged(entry.spans[TP][-1] for entry in entries)
+        settled = (Span(0, entries[0].spans[TP][-1].start),)
+        progress = SourceProgress({TP: merged((*settled, *covered))}, {TP: settled})
         target = IcebergTarget(
             self.catalog,
             ("db", "t"),
@@ -105,10 +112,10 @@ class Lake:
             summary,
             form=self.form,
             on_rollback=self.on_rollback,
+            mark=self.mark,
+            sleep=lambda _: None,
+            extent=LogExtent({0: self._at}, progress.covered, lambda: entries),
         )
-        covered = merged(entry.spans[TP][-1] for entry in entries)
-        settled = (Span(0, entries[0].spans[TP][-1].start),)
-        progress = SourceProgress({TP: merged((*settled, *covered))}, {TP: settled})
         return CommitLoop(target, self.key, 5, in_order=self._in_order).settle(entries, {0: self._at}, progress)
 
     def repeat(self, entry: Envelope, *spans: Span) -> Envelope:

@@ -1,4 +1,4 @@
-"""Spark replaces a table while the sink commits to it, and nothing is lost unnoticed."""
+"""Spark replaces a table while the sink commits to it: that is a rollback, and nothing is lost unnoticed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from calving.errors import DataLossError
 from calving.iceberg.catalog import open_catalog
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs
@@ -52,9 +51,10 @@ def replaced(sink: Cli, where: str, name: str, commits: int) -> bool:
     return not refused
 
 
+@pytest.mark.parametrize("answer", RollbackAnswer)
 @pytest.mark.parametrize("commits", [1, 2])
-def test_commits_that_a_swap_of_the_metadata_throws_away_are_noticed_and_come_back(
-    tmp_path: Path, topic: Callable[..., Topic], unique: str, commits: int
+def test_commits_that_a_swap_of_the_metadata_discards_are_noticed_and_answered(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, commits: int, answer: RollbackAnswer
 ) -> None:
     where = str(tmp_path)
     sink, end = sink_in(where, tmp_path, topic(), unique), 100 + 10 * commits
@@ -62,13 +62,15 @@ def test_commits_that_a_swap_of_the_metadata_throws_away_are_noticed_and_come_ba
     sink.run_here()
     assert replaced(sink, where, "db.t", commits)
     sink.send(end, end + 10)
-    with pytest.raises(DataLossError, match=r"CREATE OR REPLACE TABLE has thrown away what the sink"):
-        sink.run_here()
-    answered(sink, AsItIs(), RollbackAnswer.FORGET)
-    sink.recover_here()
     sink.run_here()
-    assert sorted(sink.ids()) == [-1, *range(100, end + 10)]
-    assert offsets_gone(sink) == 0
+    later = [*range(end, end + 10)]
+    assert sorted(sink.ids()) == [-1, *later]
+    assert offsets_gone(sink) == end
+    answered(sink, AsItIs(), answer)
+    sink.run_here()
+    again = {"forget": [], "restore": [*range(100)], "reread": [*range(end)]}[answer]
+    assert sorted(sink.ids()) == [-1, *again, *later]
+    assert offsets_gone(sink) == (end - 100 if answer is RollbackAnswer.RESTORE else 0)
 
 
 @pytest.mark.parametrize("commits", [1, 2])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 
@@ -13,8 +15,10 @@ from calving.cli.recover import mind_members, mind_other_names, recover, running
 from calving.cli.recovered_tables import strangers
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
+from calving.iceberg.history import line_of
+from calving.iceberg.marks import mark_of
 from calving.iceberg.rollback import RollbackPlan, TableRollback
-from calving.model.offsets import TopicPartition, present, size, text_of, within
+from calving.model.offsets import Coverage, TopicPartition, less, present, size, text_of, within
 from calving.model.tables import RollbackAnswer
 from calving.model.text import counted, natural
 from calving.protocol.answers import (
@@ -26,6 +30,7 @@ from calving.protocol.answers import (
     mind_ends,
 )
 from calving.runtime import components
+from calving.runtime.log_view import marks_in
 from calving.runtime.maintenance.step import committing
 from calving.runtime.preflight import file_rules, former_names, held, ledger_key, own_tables
 from calving.runtime.routed import routed_tables
@@ -83,6 +88,8 @@ def rollback(
     planned = {each: plan for each, plan in plans if isinstance(plan, RollbackPlan)}
     if answer is RollbackAnswer.REREAD:
         _mind_reread(sink, {each.name: plan for each, plan in planned.items()}, topics)
+    else:
+        _mind_replacements(sink, {each.name: plan for each, plan in planned.items()})
     for each, plan in plans:
         yield from _answered(each, plan, dry_run=dry_run)
     if dry_run:
@@ -172,6 +179,30 @@ def _mind_reread(sink: Sink, plans: Mapping[str, RollbackPlan], topics: SourceTo
     _mind_names(sink, plans.values(), topics)
 
 
+def _mind_replacements(sink: Sink, plans: Mapping[str, RollbackPlan]) -> None:
+    """``plans``: by table. :raises ConfigError: a table was replaced, and nobody has noted yet what it has lost: the
+    answer would not be for that.
+    """
+    begun = {name: plan.table for name, plan in plans.items() if plan.unanswered and not _has_ledger(sink, plan)}
+    if not begun:  # so the control log is not asked for most rollbacks
+        return
+    with closing(components.backend(sink).open(str(uuid4()))) as session:
+        log_id, marks = marks_in(session)
+    now = {table_id(name): mark_of(table, ledger_key(sink, log_id, name)) for name, table in begun.items()}
+    for table in sorted(marks.older(now)):
+        raise ConfigError(
+            f"table {'.'.join(table)} was replaced (CREATE OR REPLACE TABLE) while the sink committed, and nobody has"
+            " noted yet what the catalog has discarded: run the sink until its log says so, and then give this answer;"
+            " or `reread`"
+        )
+
+
+def _has_ledger(sink: Sink, plan: RollbackPlan) -> bool:
+    """Whether a snapshot of the branch has a ledger of the sink. After a replacement none has."""
+    key = ledger_key(sink, "", ".".join(plan.table.name())).with_former(plan.table.metadata.properties)
+    return key.own(line_of(plan.table, key.branch).snapshots) is not None
+
+
 def _mind_topics(name: str, plan: RollbackPlan, topics: SourceTopics) -> None:
     """:raises ConfigError: records that are to be read again are no longer in their topics."""
     gone = present(plan.unanswered, topics.identities)
@@ -211,18 +242,36 @@ def _lines(name: str, plan: RollbackPlan, *, would: bool) -> Iterator[str]:
 def _answer(plan: RollbackPlan, *, would: bool) -> str:
     gone = plan.unanswered
     offsets = f"{counted(size(gone), 'offset')} ({text_of(gone)})" if gone else "no offset that is known"
-    be = "would be" if would else "are" if size(gone) > 1 else "is"
+    be = _be(gone, would=would)
     if plan.answer is RollbackAnswer.FORGET:
         return f"{offsets} {be} forgotten: their records stay away, in this table only"
     if plan.answer is RollbackAnswer.REREAD:
         return f"{offsets} {be} read again, for this table only, with the settings of now"
+    return _restored(plan, would=would)
+
+
+def _restored(plan: RollbackPlan, *, would: bool) -> str:
     restoration = plan.restoration
+    discarded = restoration.discarded if restoration is not None else {}
+    back = less(plan.unanswered, discarded)
+    said = f"{counted(size(back), 'offset')} ({text_of(back)}) {_be(back, would=would)} restored:"
     if restoration is None or restoration.forward is not None:
         place = restoration.forward.place.id if restoration is not None and restoration.forward is not None else None
-        return f"{offsets} {be} restored: the branch {'would go' if would else 'went'} forward to snapshot {place}"
-    files = counted(len(restoration.files), "file")
-    rows, commits = counted(restoration.rows, "row"), counted(len(restoration.commits.snapshots), "snapshot")
-    return f"{offsets} {be} restored: {files} with {rows}, of {commits}, {be} added"
+        said += f" the branch {'would go' if would else 'went'} forward to snapshot {place}"
+    else:
+        files = counted(len(restoration.files), "file")
+        rows, commits = counted(restoration.rows, "row"), counted(len(restoration.commits.snapshots), "snapshot")
+        said += f" {files} with {rows}, of {commits}, {_be(back, would=would)} added"
+    if discarded:
+        said += (
+            f"; {counted(size(discarded), 'offset')} ({text_of(discarded)}) cannot come back so, because the table was"
+            " replaced and their snapshots are discarded: give the answer `reread` or `forget` for them afterwards"
+        )
+    return said
+
+
+def _be(offsets: Coverage, *, would: bool) -> str:
+    return "would be" if would else "are" if size(offsets) > 1 else "is"
 
 
 def _named(snapshot: Snapshot | None) -> str:

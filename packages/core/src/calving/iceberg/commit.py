@@ -41,6 +41,7 @@ from calving.protocol.effects import CommitTables
 from calving.protocol.held_back import Gate, passed_over, waiting
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey
+from calving.protocol.replacement import LogExtent
 from calving.protocol.rollback import RolledBack
 from calving.status.values import TableCommit
 
@@ -291,6 +292,11 @@ class IcebergCommitter:
         self._parking.served(table, parked)
         return replace(done, snapshot_id=snapshot_id), mark
 
+    def _waiting(self, table: TableId, request: CommitTables) -> Iterable[Envelope]:
+        parked = request.parked.get(table)
+        commits = self._parking.commits(table, parked) if parked is not None else ()
+        return chain(*(commit.entries for commit in commits), request.tables.get(table, ()))
+
     def _make(
         self,
         table: TableId,
@@ -327,6 +333,7 @@ class IcebergCommitter:
             entries=commit.entries,
             form=request.form,
             on_rollback=style.on_rollback(table),
+            extent=LogExtent(request.read, request.progress.covered, partial(self._waiting, table, request)),
         )
         deciding = partial(report.watch.step, "resolve")
         in_order = mutations is not None or commit.changes_rows or not (request.has_read or commit.files)

@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     SetPropertiesUpdate,
+    TableRequirement,
     TableUpdate,
 )
 
@@ -238,16 +239,20 @@ def look(catalog: Catalog, table: TableId, key: LedgerKey) -> Ledger | None:
     changes = looked(key, line, properties)
     if changes:
         log_rollback(table, key, ledger, properties)
-        head = loaded.metadata.refs.get(key.branch)
-        guards = (
-            AssertRefSnapshotId(ref=key.branch, snapshot_id=head.snapshot_id if head is not None else None),
-            AssertTableUUID(uuid=loaded.metadata.table_uuid),
-        )
         try:
-            loaded._do_commit((SetPropertiesUpdate(updates=changes),), guards)
+            loaded._do_commit((SetPropertiesUpdate(updates=changes),), head_guards(loaded, key.branch))
         except CommitFailedException as error:
             log.info("table %s: someone else committed while it was looked at: %s", ".".join(table), error)
     return ledger
+
+
+def head_guards(table: Table, branch: str) -> tuple[TableRequirement, ...]:
+    """The requirements of a commit that holds only for the head that the branch has now."""
+    head = table.metadata.refs.get(branch)
+    return (
+        AssertRefSnapshotId(ref=branch, snapshot_id=head.snapshot_id if head is not None else None),
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+    )
 
 
 def mind_rollback(

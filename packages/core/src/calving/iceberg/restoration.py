@@ -20,12 +20,13 @@ from calving.iceberg.history import ancestors, place_of, summary_of, taken_over
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules
 from calving.iceberg.manifests import FIRST_ROW_ID, read_all_entries, read_entries, read_manifest_list
 from calving.iceberg.schemas import unreadable
-from calving.model.offsets import text_of
+from calving.model.offsets import Coverage, text_of
 from calving.model.text import counted
 from calving.protocol.answers import AbandonedCommits, abandoned, way_forward
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.recovery import has_later
+from calving.protocol.replacement import restorable
 from calving.protocol.restored import restored_entry
 from calving.protocol.rollback import Ancestor, Line, source_of
 
@@ -46,6 +47,8 @@ class Restoration:
     commits: AbandonedCommits = field(default_factory=AbandonedCommits)
     files: tuple[DataFile, ...] = ()
     taken_over: tuple[Ancestor, ...] = ()
+    discarded: Coverage = field(default_factory=dict)
+    """Offsets that stay away, because a replacement of the table has discarded their snapshots."""
 
     @property
     def summary(self) -> dict[str, str]:
@@ -81,13 +84,20 @@ class Abandoned:
         :raises ConfigError: they cannot come back; the text says why, and what is left to do.
         """
         self._mind_branch()
+        ledger, discarded = restorable(self._key, self._table.metadata.properties, ledger)
+        if discarded and not ledger.unanswered:
+            raise ConfigError(
+                f"table {self._name}: the table was replaced (CREATE OR REPLACE TABLE), and that has discarded the"
+                f" snapshots with {text_of(discarded)}, so nobody knows their files; what is left is `reread` or"
+                " `forget`"
+            )
         way = way_forward(self._key, self._line, self._snapshots, ledger, self._table.metadata.properties)
         if way and (changes_rows or all(self._key.own((each,)) is not None for each in way)):
             apart = list(self._only_in(way[0]))
             self._mind_places(apart)
             self._mind_schemas(way)
             self._mind_other_writers(way, {file.file_path for file in apart} - self._live(), forward=True)
-            return Restoration(forward=way[0])
+            return Restoration(forward=way[0], discarded=discarded)
         if changes_rows:
             raise ConfigError(
                 f"table {self._name} has snapshots from after the rollback, or those from before it have expired: the"
@@ -107,7 +117,7 @@ class Abandoned:
         self._mind_other_writers(commits.snapshots, {file.file_path for file in files})
         self._mind_files(files)
         adders = tuple(self._adders({file.file_path for file in files}))
-        return Restoration(commits=commits, files=files, taken_over=adders)
+        return Restoration(commits=commits, files=files, taken_over=adders, discarded=discarded)
 
     def _mind_branch(self) -> None:
         """:raises ConfigError: somebody has dropped the branch. Only whoever did so knows on what it is to be built."""

@@ -21,7 +21,7 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 
 from calving.catalogs.foreign import refusal
 from calving.catalogs.logins import denial
-from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError, WentBackError
+from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError
 from calving.iceberg.attempts import Stopwatch
 from calving.iceberg.expiry import Expired, expired, remove_files
 from calving.iceberg.history import (
@@ -35,7 +35,7 @@ from calving.iceberg.history import (
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_order, refuse_other_settings
-from calving.iceberg.marks import mark_of, went_back
+from calving.iceberg.marks import mark_of, note_replacement
 from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot
@@ -48,6 +48,7 @@ from calving.protocol.commit import Admitted
 from calving.protocol.forms import FORM, mark
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.ledger_updates import committed
+from calving.protocol.replacement import NO_LOG, LogExtent
 from calving.protocol.rollback import Line
 from calving.retries import Backoff, tries
 from calving.storage_errors import described
@@ -105,12 +106,14 @@ class IcebergTarget:
         entries: Sequence[Envelope] = (),
         form: StoredForm = OLDEST,
         on_rollback: OnRollback = "continue",
+        extent: LogExtent = NO_LOG,
     ) -> None:
         """``resolver``: deletes of a mutation table become positions; ``equality``: they stay equality deletes.
         ``doubtful``: the paths of files whose bounds are checked before they are committed. ``files``: where files may
-        be. ``entries``: they name the files. ``form``: that of the commit.
+        be. ``entries``: they name the files. ``form``: that of the commit. ``extent``: what was read of the log.
         """
         self._files, self._entries, self._form, self._on_rollback = files, entries, form, on_rollback
+        self._extent = extent
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
         self._resolver, self._equality, self._doubtful = resolver, equality, doubtful
@@ -139,12 +142,14 @@ class IcebergTarget:
     def load(self) -> LoadedTable:
         for _ in tries(LOAD_TRIES + 1, self.pause):  # a replica of the catalog may be stale for a moment
             table = self._load()
-            mark = mark_of(table, self._key)
-            if not mark.is_older_than(self.mark):
+            if not mark_of(table, self._key).is_older_than(self.mark):
                 break
         else:
-            raise WentBackError(went_back(".".join(self._table), mark, self.mark))
-        if self.mark is not None and self.mark.uuid != mark.uuid:
+            try:
+                note_replacement(table, self._key, self.mark, self._extent)
+            except CommitFailedException as error:
+                raise CommitRefusedError(f"table {'.'.join(self._table)} was replaced: {error}") from error
+        if self.mark is not None and self.mark.uuid != str(table.metadata.table_uuid):
             log.warning(
                 "table %s is not the table that was committed before: it was dropped and recreated, or a restored"
                 " catalog did not have it; records that were committed to the former table are not read again",

@@ -24,6 +24,7 @@ from calving.model.offsets import (
     intersection,
     less,
     merged,
+    union,
     without,
 )
 from calving.model.tables import SnapshotPlace
@@ -51,6 +52,8 @@ SETTLED_OFFSETS = "calving.settled-offsets"
 MISSING_OFFSETS = "calving.missing-offsets"
 HELD_OFFSETS = "calving.held-offsets"
 GONE_OFFSETS = "calving.gone-offsets"
+DISCARDED_OFFSETS = "calving.discarded-offsets"
+SEEN_SEQUENCE = "calving.seen-sequence"
 LEDGER_SNAPSHOT = "calving.ledger-snapshot"
 LEDGER_DOUBT = "calving.ledger-doubt"
 LEDGERS_AT = "calving.ledgers-at"
@@ -259,7 +262,15 @@ class LedgerKey:
 
     def known_to_be_gone(self, properties: Mapping[str, str]) -> Coverage:
         """The offsets that the table properties call gone."""
-        return entry_of(properties, self.of_table(GONE_OFFSETS), decode_coverage)
+        return union(entry_of(properties, self.of_table(GONE_OFFSETS), decode_coverage), self.discarded(properties))
+
+    def discarded(self, properties: Mapping[str, str]) -> Coverage:
+        """The offsets of commits that a replacement of the table has discarded, with their snapshots. They are gone."""
+        return entry_of(properties, self.of_table(DISCARDED_OFFSETS), decode_coverage)
+
+    def seen_sequence(self, properties: Mapping[str, str]) -> int:
+        """The sequence number that the table had before it was replaced; 0 if it was not."""
+        return entry_of(properties, self.of_table(SEEN_SEQUENCE), int, "0")
 
     def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
         """The snapshot that the ledger in the table properties describes (R1)."""
@@ -301,9 +312,7 @@ class LedgerKey:
 
     @property
     def holding(self) -> str:
-        """The name of the table property with the offsets to skip while the sink reads records again after a
-        recovery.
-        """
+        """The name of the property with the offsets to skip while records are read again after a recovery."""
         return self.of_table(HELD_OFFSETS)
 
     def left_out(self, properties: Mapping[str, str]) -> Coverage:

@@ -9,20 +9,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from calving.model.offsets import decode_coverage, encode_coverage, intersection, less
+from calving.model.marks import TableMark
+from calving.model.offsets import Coverage, decode_coverage, encode_coverage, furthest, intersection, less, union
 from calving.model.tables import SnapshotPlace
-from calving.protocol.ledger import Ledger
+from calving.protocol.ledger import Ledger, encode_control
 from calving.protocol.ledger_key import (
+    DISCARDED_OFFSETS,
     GONE_OFFSETS,
     LEDGER_DOUBT,
     LEDGER_SNAPSHOT,
     LEDGERS_AT,
     LOG_ID,
     ROLLBACK_ANSWERED,
+    SEEN_SEQUENCE,
     SOURCE_OFFSETS,
     LedgerKey,
     source_entries,
 )
+from calving.protocol.replacement import LogExtent
 from calving.protocol.rollback import Line, RollbackNote, source_of
 
 _MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
@@ -51,6 +55,7 @@ def brought_back(key: LedgerKey, ledger: Ledger, place: SnapshotPlace | None) ->
     return {
         **key.properties(replace(ledger, gone=ledger.forgotten, doubt=None), place),
         key.of_table(GONE_OFFSETS): encode_coverage(ledger.forgotten),
+        key.of_table(DISCARDED_OFFSETS): "{}",
         key.of_table(LEDGER_DOUBT): "",
     }
 
@@ -101,6 +106,34 @@ def of_both_names(key: LedgerKey, line: Line, properties: Mapping[str, str], for
     return said.joined(now) if not now.source else said.of_topics({tp.whole for tp in now.source}).joined(now)
 
 
+def replaced(
+    key: LedgerKey, line: Line, properties: Mapping[str, str], before: TableMark, extent: LogExtent
+) -> dict[str, str]:
+    """The table properties to set when the catalog shows an older state of the table than ``before``, because somebody
+    has replaced the table while the sink committed to it: they say what the table has lost, as after a rollback. Empty
+    if its branch has not begun again: then the whole catalog may have gone back.
+
+    The discarded commits had read what the leader has read, or what others have told it. As after a rollback, their
+    entries are not committed once more: the control offsets go on from where they were.
+    """
+    ledger = key.read(line, properties)
+    if not ledger.gone:
+        return {}
+    known = {p: min(offset, extent.read.get(p, 0)) for p, offset in (before.control or {}).items()}
+    control = furthest(ledger.control, known)
+    held = {tp: ledger.held(tp) for tp in ledger.source}
+    there = union(union(held, ledger.gone), extent.waiting_from(control))
+    discarded = less(extent.covered, there)
+    ledger = replace(ledger, gone=union(ledger.gone, discarded))
+    return {
+        **_as_it_is(key, line, properties, ledger),
+        key.of_table(DISCARDED_OFFSETS): encode_coverage(union(discarded, _discarded_in(key, ledger, properties))),
+        key.of_table(SEEN_SEQUENCE): str(max(before.sequence, key.seen_sequence(properties))),
+        key.of_table(key.offsets): encode_control(control),
+        key.of_table(LOG_ID): key.log_id,
+    }
+
+
 def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former: str, last: int) -> dict[str, str]:
     """The table properties to set when the sink has got its name after a ``former`` one: they say of both names what
     the table holds, and what a rollback has removed. Empty if they say it already. ``last``: the table's last sequence
@@ -117,10 +150,14 @@ def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former
     said = [{"snapshots": ids, **entries} for each in tellers for ids, entries in each.ledgers_at(properties)]
     notes = [each for each in (*tellers, own) if each.of_table(ROLLBACK_ANSWERED) in properties]
     note = replace((notes or [own])[0].rollback_note(properties), forgotten=ledger.forgotten)
+    discarded: Coverage = {}
+    for each in tellers:
+        discarded = union(discarded, _discarded_in(each, ledger, properties))
     noted = {
         **names,
         **_repeated(key, line, properties, ledger),
         **({key.of_table(LEDGERS_AT): _texts(said)} if said else {}),
+        **({key.of_table(DISCARDED_OFFSETS): encode_coverage(discarded)} if discarded else {}),
         **({key.of_table(ROLLBACK_ANSWERED): str(note)} if notes or ledger.gone else {}),
     }
     return noted | _kept(key, line, {**properties, **noted})
@@ -146,14 +183,23 @@ def _repeated(key: LedgerKey, line: Line, properties: Mapping[str, str], ledger:
 
 
 def _trimmed(key: LedgerKey, ledger: Ledger, properties: Mapping[str, str]) -> dict[str, str]:
-    """The note of the last ``calving rollback`` without offsets that are no longer gone: should a rollback remove them
-    once more, that one is not answered. Empty if the note is right already.
+    """The note of the last ``calving rollback``, and the discarded offsets, without offsets that are no longer gone:
+    should a rollback remove them once more, that one is not answered, and has snapshots. Empty if both are right
+    already.
     """
     note = key.rollback_note(properties)
-    forgotten = intersection(note.forgotten, ledger.gone)
-    if forgotten == note.forgotten:
-        return {}
-    return {key.of_table(ROLLBACK_ANSWERED): str(replace(note, forgotten=forgotten))}
+    forgotten, discarded = intersection(note.forgotten, ledger.gone), _discarded_in(key, ledger, properties)
+    changes = {}
+    if forgotten != note.forgotten:
+        changes[key.of_table(ROLLBACK_ANSWERED)] = str(replace(note, forgotten=forgotten))
+    if discarded != key.discarded(properties):
+        changes[key.of_table(DISCARDED_OFFSETS)] = encode_coverage(discarded)
+    return changes
+
+
+def _discarded_in(key: LedgerKey, ledger: Ledger, properties: Mapping[str, str]) -> Coverage:
+    """The discarded offsets that are gone by this ledger."""
+    return intersection(key.discarded(properties), ledger.gone)
 
 
 def _gone(key: LedgerKey, properties: Mapping[str, str]) -> object:

@@ -6,6 +6,7 @@ partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import dropwhile, islice
 from uuid import UUID
@@ -197,6 +198,15 @@ def hear(session: Session) -> ControlLogView:
     finally:
         cursor.close()
     return heard
+
+
+def marks_in(session: Session) -> tuple[str, Marks]:
+    """The identity of the control log, and the marks of tables in it."""
+    marks = Marks()
+    with closing(session.watch()) as cursor:
+        for entry in read_to_end(cursor):
+            marks.hear(entry)
+        return cursor.log.identity, marks
 
 
 def nothing_waits(sink: Sink, catalog: Catalog, heard: ControlLogView) -> bool:

@@ -1,0 +1,64 @@
+"""Commits that a replacement of their table has discarded.
+
+CREATE OR REPLACE TABLE, in a catalog that swaps the whole metadata, makes a table what it was when the statement began,
+with a branch main that begins again. What the sink has committed since is gone without a trace in the table, and the
+sequence numbers are given away again. The control log tells: with the marks of tables, that a table went back; with its
+publications, which offsets the discarded commits held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from calving.model.events import Envelope
+from calving.model.marks import TableMark
+from calving.model.offsets import ControlOffsets, Coverage, furthest, intersection, less, union
+from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import LedgerKey
+
+
+@dataclass(frozen=True, slots=True)
+class LogExtent:
+    """The control log up to the offsets ``read``, in which publications cover the source offsets ``covered``, also
+    those that others have told of. ``entries``: those of the table that are not committed, also parked ones. To get
+    these, files are read.
+    """
+
+    read: ControlOffsets = field(default_factory=dict)
+    covered: Coverage = field(default_factory=dict)
+    entries: Callable[[], Iterable[Envelope]] = tuple
+
+    def waiting_from(self, control: ControlOffsets) -> Coverage:
+        """The source offsets of the entries at or above these control offsets: the table gets them."""
+        waiting: Coverage = {}
+        for entry in self.entries():
+            if entry.offset >= control.get(entry.partition, 0):
+                waiting = union(waiting, {tp: (spans[-1],) for tp, spans in entry.spans.items()})
+        return waiting
+
+
+NO_LOG = LogExtent()
+
+
+def table_mark(
+    key: LedgerKey, uuid: str, number: int, properties: Mapping[str, str], summaries: Iterable[Mapping[str, str]]
+) -> TableMark:
+    """The mark of a table with this last sequence ``number``, and with these ``summaries`` of snapshots, newest
+    first.
+
+    :raises TableTroubleError: the ledger in the table's properties is not what calving writes.
+    """
+    control = key.stored_control(properties)
+    if control is not None:
+        # Somebody may have removed the properties by hand, or set former ones: nothing is lost by that.
+        control = furthest(control, next(filter(None, map(key.told_control, summaries)), {}))
+    return TableMark(uuid, max(number, key.seen_sequence(properties)), control)
+
+
+def restorable(key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) -> tuple[Ledger, Coverage]:
+    """The ledger as if the table lacked only what has snapshots; and the unanswered offsets whose snapshots a
+    replacement of the table has discarded.
+    """
+    discarded = intersection(key.discarded(properties), ledger.unanswered)
+    return replace(ledger, gone=less(ledger.gone, discarded)), discarded
