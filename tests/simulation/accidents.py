@@ -67,6 +67,7 @@ class Accidents:
             (odds.rollbacks * 4, self._world.answers.give),
             (odds.rollbacks, self._world.answers.forget_newest),
             (odds.rollbacks, people.maintain),
+            (odds.swaps, people.replace_table),
             (odds.moves, strangers.move),
             (odds.moves, strangers.check),
             (odds.moves / 3, strangers.accept),
@@ -209,7 +210,9 @@ class Accidents:
 
     def call_operator(self) -> None:
         """A worker has ended with a loss that it names."""
-        if (self.catalog_went_back or self._world.people.is_renamed) and self.operator_in is None:
+        people = self._world.people
+        is_lost = self.catalog_went_back or people.is_renamed or any(people.discarded.values())
+        if is_lost and self.operator_in is None:
             self.operator_in = self._world.rng.randint(0, 30)
 
     # The store
@@ -270,7 +273,7 @@ class Accidents:
         cursor = MemorySession(store, "operator").follow(replay=True)
         key = world.key(store.identity)
         log = cursor.log
-        older = self._older()
+        older = self.older()
         for table in world.tables.values():
             table.supersede(Snapshot(world.next_id(), (), {}, world.now), key.recovered_at(log.identity, log.end))
         states = {".".join(name): table.state() for name, table in world.tables.items()}
@@ -280,6 +283,7 @@ class Accidents:
             said[".".join(table_id)] = replace(said[".".join(table_id)], forgotten={})
         ledgers = {name: ledger.present(topic_ids) for name, ledger in said.items()}
         back = world.people.to_bring_back({name: ledgers[".".join(name)] for name in world.tables})
+        replaced = {name for name in older - back if ledgers[".".join(name)].gone}
         again = [".".join(name) for name in back | older]
         waiting = [name for name in self._still_awaiting(cursor, key, ledgers) if name not in again]
         complete = world.chance(0.5)
@@ -292,7 +296,7 @@ class Accidents:
                 table.properties[name] = encode_coverage({world.known_as(tp): spans for tp, spans in left.items()})
         cursor.rewind({tp: plan.positions.get(tp, world.broker.begins[tp]) for tp in world.broker.content})
         for table_id, table in world.tables.items():
-            if table_id in back:
+            if table_id in back | replaced:
                 head = table.state().line.head
                 table.properties |= brought_back(key, said[".".join(table_id)], head.place if head else None)
             table.properties |= {key.of_table(LOG_ID): store.identity, key.of_table(key.offsets): "{}"}
@@ -302,6 +306,8 @@ class Accidents:
         world.people.again |= set().union(*self.taken.values())
         self.taken = {}
         world.people.brought_back(back, forgotten=wants_all)
+        world.people.brought_back(replaced, forgotten=False)
+        world.people.end_statements()
         # Of a partition that is read from offset 0 on the log tells nothing, once somebody has moved its position.
         world.strangers.recovered({tp for tp, at in plan.positions.items() if at}, complete=complete)
         world.people.is_renamed = False
@@ -321,14 +327,15 @@ class Accidents:
         world.stats["recovered before the last recovery had ended"] += bool(found)
         return found
 
-    def _older(self) -> set[TableId]:
+    def older(self) -> set[TableId]:
         """The tables that show an older state than the control log."""
         marks, store = self._world.marks(), self._world.store
         for p, entries in enumerate(store.log):
             for entry in filter(None, entries[store.saved.get(p, 0) :]):
                 for table, mark in entry.attached.marks.items():
                     marks.note(table, mark)
-        return marks.older({name: table.state().mark for name, table in self._world.tables.items()})
+        key = self._world.key(store.identity)
+        return marks.older({n: self._world.mark_of(table.state(), key) for n, table in self._world.tables.items()})
 
     def _overlooked(self) -> str:
         members = self._world.members

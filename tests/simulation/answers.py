@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from calving.model.events import TableId
+from calving.model.offsets import Coverage
 from calving.model.tables import SnapshotPlace
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, LedgerKey
+from calving.protocol.replacement import restorable
 from calving.protocol.rollback import Ancestor, RollbackNote
-from tests.simulation.checks import Violation
+from tests.simulation.checks import Violation, covers
 from tests.simulation.members import Crash
 from tests.simulation.tables import Loaded, Snapshot
 
@@ -76,6 +79,8 @@ class Answers:
         log_id = table.properties.get(world.key("").of_table(LOG_ID))
         if log_id is None or table.broken or world.accidents.operator_in is not None:
             return None
+        if name in world.accidents.older():
+            return None  # the sink has not said yet what the table lacks
         return world.key(log_id)
 
     def _answer(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger) -> None:
@@ -95,8 +100,9 @@ class Answers:
 
     def _restore(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger) -> None:
         world, table = self._world, self._world.tables[name]
-        commits = world.abandoned(key, state.line, self._apart(name), ledger)
-        if commits.left:
+        lacking, discarded = restorable(key, state.properties, ledger)
+        commits = world.abandoned(key, state.line, self._apart(name), lacking)
+        if commits.left or not lacking.unanswered:
             world.stats["rollbacks that cannot be restored"] += 1
             return
         regained = ledger.regained(commits.offsets)
@@ -116,13 +122,15 @@ class Answers:
             world.checks.files_of |= dict.fromkeys(files, name)
 
         world.answered(append, lambda: table.properties.update(noted))
-        self._expect(name, key, regained)
+        self._expect(name, key, regained, discarded)
         world.stats["rollbacks restored"] += 1
+        world.stats["rollbacks restored in part"] += bool(discarded)
 
     def _go_forward(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger) -> None:
         world, table = self._world, self._world.tables[name]
-        shown = world.way_forward(key, state.line, self._apart(name), ledger, state.properties)
-        if not shown:
+        lacking, discarded = restorable(key, state.properties, ledger)
+        shown = world.way_forward(key, state.line, self._apart(name), lacking, state.properties)
+        if not shown or not lacking.unanswered:
             world.stats["rollbacks that cannot be restored"] += 1
             return
         back = [table.left[each.place.id].snapshot for each in reversed(shown)]
@@ -130,7 +138,7 @@ class Answers:
         line, note = table.state().line, RollbackNote(state.head, state.head, ledger.forgotten)
         table.properties |= world.rolled_back(key, line, state.properties, note)
         world.checks.answered(name, key)
-        if key.read(line, table.properties).unanswered:
+        if key.read(line, table.properties).unanswered != discarded:
             raise Violation(f"R10: {name} went forward, and still lacks {ledger.unanswered}")
         world.stats["rollbacks restored"] += 1
 
@@ -138,10 +146,12 @@ class Answers:
         left = sorted(self._world.tables[name].left.values(), key=lambda each: each.snapshot.number)
         return [each.ancestor for each in left]
 
-    def _expect(self, name: TableId, key: LedgerKey, ledger: Ledger) -> None:
-        state = self._world.tables[name].state()
-        self._world.people.unanswered.pop(name, None)
+    def _expect(self, name: TableId, key: LedgerKey, ledger: Ledger, left: Coverage = MappingProxyType({})) -> None:
+        """``left``: what is still unanswered."""
+        world, state = self._world, self._world.tables[name].state()
+        lost = world.people.unanswered.pop(name, set())
+        world.people.unanswered[name] = {r for r in lost if covers(left.get(world.known_as(r.tp), ()), r.offset)}
         self._world.checks.answered(name, key)
         now = key.read(state.line, state.properties)
-        if now.unanswered or now.gone != ledger.gone:
+        if now.unanswered != left or now.gone != ledger.gone:
             raise Violation(f"R5: {name} was answered, and lacks {now.gone}, of which {now.unanswered} is unanswered")

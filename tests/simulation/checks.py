@@ -353,7 +353,7 @@ class Checks:
                     continue
                 if owner == name and is_held(record):
                     raise Violation(f"C6: the ledger claims {record}, which is in no snapshot of the table")
-                if record in world.people.again:
+                if record in world.people.again or record in world.people.discarded.get(owner, ()):
                     continue
                 if record.offset < ledger.settled.get(world.known_as(record.tp), 0):
                     raise Violation(f"C6: {record} is called settled, and is in no snapshot")

@@ -32,6 +32,12 @@ class Ending:
         world.broker.late_notice = world.broker.late_arrival = 0.0
         for table in world.tables.values():
             table.broken = False
+        if world.odds_of_theme.swaps:
+            # Only a new leader looks at a table for which nothing comes: the sink tells what it lacks, and then somebody
+            # answers.
+            for member in world.members.values():
+                member.die()
+            world.rounds(40)
         world.answers.end()
         if world.broker.quiet is not None:
             # A restored table for which nothing comes is noticed when the next coordinator starts.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Odds:
     """How likely things are: faults of processes and calls, each time; everything from ``retention`` on, each step.
     ``backfills``: whether another writer has begun a table. ``interventions`` are recoveries while a commit is on its way; ``slowness``: of a coordinator, for which a partition of
-    the control log is late."""
+    the control log is late. ``replacements``: of the settings of a member; ``swaps``: of a table, by another engine."""
 
     crashes: float = 0.02
     faults: float = 0.05
@@ -39,6 +39,7 @@ class Odds:
     slowness: float = 0.0
     moves: float = 0.0
     replacements: float = 0.0
+    swaps: float = 0.0
 
 
 TURNS = "several settings"
@@ -65,6 +66,7 @@ THEMES: dict[str, Odds] = {
     "table recreated": Odds(drops=0.006),
     "rolled back": Odds(rollbacks=0.008),
     "rolled back anywhere": Odds(rollbacks=0.012, backfills=0.7, expiry=0.02, contention=0.1),
+    "replaced by others": Odds(rollbacks=0.004, swaps=0.02, backfills=0.5, expiry=0.005, contention=0.1),
     "failing table": Odds(
         crashes=0.008, faults=0.04, restarts=0.001, expulsions=0.003, coups=0.005, breakage=0.03, stuck=0.01
     ),

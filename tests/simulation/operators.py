@@ -4,7 +4,9 @@ the commands that lead on from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from calving.backend.memory import MemorySession
@@ -19,9 +21,10 @@ from calving.protocol.rollback import Line
 from calving.runtime.names import check_logs, check_names_kept
 from calving.runtime.preflight import TableRecord, former_names, others_of
 from tests.simulation.broker import Record
-from tests.simulation.checks import Violation
+from tests.simulation.checks import Violation, covers
 from tests.simulation.members import Crash
-from tests.simulation.tables import Seen, SimStorage, Snapshot
+from tests.simulation.mutations import Row
+from tests.simulation.tables import Seen, SimStorage, SimTable, Snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -31,6 +34,26 @@ KEPT = 25
 """Nobody expires snapshots of a branch that are younger."""
 _FORWARD = 0.25
 """How likely a head that is moved back is moved forward again later."""
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """The table as it was at the beginning, and what rollbacks had taken away from it then."""
+
+    table: SimTable
+    taken: Set[Record]
+    unanswered: Set[Record]
+
+    @staticmethod
+    def begun(table: SimTable, taken: Iterable[Record], unanswered: Iterable[Record]) -> _Statement:
+        copy = replace(
+            table,
+            snapshots=list(table.snapshots),
+            properties=dict(table.properties),
+            left=dict(table.left),
+            rows=Counter(table.rows),
+        )
+        return _Statement(copy, frozenset(taken), frozenset(unanswered))
 
 
 class Operators:
@@ -58,6 +81,13 @@ class Operators:
         before.
         """
 
+        self.discarded: dict[TableId, set[Record]] = {}
+        """The rows of commits that a replacement of the table has discarded, as long as the table does not say so: they
+        come again with their entries, or the table will tell that they are gone.
+        """
+        self._statements: dict[TableId, _Statement] = {}
+        """CREATE OR REPLACE TABLE statements that run."""
+
     # Names
 
     def rename(self) -> None:
@@ -68,6 +98,7 @@ class Operators:
         for member in world.members.values():
             member.die()
         self.former = world.key("")
+        self.end_statements()
         store = world.store
         store.log, store.saved, store.identity = [[] for _ in store.log], {}, "renamed"
         if world.chance(0.5):
@@ -96,7 +127,7 @@ class Operators:
                 None,
                 {},
                 others_of(table.properties, (), [".".join(own)]),
-                table.state().mark,
+                world.mark_of(table.state(), world.key("")),
                 {},
             )
             for name, table in world.tables.items()
@@ -208,6 +239,50 @@ class Operators:
         self.taken[name] = self.taken.get(name, set()) - back | taken
         self.unanswered[name] = self.unanswered.get(name, set()) - back | taken
         self.again -= taken
+
+    def replace_table(self) -> None:
+        """A CREATE OR REPLACE TABLE statement begins, or ends. What the sink has committed meanwhile is discarded."""
+        world = self._world
+        name = world.rng.choice(world.names)
+        table, statement = world.tables[name], self._statements.pop(name, None)
+        if world.is_upset or table.broken:
+            return
+        if statement is None or statement.table.uuid != table.uuid:
+            self._statements[name] = _Statement.begun(table, self.taken.get(name, ()), self.unanswered.get(name, ()))
+            return
+        live = frozenset[Row]() if name in world.mutation_tables else None
+        first = Snapshot(world.next_id(), (), {}, world.now, live) if world.chance(0.7) else None
+        before, landed = set(table.rows), [path for s in table.snapshots for path in s.files]
+        table.replace(statement.table, first)
+        taken = set(statement.table.rows)
+        known = taken | statement.taken
+        lost = before | self.taken.get(name, set()) | self.discarded.get(name, set())
+        self.discarded[name] = lost - known
+        self.taken[name], self.unanswered[name] = known, taken | statement.unanswered
+        self._abandoned.pop(name, None)
+        self.again -= lost
+        world.checks.discard(path for path in landed if known.issuperset(world.files[path]))
+        world.checks.went_back(name)
+        world.stats["replaced by others"] += bool(taken)
+        world.stats["commits discarded"] += bool(before - taken)
+
+    def end_statements(self) -> None:
+        """All of them are cancelled."""
+        self._statements.clear()
+        for name in [*self.discarded]:
+            self.again |= self.discarded.pop(name)
+
+    def told(self, name: TableId, key: LedgerKey) -> None:
+        """A table says what it has lost by a replacement."""
+        world = self._world
+        state = world.tables[name].state()
+        gone = key.read(state.line, state.properties).gone
+        lost = {r for r in self.discarded.pop(name, set()) if covers(gone.get(world.known_as(r.tp), ()), r.offset)}
+        self.taken[name] = self.taken.get(name, set()) | lost
+        self.unanswered[name] = self.unanswered.get(name, set()) | lost
+        world.checks.discard(
+            [path for path, at in world.checks.files_of.items() if at == name and lost & {*world.files[path]}]
+        )
 
     def maintain(self) -> None:
         """As ``calving maintain`` does: what is old expires, also snapshots of no branch."""

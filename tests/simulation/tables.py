@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -27,6 +28,7 @@ from calving.protocol.commit import Admitted
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.replacement import NO_LOG, LogExtent, table_mark
 from calving.protocol.rollback import Ancestor, Line, RolledBack
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, appended, resolved
@@ -78,7 +80,7 @@ class Loaded:
     snapshots: tuple[Snapshot, ...]
     """The ancestry of the head as far as it has not expired, oldest first."""
     properties: Mapping[str, str]
-    mark: TableMark
+    sequence: int
     live: Rows = frozenset()
     """The rows of a mutation table."""
     expired: tuple[Snapshot, ...] = ()
@@ -94,6 +96,12 @@ class Loaded:
             found.insert(0, Ancestor(shown[0].place, None, shown[0].summary))
         by_id = {each.place.id: each for each in found} | {i: each.ancestor for i, each in self.left.items()}
         return Line(found[::-1], has_files_of=self._has_files_of, snapshot=by_id.get)
+
+    def mark(self, key: LedgerKey) -> TableMark:
+        """What the sink remembers of it."""
+        every = [*self.snapshots, *(each.snapshot for each in self.left.values())]
+        newest_first = sorted(every, key=lambda each: each.number, reverse=True)
+        return table_mark(key, str(self.uuid), self.sequence, self.properties, (each.summary for each in newest_first))
 
     def _has_files_of(self, place: SnapshotPlace) -> bool:
         every = [*self.expired, *self.snapshots]
@@ -124,9 +132,8 @@ class SimTable:
     """The states that a replica may still show."""
 
     def state(self) -> Loaded:
-        mark = TableMark(str(self.uuid), self.sequence)
         shown, expired = tuple(self.snapshots[self.expired :]), tuple(self.snapshots[: self.expired])
-        return Loaded(self.uuid, shown, dict(self.properties), mark, self.live, expired, dict(self.left))
+        return Loaded(self.uuid, shown, dict(self.properties), self.sequence, self.live, expired, dict(self.left))
 
     @property
     def live(self) -> Rows:
@@ -162,6 +169,20 @@ class SimTable:
         self.rows = Counter(r for s in self.snapshots for path in s.files for r in files[path])
         self.before.clear()
 
+    def replace(self, begun: SimTable, snapshot: Snapshot | None) -> None:
+        """As CREATE OR REPLACE TABLE does where the catalog swaps the whole metadata: the table is what it was when the
+        statement began, and begins again, with this snapshot.
+        """
+        for below, old in pairwise([None, *begun.snapshots]):
+            if old is not None and old not in begun.snapshots[: begun.expired]:
+                begun.left[old.id] = Abandoned(old, below.id if below is not None else None)
+        self.snapshots, self.expired, self.left = [], 0, dict(begun.left)
+        self.properties, self.sequence = dict(begun.properties), begun.sequence
+        self.rows = Counter()
+        if snapshot is not None:
+            self.append(snapshot, {})
+        self.before.clear()
+
 
 class WentBack(Exception):
     """The catalog shows a table as it was before it was last seen."""
@@ -177,6 +198,8 @@ class SimTarget:
     """Who has surely answered in its cycle."""
     is_complete = True
     """Whether all partitions may have answered in its cycle."""
+    extent = NO_LOG
+    """What its leader has read of the log."""
     minds_order = False
     """Whether the order of the entries counts for their workers."""
 
@@ -208,12 +231,26 @@ class SimTarget:
         if table.before and world.chance(world.odds.staleness):
             world.stats["stale loads"] += 1
             found = world.rng.choice(table.before)
-        if self.mark is not None and self.mark.uuid == found.mark.uuid and self.mark.sequence > found.mark.sequence:
-            if self.mark.sequence > table.sequence:
-                raise WentBack(f"{self.name} had {self.mark}, and has {table.sequence}")
+        if world.mark_of(found, self.key).is_older_than(self.mark):
             found = table.state()  # a replica that is behind is asked again
-        self.mark = found.mark
+        if self.mark is not None and world.mark_of(found, self.key).is_older_than(self.mark):
+            found = self._noted(found, self.mark)
+        self.mark = world.mark_of(found, self.key)
         return found
+
+    def _noted(self, found: Loaded, before: TableMark) -> Loaded:
+        """The table says of itself that it was replaced."""
+        world = self.world
+        changes = world.replaced(self.key, found.line, found.properties, before, self.extent)
+        if not changes:
+            raise WentBack(f"{self.name} had {before}, and has {world.mark_of(found, self.key)}")
+        world.hazard()
+        if (self.table.uuid, self.table.state().head) != (found.uuid, found.head):
+            raise CommitRefusedError("the head has moved")
+        self.table.properties |= changes
+        world.people.told(self.name, self.key)
+        world.stats["replacements noted"] += 1
+        return self.table.state()
 
     def attempt(self, state: Loaded, admitted: Admitted) -> int:
         world = self.world
@@ -246,7 +283,7 @@ class SimTarget:
         if (now.head, now.uuid) != (state.head, state.uuid):
             raise CommitRefusedError("the head has moved")
         world.checks.table_commit(self.name, self.key, self._attempt, admitted, state, live)
-        self.mark = self.table.state().mark
+        self.mark = world.mark_of(self.table.state(), self.key)
         world.hazard()
         if fault == "lost answer":
             raise CommitUncertainError(fault)
@@ -333,7 +370,7 @@ class SimCommitter:
     def _look(self, table: SimTable) -> TableMark:
         """As the catalog shows it, which may be a replica that is behind."""
         is_behind = bool(table.before) and self._world.chance(self._world.odds.staleness)
-        return (self._world.rng.choice(table.before) if is_behind else table.state()).mark
+        return self._world.mark_of(self._world.rng.choice(table.before) if is_behind else table.state(), self._key)
 
     def look(self, name: TableId) -> None:
         """As the leader does between its commits (R2a)."""
@@ -385,6 +422,9 @@ class SimCommitter:
                 target = world.target(world, table, self._key, uuids, mark)
                 target.version, target.settings = self.version, self.settings
                 target.heard, target.is_complete = self.heard(request.commit_id), self.is_complete(request.commit_id)
+                target.extent = LogExtent(
+                    request.read, request.progress.covered, partial(self._waiting, table, request)
+                )
                 keeps_order = commit.changes_rows or not (world.has_read(request) or commit.files)
                 target.minds_order = self.version.tells and keeps_order
                 if self.version.tells:
@@ -411,6 +451,12 @@ class SimCommitter:
         admitted, reference = done.admitted, TableReference("c", table[:-1], table[-1])
         world.stats["held back"] += bool(admitted.held_back)
         return Committed(reference, snapshot_id, mark, admitted.elsewhere, admitted.held_back)
+
+    def _waiting(self, table: TableId, request: CommitTables) -> Iterable[Envelope]:
+        parked = request.parked.get(table)
+        for commit in self._parking.commits(table, parked) if parked is not None else ():
+            yield from commit.entries
+        yield from request.tables[table]
 
     def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables, reason: str) -> Failed:
         if table not in request.park:

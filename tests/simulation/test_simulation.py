@@ -42,6 +42,12 @@ HAPPENS = {
         "maintained",
     ),
     "rolled back anywhere": ("rolled back to another's", "looks that found something", "commits in doubt"),
+    "replaced by others": (
+        "replaced by others",
+        "commits discarded",
+        "replacements noted",
+        "rollbacks restored in part",
+    ),
     "positions moved": ("moved forwards", "moved back", "accepted"),
     "several versions": (
         "replaced",

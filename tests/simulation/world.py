@@ -31,7 +31,7 @@ from calving.protocol.coordinator import Coordinator
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.ledger_updates import committed, looked, rolled_back
+from calving.protocol.ledger_updates import committed, looked, replaced, rolled_back
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks, RolledBack
 from calving.protocol.worker import BatchOutcome, WorkerMachine
@@ -72,6 +72,8 @@ class World:
     committed = staticmethod(committed)
     looked = staticmethod(looked)
     rolled_back = staticmethod(rolled_back)
+    replaced = staticmethod(replaced)
+    mark_of = staticmethod(Loaded.mark)
     abandoned = staticmethod(abandoned)
     way_forward = staticmethod(way_forward)
     stops = staticmethod(RolledBack.stops)

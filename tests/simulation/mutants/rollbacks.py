@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
+from calving.model.marks import TableMark
 from calving.model.tables import OnRollback, SnapshotPlace
 from calving.protocol import ledger_updates
 from calving.protocol.answers import AbandonedCommits, abandoned
@@ -20,9 +21,11 @@ from calving.protocol.ledger_key import (
 )
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
+from calving.protocol.replacement import LogExtent
 from calving.protocol.rollback import Ancestor, Line, RollbackNote, RolledBack, added_by
 from tests.simulation.members import Crash
 from tests.simulation.mutants.registry import mutant
+from tests.simulation.tables import Loaded
 from tests.simulation.world import World
 
 _THEME = "rolled back anywhere"
@@ -158,3 +161,32 @@ class NeverStops(World):
 class MaintainsAll(World):
     def is_to_be_maintained(self, ledger: Ledger) -> bool:
         return True
+
+
+_REPLACED = "replaced by others"
+
+
+@mutant("a mark compares sequence numbers only", _REPLACED)
+class ComparesNumbersOnly(World):
+    @staticmethod
+    def mark_of(state: Loaded, key: LedgerKey) -> TableMark:
+        return state.mark(key)._replace(control=None)
+
+
+@mutant("R3 what a replacement has discarded is not gone", _REPLACED)
+class DiscardsSilently(World):
+    @staticmethod
+    def replaced(
+        key: LedgerKey, line: Line, properties: Mapping[str, str], before: TableMark, extent: LogExtent
+    ) -> dict[str, str]:
+        return ledger_updates.replaced(key, line, properties, before, replace(extent, covered={}))
+
+
+@mutant("R3 a replay brings back what a replacement has discarded, and the table says that it is gone", _REPLACED)
+class CommitsDiscardedEntries(World):
+    @staticmethod
+    def replaced(
+        key: LedgerKey, line: Line, properties: Mapping[str, str], before: TableMark, extent: LogExtent
+    ) -> dict[str, str]:
+        noted = ledger_updates.replaced(key, line, properties, before, extent)
+        return {name: text for name, text in noted.items() if name != key.of_table(key.offsets)}
