@@ -19,7 +19,7 @@ help:
 	@echo "make rolling   workers of two versions replace each other, on every store (REPLACEMENTS=500);"
 	@echo "               ARGS=--other-settings: and of other settings"
 	@echo "make rollbacks another engine rolls tables back, and the command answers (ROLLBACKS=200);"
-	@echo "               ENGINE=spark: that is Spark with Iceberg's procedures"
+	@echo "               ENGINE=spark: that is Spark with Iceberg's procedures; replacement: whole tables"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make versions  300 seeds with members of several versions, and of several settings; and of 80"
 	@echo "               seeds at least five notice each broken rule about the versions"

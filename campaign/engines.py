@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table
+from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from pyiceberg.table.update import (
@@ -23,10 +25,16 @@ from pyiceberg.table.update import (
 
 from campaign.faults import before_a_commit
 from campaign.sink import Sink
+from harness.replacing import replace_table
 from harness.spark_reader import spark_on
+from harness.waiting import happens_within
 
 _OFTEN, _SELDOM = 0.3, 0.1
 _DEEPEST = 6
+_LONGEST = 5.0
+"""In seconds: a statement. The sink commits every second."""
+_NOTICED_SECONDS = 120
+"""So long nobody may notice that a table was replaced, on a machine that is busy."""
 _REFUSED = ("CommitFailedException", "is not an ancestor", "not append, dynamic overwrite, or fast-forward")
 """Why Spark may do nothing: the sink has committed meanwhile, or the snapshot cannot be picked."""
 
@@ -143,4 +151,33 @@ def _line(table: Table, head: int) -> Iterator[int]:
     return (each.snapshot_id for each in ancestors_of(table.snapshot_by_id(head), table.metadata))
 
 
-ENGINES: dict[str, Engine] = {"catalog": by_catalog, "spark": by_spark}
+def by_replacement(run: Sink, name: str, rng: random.Random) -> Rollback | None:
+    """By CREATE OR REPLACE TABLE, with a result without rows or without a query. The catalog swaps the whole metadata:
+    it discards what the sink commits while the statement runs. Whoever answers waits until the sink has said so.
+    """
+    begun = run.catalog.load_table(name)
+    if begun.current_snapshot() is None:
+        return None
+    time.sleep(rng.uniform(0, _LONGEST))
+    rows = pa.Table.from_pylist([], schema=begun.schema().as_arrow()) if rng.random() < _OFTEN else None
+    before = replace_table(run.catalog, begun, rows)
+    if before is None or (head := StaticTable.from_metadata(before).current_snapshot()) is None:
+        return None
+    known = {each.snapshot_id for each in begun.metadata.snapshots}
+    own = [each for each in StaticTable.from_metadata(before).metadata.snapshots if _is_own(each)]
+    if any(each.snapshot_id not in known for each in own):
+        assert happens_within(_NOTICED_SECONDS, lambda: _says_what_is_discarded(run, name)), f"nobody notices {name}"
+    return Rollback(name, before, head.snapshot_id, None)
+
+
+def _is_own(snapshot: Snapshot) -> bool:
+    """Whether the sink has committed it."""
+    return snapshot.summary is not None and "kafka.connect.commit-id" in snapshot.summary.additional_properties
+
+
+def _says_what_is_discarded(run: Sink, name: str) -> bool:
+    properties = run.catalog.load_table(name).properties
+    return any(value != "{}" for key, value in properties.items() if key.startswith("calving.discarded-offsets."))
+
+
+ENGINES: dict[str, Engine] = {"catalog": by_catalog, "replacement": by_replacement, "spark": by_spark}

@@ -1,7 +1,8 @@
 """``make rollbacks``: somebody else rolls tables back under a sink that runs, and an operator answers, at random.
 
 The tables get rows that are appended, and rows that replace each other. On each store in turn another engine moves the
-heads of tables back: one that knows the catalog only, or Spark with Iceberg's procedures (``engines.py``). An operator
+heads of tables back: one that knows the catalog only, one that replaces whole tables, or Spark with Iceberg's
+procedures (``engines.py``). An operator
 answers with ``calving rollback --as-is --then reread|forget|restore``, beside the sink where it may run. Workers are
 killed before, during and after the command, and so is the command, which then is run again. After each answer the
 tables must hold what it promises.
@@ -16,6 +17,7 @@ import argparse
 import json
 import logging
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -58,6 +60,8 @@ _VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "unanswered
 
 Outcome = Literal["given", "needless", "refused"]
 """Of an answer. It is needless if the engine has brought everything back itself; the checker expects that it has."""
+_DISCARDED = re.compile(r"^table (\S+): .*their snapshots are discarded", re.MULTILINE)
+"""What the command says of a table that lacks more than can be restored."""
 
 
 @dataclass
@@ -70,6 +74,8 @@ class Operator:
     killed: int = 0
     refused: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    in_part: set[str] = field(default_factory=set)
+    """The tables that the last answer has left with a part that needs another one."""
 
     def answer(self, tables: Sequence[str], answer: str, *more: str) -> Outcome:
         """The command has done it, perhaps before it was killed; or says that there is nothing to do; or refuses.
@@ -77,10 +83,12 @@ class Operator:
         """
         options = [option for name in tables for option in ("--table", name)]
         line = ["rollback", str(self.run.config), *options, "--as-is", "--then", answer, *more]
+        self.in_part = set()
         was_killed, deadline = False, time.monotonic() + _SECONDS
         while True:
             patience = self.rng.uniform(0.1, 3) if self.rng.random() < _OFTEN else _SECONDS
             code, text = self._ended(line, patience)
+            self.in_part.update(_DISCARDED.findall(text))
             if code == 0:
                 return "given"
             if code == -signal.SIGKILL:
@@ -153,6 +161,8 @@ class Answers:
     engine: Engine
     rollbacks: int = 0
     needless: int = 0
+    in_part: int = 0
+    """How often a part of what was to be restored had to be read again."""
     given: Counter[str] = field(default_factory=Counter)
     stuck: bool = False
 
@@ -190,10 +200,13 @@ class Answers:
         if outcome == "needless":
             self.needless += len(tables)
         elif outcome == "given":
-            for name in tables:
+            in_part = sorted(self.operator.in_part)
+            for name in set(tables).difference(in_part):
                 self.given[answer] += 1
                 if answer == "forget" or again:
                     self.checker.tell("forgotten" if answer == "forget" else "wanted", name)
+            self.in_part += len(in_part)
+            self._give(in_part, "reread")
         elif len(tables) > 1:
             for name in tables:
                 self._give([name], answer)
@@ -255,6 +268,7 @@ def _figures(answers: Answers, report: Mapping[str, Any]) -> dict[str, Any]:
         "rollbacks": answers.rollbacks,
         **{answer: answers.given[answer] for answer in ANSWERS},
         "needless": answers.needless,
+        "in part": answers.in_part,
         "refused": len(answers.operator.refused),
         "workers killed": answers.crew.killed,
         "commands killed": answers.operator.killed,

@@ -16,3 +16,11 @@ def test_a_sink_that_does_not_notice_rollbacks_makes_the_verdict_red(tmp_path: P
     with broker_and_proxy(tmp_path) as (broker, _):
         found = stretch(tmp_path, "redis", broker, 1, 0, 6, "unnoticed rollbacks", patience=20)
     assert any(found[verdict] for verdict in ("lost", "resurrected", "wrong", "unanswered", "stuck")), found
+
+
+def test_tables_that_are_replaced_under_a_running_sink_hold_what_the_answers_promise(tmp_path: Path) -> None:
+    with broker_and_proxy(tmp_path) as (broker, _):
+        found = stretch(tmp_path, "redis", broker, 5, 0, 3, engine="replacement")
+    assert found["rollbacks"] >= 3
+    verdict = ("lost", "doubled", "resurrected", "wrong", "invariants", "unanswered", "stuck")
+    assert {name: found[name] for name in verdict} == dict.fromkeys(verdict, 0), found
