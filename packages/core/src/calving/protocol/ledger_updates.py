@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
 from itertools import islice
 
 from calving.model.marks import TableMark
@@ -150,9 +151,7 @@ def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former
     said = [{"snapshots": ids, **entries} for each in tellers for ids, entries in each.ledgers_at(properties)]
     notes = [each for each in (*tellers, own) if each.of_table(ROLLBACK_ANSWERED) in properties]
     note = replace((notes or [own])[0].rollback_note(properties), forgotten=ledger.forgotten)
-    discarded: Coverage = {}
-    for each in tellers:
-        discarded = union(discarded, _discarded_in(each, ledger, properties))
+    discarded = reduce(union, [_discarded_in(each, ledger, properties) for each in tellers])
     noted = {
         **names,
         **_repeated(key, line, properties, ledger),
