@@ -295,7 +295,12 @@ class Accidents:
             ):
                 table.properties[name] = encode_coverage({world.known_as(tp): spans for tp, spans in left.items()})
         cursor.rewind({tp: plan.positions.get(tp, world.broker.begins[tp]) for tp in world.broker.content})
+        former = world.people.former if world.people.is_renamed else None
         for table_id, table in world.tables.items():
+            if former is not None:
+                line = table.state().line
+                changes = world.taken_over(key, line, table.properties, former.owner, table.sequence)
+                table.properties |= changes
             if table_id in back | replaced:
                 head = table.state().line.head
                 table.properties |= brought_back(key, said[".".join(table_id)], head.place if head else None)

@@ -66,6 +66,9 @@ THEMES: dict[str, Odds] = {
     "table recreated": Odds(drops=0.006),
     "rolled back": Odds(rollbacks=0.008),
     "rolled back anywhere": Odds(rollbacks=0.012, backfills=0.7, expiry=0.02, contention=0.1),
+    "renamed and rolled back": Odds(
+        crashes=0.01, renames=0.004, rollbacks=0.012, backfills=0.5, expiry=0.01, contention=0.1
+    ),
     "replaced by others": Odds(rollbacks=0.004, swaps=0.02, backfills=0.5, expiry=0.005, contention=0.1),
     "failing table": Odds(
         crashes=0.008, faults=0.04, restarts=0.001, expulsions=0.003, coups=0.005, breakage=0.03, stuck=0.01

@@ -42,6 +42,7 @@ HAPPENS = {
         "maintained",
     ),
     "rolled back anywhere": ("rolled back to another's", "looks that found something", "commits in doubt"),
+    "renamed and rolled back": ("renamed", "rolled back", "rolled back and forgotten"),
     "replaced by others": (
         "replaced by others",
         "commits discarded",

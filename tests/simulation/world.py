@@ -31,7 +31,7 @@ from calving.protocol.coordinator import Coordinator
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.ledger_updates import committed, looked, replaced, rolled_back
+from calving.protocol.ledger_updates import committed, looked, replaced, rolled_back, taken_over
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks, RolledBack
 from calving.protocol.worker import BatchOutcome, WorkerMachine
@@ -73,6 +73,7 @@ class World:
     looked = staticmethod(looked)
     rolled_back = staticmethod(rolled_back)
     replaced = staticmethod(replaced)
+    taken_over = staticmethod(taken_over)
     mark_of = staticmethod(Loaded.mark)
     abandoned = staticmethod(abandoned)
     way_forward = staticmethod(way_forward)
@@ -270,9 +271,9 @@ class World:
         return version.form if version.tells else ANY_FORM
 
     def ledger_of(self, state: Loaded) -> Ledger:
-        """The table's ledgers of the sink, under its present and its former name."""
+        """The table's ledger of the sink; until a recovery has taken the table over, also the one under its former name."""
         found = self.key(self.store.identity).read(state.line, state.properties)
-        former = self.people.former
+        former = self.people.former if self.people.is_renamed else None
         return found if former is None else former.read(state.line, state.properties).joined(found)
 
     def known_as(self, tp: TopicPartition) -> TopicPartition:

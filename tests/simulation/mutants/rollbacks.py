@@ -190,3 +190,10 @@ class CommitsDiscardedEntries(World):
     ) -> dict[str, str]:
         noted = ledger_updates.replaced(key, line, properties, before, extent)
         return {name: text for name, text in noted.items() if name != key.of_table(key.offsets)}
+
+
+@mutant("R3 a new name knows nothing of what the former one knew of rollbacks", "renamed and rolled back")
+class TakesOverNamesOnly(World):
+    @staticmethod
+    def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former: str, last: int) -> dict[str, str]:
+        return key.renamed(former, last, properties)
