@@ -308,11 +308,7 @@ class IcebergCommitter:
         style = self._style
         key, mutations = style.key(table), style.mutations(table)
         refuse_disputed(request, table, style.group, commit.entries, key.branch)
-        summary = {
-            COMMIT_ID: str(request.commit_id),
-            TASK_ID: style.task_id,
-            **engine(),
-        }
+        summary = {COMMIT_ID: str(request.commit_id), TASK_ID: style.task_id, **engine()}
         if request.valid_through_us is not None:
             summary[VALID_THROUGH] = java_date_time(request.valid_through_us)
         uuids = {e.event.table.table_uuid for e in commit.entries if isinstance(e.event, DataWritten)}

@@ -59,10 +59,11 @@ def note_replacement(table: Table, key: LedgerKey, before: TableMark | None, ext
         raise WentBackError(went_back(name, mark_of(table, key), before))
     table._do_commit((SetPropertiesUpdate(updates=changes),), head_guards(table, key.branch))
     ledger, discarded = key.read(line, table.metadata.properties), key.discarded(table.metadata.properties)
-    log.error(
-        "table %s was replaced (CREATE OR REPLACE TABLE) while this sink committed: the catalog has discarded"
-        " %s that it had committed meanwhile, and `restore` cannot bring them back",
-        name,
-        counted(size(discarded), "offset"),
-    )
+    if discarded:
+        log.error(
+            "table %s was replaced (CREATE OR REPLACE TABLE) while this sink committed: the catalog has discarded"
+            " %s that it had committed meanwhile, and `restore` cannot bring them back",
+            name,
+            counted(size(discarded), "offset"),
+        )
     log_rollback(tuple(table.name()), key, ledger, properties)

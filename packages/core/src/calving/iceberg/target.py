@@ -113,10 +113,9 @@ class IcebergTarget:
         be. ``entries``: they name the files. ``form``: that of the commit. ``extent``: what was read of the log.
         """
         self._files, self._entries, self._form, self._on_rollback = files, entries, form, on_rollback
-        self._extent = extent
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
-        self._resolver, self._equality, self._doubtful = resolver, equality, doubtful
+        self._resolver, self._equality, self._doubtful, self._extent = resolver, equality, doubtful, extent
         self._snapshots: tuple[SinkSnapshot, ...] = ()
         self.counts: MutationCounts | None = None
         """Row mutations of the last attempt."""
