@@ -34,15 +34,17 @@ def mark_of(table: Table, key: LedgerKey) -> TableMark:
 def went_back(table: str, mark: TableMark, before: TableMark | None) -> str:
     """A sentence on a table that shows an older state than ``before``, and on what to do."""
     told = before.sequence if before is not None else 0
-    what = (
-        f"has sequence number {mark.sequence}, and had {told} before"
-        if mark.sequence < told
-        else "no longer has this sink's last commit"
-    )
+    if mark.sequence < told:
+        return (
+            f"table {table} has sequence number {mark.sequence}, and had {told} before: the catalog shows an older"
+            " state, as after a failover or a restored backup, or CREATE OR REPLACE TABLE has discarded all that the"
+            " sink had committed; bring the catalog forward again, or stop all workers and run"
+            " `calving recover FILE`, which reads the lost records again"
+        )
     return (
-        f"table {table} {what}: the catalog shows an older state, as after a failover or a restored backup, or CREATE"
-        " OR REPLACE TABLE has discarded all that the sink had committed; bring the catalog forward again, or stop"
-        " all workers and run `calving recover FILE`, which reads the lost records again"
+        f"table {table} no longer has this sink's last commit: the catalog shows an older state, as after a failover or"
+        " a restored backup, or CREATE OR REPLACE TABLE has discarded all that the sink had committed; bring the"
+        " catalog forward again, or stop all workers and run `calving recover FILE`, which reads the lost records again"
     )
 
 
