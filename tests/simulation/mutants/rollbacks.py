@@ -196,4 +196,4 @@ class CommitsDiscardedEntries(World):
 class TakesOverNamesOnly(World):
     @staticmethod
     def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former: str, last: int) -> dict[str, str]:
-        return key.renamed(former, last, properties)
+        return ledger_updates.renamed(key, former, last, properties)

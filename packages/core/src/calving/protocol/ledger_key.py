@@ -53,7 +53,6 @@ MISSING_OFFSETS = "calving.missing-offsets"
 HELD_OFFSETS = "calving.held-offsets"
 GONE_OFFSETS = "calving.gone-offsets"
 DISCARDED_OFFSETS = "calving.discarded-offsets"
-SEEN_SEQUENCE = "calving.seen-sequence"
 LEDGER_SNAPSHOT = "calving.ledger-snapshot"
 LEDGER_DOUBT = "calving.ledger-doubt"
 LEDGERS_AT = "calving.ledgers-at"
@@ -102,17 +101,6 @@ class LedgerKey:
         """The key with the former names of which ``calving recover --from`` has taken a table over."""
         former = entry_of(properties, self.of_table(FORMER_NAMES), decode_names)
         return self if self.former == former else replace(self, former=former)
-
-    def renamed(self, former: str, last: int, properties: Mapping[str, str]) -> dict[str, str]:
-        """The table properties with the ``former`` name of the sink, and with those before it. ``last``: the table's
-        last sequence number. Of two names only the later one names the other.
-        """
-        before = self.named(former).with_former(properties)
-        names = {**dict(self.with_former(properties).former), **dict(before.former), former: last}
-        said = {self: names, **({before: dict(before.former)} if before.took_over(self.owner) else {})}
-        for each in said.values():
-            each.pop(self.owner, None)
-        return {key.of_table(FORMER_NAMES): json.dumps(each, separators=(",", ":")) for key, each in said.items()}
 
     def took_over(self, owner: str) -> bool:
         """Whether the table was taken over from this name. Then this one knows all that the other one has written."""
@@ -267,10 +255,6 @@ class LedgerKey:
     def discarded(self, properties: Mapping[str, str]) -> Coverage:
         """The offsets of commits that a replacement of the table has discarded, with their snapshots. They are gone."""
         return entry_of(properties, self.of_table(DISCARDED_OFFSETS), decode_coverage)
-
-    def seen_sequence(self, properties: Mapping[str, str]) -> int:
-        """The sequence number that the table had before it was replaced; 0 if it was not."""
-        return entry_of(properties, self.of_table(SEEN_SEQUENCE), int, "0")
 
     def last_commit(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
         """The snapshot that the ledger in the table properties describes (R1)."""

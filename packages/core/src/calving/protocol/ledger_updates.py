@@ -16,18 +16,18 @@ from calving.model.tables import SnapshotPlace
 from calving.protocol.ledger import Ledger, encode_control
 from calving.protocol.ledger_key import (
     DISCARDED_OFFSETS,
+    FORMER_NAMES,
     GONE_OFFSETS,
     LEDGER_DOUBT,
     LEDGER_SNAPSHOT,
     LEDGERS_AT,
     LOG_ID,
     ROLLBACK_ANSWERED,
-    SEEN_SEQUENCE,
     SOURCE_OFFSETS,
     LedgerKey,
     source_entries,
 )
-from calving.protocol.replacement import LogExtent
+from calving.protocol.replacement import SEEN_SEQUENCE, LogExtent, seen_sequence
 from calving.protocol.rollback import Line, RollbackNote, source_of
 
 _MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
@@ -129,10 +129,22 @@ def replaced(
     return {
         **_as_it_is(key, line, properties, ledger),
         key.of_table(DISCARDED_OFFSETS): encode_coverage(union(discarded, _discarded_in(key, ledger, properties))),
-        key.of_table(SEEN_SEQUENCE): str(max(before.sequence, key.seen_sequence(properties))),
+        key.of_table(SEEN_SEQUENCE): str(max(before.sequence, seen_sequence(key, properties))),
         key.of_table(key.offsets): encode_control(control),
         key.of_table(LOG_ID): key.log_id,
     }
+
+
+def renamed(key: LedgerKey, former: str, last: int, properties: Mapping[str, str]) -> dict[str, str]:
+    """The table properties with the ``former`` name of the sink, and with those before it. ``last``: the table's last
+    sequence number. Of two names only the later one names the other.
+    """
+    before = key.named(former).with_former(properties)
+    names = {**dict(key.with_former(properties).former), **dict(before.former), former: last}
+    said = {key: names, **({before: dict(before.former)} if before.took_over(key.owner) else {})}
+    for each in said.values():
+        each.pop(key.owner, None)
+    return {of.of_table(FORMER_NAMES): json.dumps(each, separators=(",", ":")) for of, each in said.items()}
 
 
 def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former: str, last: int) -> dict[str, str]:
@@ -144,22 +156,29 @@ def taken_over(key: LedgerKey, line: Line, properties: Mapping[str, str], former
     is_back = before.took_over(key.owner)
     if own.took_over(former) and not is_back:
         return {}
-    names, ledger = key.renamed(former, last, properties), of_both_names(key, line, properties, former)
+    names, ledger = renamed(key, former, last, properties), of_both_names(key, line, properties, former)
     if not ledger.source and not ledger.gone and key.of_table(SOURCE_OFFSETS) not in properties:
         return names
     tellers = (before,) if is_back else (own, before)
+    noted = {**names, **_repeated(key, line, properties, ledger), **_told(key, tellers, ledger, properties)}
+    return noted | _kept(key, line, {**properties, **noted})
+
+
+def _told(
+    key: LedgerKey, tellers: tuple[LedgerKey, ...], ledger: Ledger, properties: Mapping[str, str]
+) -> dict[str, str]:
+    """The properties of ``key`` that repeat what those of the ``tellers`` say of rollbacks that the
+    ledger knows.
+    """
     said = [{"snapshots": ids, **entries} for each in tellers for ids, entries in each.ledgers_at(properties)]
-    notes = [each for each in (*tellers, own) if each.of_table(ROLLBACK_ANSWERED) in properties]
-    note = replace((notes or [own])[0].rollback_note(properties), forgotten=ledger.forgotten)
+    noted = [each for each in (*tellers, key) if each.of_table(ROLLBACK_ANSWERED) in properties]
+    note = replace((noted or [key])[0].rollback_note(properties), forgotten=ledger.forgotten)
     discarded = reduce(union, [_discarded_in(each, ledger, properties) for each in tellers])
-    noted = {
-        **names,
-        **_repeated(key, line, properties, ledger),
+    return {
         **({key.of_table(LEDGERS_AT): _texts(said)} if said else {}),
         **({key.of_table(DISCARDED_OFFSETS): encode_coverage(discarded)} if discarded else {}),
-        **({key.of_table(ROLLBACK_ANSWERED): str(note)} if notes or ledger.gone else {}),
+        **({key.of_table(ROLLBACK_ANSWERED): str(note)} if noted or ledger.gone else {}),
     }
-    return noted | _kept(key, line, {**properties, **noted})
 
 
 def _as_it_is(key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger) -> dict[str, str]:

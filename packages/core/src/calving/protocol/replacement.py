@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from calving.model.events import Envelope
 from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets, Coverage, furthest, intersection, less, union
-from calving.protocol.ledger import Ledger
+from calving.protocol.ledger import Ledger, entry_of
 from calving.protocol.ledger_key import LedgerKey
+
+SEEN_SEQUENCE = "calving.seen-sequence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,12 @@ def table_mark(
     if control is not None:
         # Somebody may have removed the properties by hand, or set former ones: nothing is lost by that.
         control = furthest(control, next(filter(None, map(key.told_control, summaries)), {}))
-    return TableMark(uuid, max(number, key.seen_sequence(properties)), control)
+    return TableMark(uuid, max(number, seen_sequence(key, properties)), control)
+
+
+def seen_sequence(key: LedgerKey, properties: Mapping[str, str]) -> int:
+    """The sequence number that the table had before it was replaced; 0 if it was not."""
+    return entry_of(properties, key.of_table(SEEN_SEQUENCE), int, "0")
 
 
 def restorable(key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) -> tuple[Ledger, Coverage]:
