@@ -206,13 +206,23 @@ class Answers:
                 if answer == "forget" or again:
                     self.checker.tell("forgotten" if answer == "forget" else "wanted", name)
             self.in_part += len(in_part)
-            self._give(in_part, "reread")
+            if answer == "forget":
+                self._forget_all(in_part)
+            else:
+                self._give(in_part, "reread")
         elif len(tables) > 1:
             for name in tables:
                 self._give([name], answer)
         elif answer != "forget":  # that one is never refused
             self._give(tables, "forget")
         self.crew.fill()
+
+    def _forget_all(self, tables: Sequence[str]) -> None:
+        """Also the commits that a replacement has discarded."""
+        if tables and self.operator.answer(tables, "forget", "--again") == "given":
+            for name in tables:
+                self.given["forget"] += 1
+                self.checker.tell("forgotten", name)
 
 
 def stretch(

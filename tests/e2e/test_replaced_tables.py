@@ -106,7 +106,7 @@ def test_another_table_goes_on_while_one_takes_nothing(sink: Cli) -> None:
 def test_the_answer_keeps_its_promise_for_that_table_alone(sink: Cli, answer: RollbackAnswer) -> None:
     send_to(sink, "db.a", 80, 90)
     sink.run_here()
-    answered(sink, AsItIs(), answer, "db.a")
+    answered(sink, AsItIs(), answer, "db.a", again=answer is FORGET)
     sink.run_here()
     again = [*range(20), *range(40, 60)] if answer is REREAD else []
     assert sorted(sink.ids("db.a")) == [*again, *range(80, 90)]
@@ -126,6 +126,20 @@ def test_what_has_files_is_restored_and_the_rest_is_read_again(sink: Cli) -> Non
     answered(sink, AsItIs(), REREAD, "db.a")
     sink.run_here()
     assert sorted(sink.ids("db.a")) == [*range(20), *range(40, 60), *range(80, 90)]
+    assert lost(sink) == {}
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_what_the_statement_saw_is_forgotten_and_the_rest_is_read_again(sink: Cli) -> None:
+    send_to(sink, "db.a", 80, 90)
+    sink.run_here()
+    said = answered(sink, AsItIs(), FORGET, "db.a")
+    assert "give the answer `reread` or `forget` with --again for them afterwards" in said[1]
+    with pytest.raises(ConfigError, match=r"give `reread` for them, or `forget` with --again"):
+        answered(sink, AsItIs(), FORGET, "db.a")
+    answered(sink, AsItIs(), REREAD, "db.a")
+    sink.run_here()
+    assert sorted(sink.ids("db.a")) == [*range(40, 60), *range(80, 90)]
     assert lost(sink) == {}
 
 

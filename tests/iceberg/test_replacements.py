@@ -156,13 +156,40 @@ def test_a_replacement_without_rows_goes_forward_to_what_the_table_held(lake: La
     assert lake.ledger.unanswered == {TP: (Span(100, 110),)}
 
 
-def test_all_of_it_is_forgotten(lake: Lake) -> None:
+def test_what_the_replaced_table_held_is_forgotten_and_what_was_discarded_is_read_again(lake: Lake) -> None:
     replaced(lake)
-    answered(lake, AsItIs(), FORGET)
+    assert answered(lake, AsItIs(), FORGET).left == {TP: (Span(100, 110),)}
+    assert lake.ledger.unanswered == {TP: (Span(100, 110),)}
+    assert refusal(lake, AsItIs(), FORGET) == (
+        "table db.t: what it held when it was replaced (CREATE OR REPLACE TABLE) was forgotten, so there is nothing to"
+        " answer, but for offsets 100 to 110 of orders-0, as their snapshots are discarded: give `reread` for them, or"
+        " `forget` with --again"
+    )
+    lake.recover(forgotten=False)
+    lake.commit(100, 120)
+    assert lake.rows == [-1, *range(100, 120)]
+    assert lake.ledger.gone == {TP: (Span(0, 100),)}
+
+
+@pytest.mark.parametrize("given_before", [False, True])
+def test_all_of_it_is_forgotten_if_asked(lake: Lake, given_before: bool) -> None:
+    replaced(lake)
+    if given_before:
+        answered(lake, AsItIs(), FORGET)
+    answered(lake, AsItIs(), FORGET, again=True)
     lake.commit(110, 120)
     assert lake.rows == [-1, *range(110, 120)]
     assert not lake.ledger.unanswered
     assert lake.ledger.gone == {TP: (Span(0, 110),)}
+
+
+def test_what_was_discarded_is_forgotten_after_the_rest_is_restored(lake: Lake) -> None:
+    replaced(lake)
+    answered(lake, AsItIs(), RESTORE)
+    answered(lake, AsItIs(), FORGET)
+    lake.commit(110, 120)
+    assert lake.rows == [-1, *range(100), *range(110, 120)]
+    assert lake.ledger.gone == {TP: (Span(100, 110),)}
 
 
 def test_all_of_it_is_read_again(lake: Lake) -> None:
@@ -177,12 +204,10 @@ def test_a_later_rollback_of_what_was_read_again_can_be_restored(lake: Lake) -> 
     replaced(lake)
     lake.recover()
     lake.commit(0, 110)
-    head = lake.head
     lake.commit(110, 120)
     lake.begin_again(-2)
     lake.look()
     answered(lake, AsItIs(), RESTORE)
-    assert head in {each.snapshot_id for each in lake.table.metadata.snapshots}
     assert lake.rows == [-2, *range(120)]
 
 

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from calving.model.events import TableId
-from calving.model.offsets import Coverage
+from calving.model.offsets import Coverage, less
 from calving.model.tables import SnapshotPlace
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, LedgerKey
-from calving.protocol.replacement import restorable
+from calving.protocol.replacement import forgotten, restorable
 from calving.protocol.rollback import Ancestor, RollbackNote
 from tests.simulation.checks import Violation, covers
 from tests.simulation.members import Crash
@@ -49,7 +49,7 @@ class Answers:
                 continue
             if ledger.doubt is not None:  # the answer is for what is missing and not known, too
                 self._world.people.taken.pop(name, None)
-            self._forget(name, key, state, ledger)
+            self._forget(name, key, state, ledger, whole=True)
 
     def forget_newest(self) -> None:
         """As ``calving rollback --to SNAPSHOT --then forget`` does."""
@@ -64,13 +64,14 @@ class Answers:
         ledger = key.read(to.line, before.properties)
         if ledger.doubt is not None:
             return
-        note = RollbackNote(before.head, to.head, ledger.gone)
+        chosen = forgotten(key, before.properties, ledger)
+        note = RollbackNote(before.head, to.head, chosen)
         noted = world.rolled_back(key, to.line, before.properties, note)
         with suppress(Crash):
             world.answered(
                 lambda: world.people.lead(name, table.snapshots[:count]), lambda: table.properties.update(noted)
             )
-            self._expect(name, key, replace(ledger, forgotten=ledger.gone))
+            self._expect(name, key, replace(ledger, forgotten=chosen), less(ledger.gone, chosen))
             world.stats["rolled back and forgotten"] += 1
 
     def _key_of(self, name: TableId) -> LedgerKey | None:
@@ -92,11 +93,13 @@ class Answers:
         else:
             self._restore(name, key, state, ledger)
 
-    def _forget(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger) -> None:
-        note = RollbackNote(state.head, state.head, ledger.gone)
+    def _forget(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger, *, whole: bool = False) -> None:
+        chosen = ledger.gone if whole else forgotten(key, state.properties, ledger)
+        note = RollbackNote(state.head, state.head, chosen)
         self._world.tables[name].properties |= self._world.rolled_back(key, state.line, state.properties, note)
-        self._expect(name, key, replace(ledger, forgotten=ledger.gone))
+        self._expect(name, key, replace(ledger, forgotten=chosen), less(ledger.gone, chosen))
         self._world.stats["rollbacks forgotten"] += 1
+        self._world.stats["rollbacks forgotten in part"] += chosen != ledger.gone
 
     def _restore(self, name: TableId, key: LedgerKey, state: Loaded, ledger: Ledger) -> None:
         world, table = self._world, self._world.tables[name]

@@ -339,8 +339,8 @@ def rollback(
     again: Annotated[
         bool,
         typer.Option(
-            help="Go back once more to where the branch went before, past newer commits; and have again what was"
-            " forgotten."
+            help="Go back once more to where the branch went before, past newer commits; have again what was forgotten;"
+            " or forget all, also what a replacement of the table has discarded."
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,

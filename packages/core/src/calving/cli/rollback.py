@@ -18,7 +18,7 @@ from calving.iceberg.catalog import table_id
 from calving.iceberg.history import line_of
 from calving.iceberg.marks import mark_of
 from calving.iceberg.rollback import RollbackPlan, TableRollback
-from calving.model.offsets import Coverage, TopicPartition, less, present, size, text_of, within
+from calving.model.offsets import Coverage, TopicPartition, present, size, text_of, within
 from calving.model.tables import RollbackAnswer
 from calving.model.text import counted, natural
 from calving.protocol.answers import (
@@ -244,16 +244,14 @@ def _answer(plan: RollbackPlan, *, would: bool) -> str:
     offsets = f"{counted(size(gone), 'offset')} ({text_of(gone)})" if gone else "no offset that is known"
     be = _be(gone, would=would)
     if plan.answer is RollbackAnswer.FORGET:
-        return f"{offsets} {be} forgotten: their records stay away, in this table only"
+        return f"{offsets} {be} forgotten: their records stay away, in this table only{_left(plan)}"
     if plan.answer is RollbackAnswer.REREAD:
         return f"{offsets} {be} read again, for this table only, with the settings of now"
     return _restored(plan, would=would)
 
 
 def _restored(plan: RollbackPlan, *, would: bool) -> str:
-    restoration = plan.restoration
-    discarded = restoration.discarded if restoration is not None else {}
-    back = less(plan.unanswered, discarded)
+    restoration, back = plan.restoration, plan.unanswered
     said = f"{counted(size(back), 'offset')} ({text_of(back)}) {_be(back, would=would)} restored:"
     if restoration is None or restoration.forward is not None:
         place = restoration.forward.place.id if restoration is not None and restoration.forward is not None else None
@@ -262,12 +260,18 @@ def _restored(plan: RollbackPlan, *, would: bool) -> str:
         files = counted(len(restoration.files), "file")
         rows, commits = counted(restoration.rows, "row"), counted(len(restoration.commits.snapshots), "snapshot")
         said += f" {files} with {rows}, of {commits}, {_be(back, would=would)} added"
-    if discarded:
-        said += (
-            f"; {counted(size(discarded), 'offset')} ({text_of(discarded)}) cannot come back so, because the table was"
-            " replaced and their snapshots are discarded: give the answer `reread` or `forget` for them afterwards"
-        )
-    return said
+    return said + _left(plan)
+
+
+def _left(plan: RollbackPlan) -> str:
+    if not plan.left:
+        return ""
+    offsets = f"{counted(size(plan.left), 'offset')} ({text_of(plan.left)})"
+    again = " with --again" if plan.answer is RollbackAnswer.FORGET else ""
+    return (
+        f"; {offsets} are not answered by this, because the table was replaced and their snapshots are discarded: give"
+        f" the answer `reread` or `forget`{again} for them afterwards"
+    )
 
 
 def _be(offsets: Coverage, *, would: bool) -> str:

@@ -10,7 +10,7 @@ import copy
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import assert_never
 
@@ -45,7 +45,7 @@ from calving.iceberg.restoration import Abandoned, Restoration
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import engine
 from calving.model.events import TableId
-from calving.model.offsets import Coverage, text_of
+from calving.model.offsets import Coverage, less, text_of
 from calving.model.tables import RollbackAnswer
 from calving.model.text import counted
 from calving.protocol.answers import (
@@ -61,6 +61,7 @@ from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, ROLLBACK_ANSWERED, LedgerKey
 from calving.protocol.ledger_updates import committed, rolled_back
 from calving.protocol.recovery import mind_order
+from calving.protocol.replacement import left_by_forget
 from calving.protocol.rollback import Line, RollbackNote
 from calving.retries import Backoff, tries
 from calving.storage_errors import described
@@ -71,7 +72,8 @@ _MAX_TRIES, _BACKOFF = 20, Backoff(0.04, 2.0)
 @dataclass(frozen=True, slots=True)
 class RollbackPlan:
     """What the command does with a branch. ``target``: the head after the rollback, the ``head`` itself if it stays.
-    ``leaving``: the snapshots between them, newest first. ``ledger``: what the branch holds at ``target``.
+    ``leaving``: the snapshots between them, newest first. ``ledger``: what the branch holds at ``target``. ``left``:
+    unanswered offsets that stay so, because a replacement of the table has discarded their snapshots.
     """
 
     table: Table
@@ -81,16 +83,18 @@ class RollbackPlan:
     ledger: Ledger
     answer: RollbackAnswer
     restoration: Restoration | None = None
+    left: Coverage = field(default_factory=dict)
 
     @property
     def unanswered(self) -> Coverage:
         """The offsets for which this is the answer."""
-        return self.ledger.unanswered
+        return less(self.ledger.unanswered, self.left)
 
     @property
     def note(self) -> RollbackNote:
         """What the table says of the command afterwards."""
-        forgotten = self.ledger.gone if self.answer is RollbackAnswer.FORGET else self.ledger.forgotten
+        gone = less(self.ledger.gone, self.left)
+        forgotten = gone if self.answer is RollbackAnswer.FORGET else self.ledger.forgotten
         return RollbackNote(_id(self.head), _id(self.target), forgotten)
 
 
@@ -118,7 +122,6 @@ class TableRollback:
         self._target, self._answer, self._changes_rows = target, answer, changes_rows
         self._again, self._rules, self._sleep = again, rules, sleep
         self.name = ".".join(table)
-        """The table's name."""
 
     def plan(self) -> RollbackPlan:
         """What the command does with the table as it is now.
@@ -132,10 +135,9 @@ class TableRollback:
         if table is None:
             raise ConfigError(f"table {self.name} does not exist")
         check_forms(self.name, table.metadata.properties)
-        key = self._key_of(table)
         try:
             with reaching(self._catalog, f"table {self.name} cannot be read"):
-                return self._planned(table, key)
+                return self._planned(table, self._key_of(table))
         except TableTroubleError as error:
             raise ConfigError(f"table {self.name}: {error}") from error
 
@@ -152,7 +154,9 @@ class TableRollback:
             ledger = replace(ledger, forgotten={})
         if not leaving:
             self._mind_need(ledger, head)
-        restoration = None
+        restoration: Restoration | None = None
+        in_part = self._answer is RollbackAnswer.FORGET and not self._again
+        left = left_by_forget(self.name, key, properties, ledger) if in_part else {}
         if self._answer is RollbackAnswer.RESTORE:
             if ledger.doubt is not None:
                 raise ConfigError(
@@ -161,6 +165,7 @@ class TableRollback:
                 )
             apart = Abandoned(table, key, line, target, self._rules)
             restoration = apart.restoration(ledger, changes_rows=self._changes_rows)
+            left = restoration.discarded
         if self._answer is RollbackAnswer.REREAD:
             if self._changes_rows:
                 mind_order([self.name], {self.name: ledger})
@@ -173,6 +178,7 @@ class TableRollback:
             ledger=ledger,
             answer=self._answer,
             restoration=restoration,
+            left=left,
         )
 
     def _mind_need(self, ledger: Ledger, head: Snapshot | None) -> None:
@@ -221,8 +227,7 @@ class TableRollback:
         """The key with the identity of the control log that the table names."""
         log_id = table.metadata.properties.get(self._key.of_table(LOG_ID))
         if log_id is None:
-            owner = f"{self._key.control_topic}.{self._key.group}"
-            raise ConfigError(f"table {self.name}: branch {self._key.branch} holds nothing of sink {owner}")
+            raise ConfigError(f"table {self.name}: branch {self._key.branch} holds nothing of sink {self._key.owner}")
         return replace(self._key, log_id=log_id).with_former(table.metadata.properties)
 
     def _target_in(self, table: Table, key: LedgerKey, line: Line) -> Snapshot | None:

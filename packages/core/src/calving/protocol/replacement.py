@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from calving.errors import NothingToAnswerError
 from calving.model.events import Envelope
 from calving.model.marks import TableMark
-from calving.model.offsets import ControlOffsets, Coverage, furthest, intersection, less, union
+from calving.model.offsets import ControlOffsets, Coverage, furthest, intersection, less, text_of, union
 from calving.protocol.ledger import Ledger, entry_of
 from calving.protocol.ledger_key import LedgerKey
 
@@ -69,3 +70,27 @@ def restorable(key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) ->
     """
     discarded = intersection(key.discarded(properties), ledger.unanswered)
     return replace(ledger, gone=less(ledger.gone, discarded)), discarded
+
+
+def forgotten(key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) -> Coverage:
+    """The offsets that are forgotten after the answer ``forget``: not those whose snapshots a replacement has
+    discarded, if there are others to answer for.
+    """
+    rest, _ = restorable(key, properties, ledger)
+    return rest.gone if rest.unanswered else ledger.gone
+
+
+def left_by_forget(table: str, key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) -> Coverage:
+    """The unanswered offsets for which ``forget`` is no answer yet: a table that was replaced by its own rows has what
+    it held when the statement began, and lacks what was discarded.
+
+    :raises NothingToAnswerError: only such offsets are left, and the rest is forgotten already.
+    """
+    rest, discarded = restorable(key, properties, ledger)
+    if discarded and not rest.unanswered and ledger.forgotten:
+        raise NothingToAnswerError(
+            f"table {table}: what it held when it was replaced (CREATE OR REPLACE TABLE) was forgotten, so there is"
+            f" nothing to answer, but for {text_of(discarded)}, as their snapshots are discarded: give `reread` for"
+            " them, or `forget` with --again"
+        )
+    return less(ledger.gone, forgotten(key, properties, ledger))
