@@ -18,7 +18,19 @@ from .lib import (
 _Stream: TypeAlias = Buffer | BytesLike | NativeFile | _Readable
 
 class IpcReadOptions: ...
-class IpcWriteOptions: ...
+
+class IpcWriteOptions:
+    def __init__(
+        self,
+        metadata_version: object = ...,
+        *,
+        allow_64bit: bool = False,
+        use_legacy_format: bool = False,
+        compression: str | None = None,
+        use_threads: bool = True,
+        emit_dictionary_deltas: bool = False,
+        unify_dictionaries: bool = False,
+    ) -> None: ...
 
 class RecordBatchStreamReader(RecordBatchReader):
     def __init__(

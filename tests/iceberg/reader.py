@@ -50,7 +50,7 @@ def _live(
                 dead.update(read_positions(table.io, file, path))
         elif own > sequence and _applies(table, file, entry.data_file):
             gone.append((_names(table, file), keys[file.file_path]))
-    for place, row in enumerate(_read(table, path)):
+    for place, row in enumerate(read_file(table, path)):
         if place not in dead and not any(_key(row, names) in them for names, them in gone):
             yield tuple(row[field.name] for field in table.schema().fields)
 
@@ -71,7 +71,7 @@ def _names(table: Table, file: DataFile) -> list[str]:
 
 
 def _keys(table: Table, file: DataFile) -> set[tuple[Any, ...]]:
-    return {_key(row, _names(table, file)) for row in _read(table, file.file_path)}
+    return {_key(row, _names(table, file)) for row in read_file(table, file.file_path)}
 
 
 def _key(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
@@ -89,13 +89,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _read(table: Table, path: str) -> list[Row]:
+def read_file(table: Table, path: str) -> list[Row]:
     """The rows of a file. Columns that it does not have have their initial defaults."""
     defaults = {field.name: field.initial_default for field in table.schema().fields}
-    return [defaults | row for row in _read_file(table, path)]
+    return [defaults | row for row in _own_rows(table, path)]
 
 
-def _read_file(table: Table, path: str) -> list[Row]:
+def _own_rows(table: Table, path: str) -> list[Row]:
     with table.io.new_input(path).open() as stream:
         match path.rpartition(".")[2]:
             case "avro":

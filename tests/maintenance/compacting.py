@@ -66,9 +66,9 @@ def fail_at(last: int, patch: pytest.MonkeyPatch) -> Callable[[], bool]:
     return lambda: bool(reached)
 
 
-def compactor_of(table: MutationTable, triggers: Triggers = EAGER) -> Compactor:
+def compactor_of(table: MutationTable, triggers: Triggers = EAGER, **more: Any) -> Compactor:
     return Compactor(
-        table.catalog, table_id(table.name), KEY, {"engine-name": "calving"}, triggers, sleep=lambda seconds: None
+        table.catalog, table_id(table.name), KEY, {"engine-name": "calving"}, triggers, sleep=lambda _: None, **more
     )
 
 
@@ -76,9 +76,9 @@ def planned(table: MutationTable, triggers: Triggers = EAGER) -> Plan:
     return compactor_of(table, triggers).plan(table.table, 0)
 
 
-def compact(table: MutationTable, triggers: Triggers = EAGER) -> list[CompactedGroup]:
+def compact(table: MutationTable, triggers: Triggers = EAGER, **more: Any) -> list[CompactedGroup]:
     """Everything that is due, each group in its own commit."""
-    own = compactor_of(table, triggers)
+    own = compactor_of(table, triggers, **more)
     done = [own.compact(group) for group in own.plan(table.table, 0).groups]
     if table.table.current_snapshot() is not None:
         check(table.table, table.equality)

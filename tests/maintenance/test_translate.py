@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pytest
+from collections.abc import Sequence
+
 from pyroaring import BitMap64
 
 from calving.maintenance.translate import InputRows, OutputRows, RowPlaces
@@ -18,23 +18,27 @@ def test_rows_that_were_left_out_have_no_place() -> None:
     assert InputRows(0, 4, BitMap64([1])).taken(BitMap64([1, 2])) == [1]
 
 
-def test_rows_of_one_partition_fill_one_file_after_the_other() -> None:
-    places = RowPlaces(None, [OutputRows("a", 0, 3), OutputRows("b", 0, 4)])
-    assert places.of([6, 0, 2, 3]) == {"a": BitMap64([0, 2]), "b": BitMap64([0, 3])}
+def unread(path: str, rows: Sequence[int]) -> Sequence[int]:
+    raise AssertionError(path)
+
+
+def test_rows_in_their_order_fill_one_file_after_the_other() -> None:
+    places = RowPlaces((OutputRows("a", 3), OutputRows("b", 4)))
+    assert places.of([6, 0, 2, 3], unread) == {"a": BitMap64([0, 2]), "b": BitMap64([0, 3])}
 
 
 def test_no_row_is_in_no_file() -> None:
-    assert RowPlaces(None, []).of([]) == {}
+    assert RowPlaces(()).of([], unread) == RowPlaces((), is_ordered=False).of([], unread) == {}
 
 
-def test_rows_that_go_to_several_partitions_keep_their_order_in_each() -> None:
-    partitions = pa.array([5, 7, 5, 5, 7], pa.int32())
-    places = RowPlaces(partitions, [OutputRows("x", 7, 2), OutputRows("a", 5, 2), OutputRows("b", 5, 1)])
-    assert places.of([1, 2, 3]) == {"x": BitMap64([0]), "a": BitMap64([1]), "b": BitMap64([0])}
-    assert places.of([4]) == {"x": BitMap64([1])}
+def test_rows_in_another_order_are_where_the_permutation_has_them() -> None:
+    def read(path: str, rows: Sequence[int]) -> Sequence[int]:
+        order = {"p": [4, 0, 3, 1, 2]}[path]
+        return sorted(order.index(row) for row in rows)
+
+    places = RowPlaces((OutputRows("a", 2), OutputRows("b", 3)), is_ordered=False, permutation="p")
+    assert places.of([4, 2, 1], read) == {"a": BitMap64([0]), "b": BitMap64([1, 2])}
 
 
-@pytest.mark.parametrize("row", range(5))
-def test_each_row_has_exactly_one_place(row: int) -> None:
-    places = RowPlaces(pa.array([0, 1, 0, 1, 1], pa.int32()), [OutputRows("a", 0, 2), OutputRows("b", 1, 3)])
-    assert sum(len(positions) for positions in places.of([row]).values()) == 1
+def test_nobody_knows_where_rows_in_another_order_are_without_a_permutation() -> None:
+    assert RowPlaces((OutputRows("a", 2),), is_ordered=False).of([1], unread) is None

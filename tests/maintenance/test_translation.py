@@ -69,7 +69,7 @@ def test_ten_commits_that_touch_every_input_do_not_drop_the_group(
 
 
 def without_translation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RowPlaces, "of", lambda places, rows: {})
+    patch.setattr(RowPlaces, "of", lambda places, rows, read: {})
 
 
 def without_rank(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,8 @@ Small files of a partition become a large one, which readers open faster::
     for group in compactor.plan(table, now_ms).groups:   # plan.py: files that are due, and why
         done = compactor.compact(group)                  # rewritten, and committed as one snapshot
 
-``rewrite`` writes the live rows of a group in their order (``rows`` and ``avro`` read them). Meanwhile the sink may
-commit. So ``compaction`` looks at each head on which the commit is attempted: rows that were deleted since are deleted
-in the new files, too, at the positions that ``translate`` finds.
+``rewrite`` writes the live rows of a group (``rows`` and ``avro`` read them): in their order, or sorted as ``strategy``
+says (``external_sort``, ``z_order``), and by their partitions of now. Meanwhile the sink may commit. So ``compaction``
+looks at each head on which the commit is attempted: rows that were deleted since are deleted in the new files, too, at
+the positions that ``translate`` finds. For rows in another order it asks the ``permutation``.
 """

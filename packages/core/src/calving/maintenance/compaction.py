@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, takewhile
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
@@ -17,6 +18,7 @@ from calving.iceberg.history import ancestors, summary_of
 from calving.iceberg.live_files import LiveData, LiveDelete, LiveFiles, Manifests, partition_of
 from calving.iceberg.manifests import FileKey, key_of, partition_sources, read_all_entries, read_manifest_list
 from calving.iceberg.snapshot import SinkSnapshot
+from calving.maintenance.permutation import places
 from calving.maintenance.rewrite import RewrittenRows
 from calving.model import files
 from calving.mutations.candidates import Candidate, new_files
@@ -63,6 +65,8 @@ class Compaction:
         self._manifests, self._known = Manifests(()), KnownPositions()
         self._made: dict[str, tuple[BitMap64, DataFile]] = {}
         self._written = [output.file_path for output in rewritten.outputs]
+        if rewritten.places.permutation is not None:
+            self._written.append(rewritten.places.permutation)
         self.dropped: str | None = None
         """Why the group cannot be committed any more."""
         self.is_offered = False
@@ -82,7 +86,10 @@ class Compaction:
         since = self._deleted_since(table, branch, live, deletions)
         if since is None or self._is_apart(table, live):
             return None
-        dead = self._rewritten.places.of(chain.from_iterable(since))
+        dead = self._rewritten.places.of(chain.from_iterable(since), partial(places, table.io))
+        if dead is None:
+            self.dropped = "rows were deleted meanwhile, and nothing tells where they are in the new files"
+            return None
         self.is_offered = True
         return self._replacement(table, live, dead)
 

@@ -19,15 +19,16 @@ from calving.iceberg.locations import delete_orphans
 from calving.iceberg.maintenance import Maintenance, Turn, commit_refusal, without_turns
 from calving.iceberg.manifests import LINEAGE_VERSION, partition_sources
 from calving.maintenance.compaction import Compaction, FileReplacement
+from calving.maintenance.outputs import OutputSpec, output_spec
 from calving.maintenance.plan import FileGroup, FileState, PartitionKey, Plan, Triggers, plan
-from calving.maintenance.rewrite import Rewriting, output_spec, rewrite
+from calving.maintenance.rewrite import Rewriting, rewrite
+from calving.maintenance.strategy import Strategy
 from calving.model.events import TableId
 from calving.model.files import DataFile
 from calving.model.tables import RESERVED_COLUMNS
 from calving.protocol.ledger_key import LedgerKey
 from calving.records.foreign import writable
 from calving.storage_errors import described
-from calving.writing.layout import Layout
 from calving.writing.partitioning import partition_path
 from calving.writing.properties import WriteProperties
 
@@ -59,9 +60,12 @@ class Compactor:
         turn: Turn = without_turns,
         rewriting: Rewriting | None = None,
         made: Callable[[Table, Sequence[DataFile]], None] = lambda table, outputs: None,
+        strategy: Strategy | None = None,
+        changes_rows: bool = True,
     ) -> None:
         """``key``: of the sink that writes the table; it names the branch. ``about``: entries for the summaries of the
         snapshots. ``write_properties``: they count before the table's. The target size of ``triggers`` is the table's.
+        ``strategy``: as ``output_spec`` has it. ``changes_rows``: whether the sink deletes rows of the table.
 
         ``turn``: of each attempt. ``rewriting``: how files are rewritten, by default in this process. ``made``: gets
         the new files before their commit.
@@ -69,6 +73,7 @@ class Compactor:
         self._catalog, self._table, self._key, self._about = catalog, table, key, about
         self._triggers, self._write_properties, self._sleep = triggers, write_properties or {}, sleep
         self._turn, self._rewriting, self._made = turn, rewriting, made
+        self._strategy, self._changes_rows = strategy, changes_rows
 
     def load(self) -> Table | None:
         """The table; None if it or its branch does not exist.
@@ -90,7 +95,7 @@ class Compactor:
         if metadata.format_version >= LINEAGE_VERSION and (taken := RESERVED_COLUMNS & set(schema.column_names)):
             return f"it has a column {min(taken)}, a name that Iceberg reserves"
         try:
-            Layout(output_spec(table, self._write_properties))
+            self.outputs_of(table)
         except ConfigError as error:
             return str(error)
         return None
@@ -102,6 +107,15 @@ class Compactor:
         """
         triggers = replace(self._triggers, target_bytes=self._target(table))
         return plan(_states(table, self._list(table)), triggers, now_ms)
+
+    def outputs_of(self, table: Table, live: LiveFiles | None = None) -> OutputSpec:
+        """What new files are like. ``live``: of the head, to see whether rows of the table are deleted.
+
+        :raises ConfigError: the strategy does not fit the table.
+        """
+        is_mutable = self._changes_rows or (live is not None and bool(live.scoped or live.wide or live.equality))
+        tracks = is_mutable and table.metadata.format_version > 1
+        return output_spec(table, self._write_properties, self._strategy, tracks=tracks)
 
     def outputs(self, table: Table, group: FileGroup) -> int:
         """About how many files a group becomes."""
@@ -130,8 +144,7 @@ class Compactor:
             return CompactedGroup(group, None, "equality deletes apply to them now: the task deletes comes first")
         deletions = Deletions(table, live, KnownPositions())
         try:
-            spec = output_spec(table, self._write_properties)
-            rewritten = (self._rewriting or rewrite)(table, inputs.values(), deletions, spec)
+            rewritten = (self._rewriting or rewrite)(table, inputs.values(), deletions, self.outputs_of(table, live))
         except Exception as error:  # a storage may raise anything; nothing was committed
             return CompactedGroup(group, None, failed=_text(error))
         self._made(table, rewritten.outputs)

@@ -15,7 +15,7 @@ second share is medium.
 _LATER_MS, _SMALL_LATER = 3_600_000, 2
 """So many small files of this age are enough."""
 _MOST_ROWS = 50_000_000
-"""The most rows of a group of several files: the partition of each row may be kept in memory until the commit."""
+"""The most rows of a group of several files. The number of each is kept on the storage until the commit."""
 
 PartitionKey = tuple[int, tuple[Any, ...]]
 """A spec, and the values of a partition."""

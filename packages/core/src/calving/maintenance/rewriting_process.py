@@ -27,8 +27,8 @@ from calving.errors import CalvingError, TableTroubleError
 from calving.host import python_environment
 from calving.iceberg.live_files import LiveData
 from calving.iceberg.locations import carried
+from calving.maintenance.outputs import OutputSpec
 from calving.maintenance.rewrite import DeletedRows, RewrittenRows, rewrite
-from calving.model.tables import TableSpec
 from calving.storage_errors import described
 
 _SERVE = "from calving.maintenance.rewriting_process import serve; serve()"
@@ -45,7 +45,7 @@ class _Request:
     io: dict[str, str]
     inputs: tuple[LiveData, ...]
     deleted: dict[str, BitMap64]
-    spec: TableSpec
+    spec: OutputSpec
 
     def before(self, path: str) -> BitMap64:
         return self.deleted[path]
@@ -66,7 +66,7 @@ class RewritingProcess:
         self._is_stopped = False
 
     def __call__(
-        self, table: Table, inputs: Collection[LiveData], deletions: DeletedRows, spec: TableSpec, /
+        self, table: Table, inputs: Collection[LiveData], deletions: DeletedRows, spec: OutputSpec, /
     ) -> RewrittenRows:
         """:raises TableTroubleError: whatever ``rewrite`` raises, by its text; or the process has ended."""
         request = _Request(

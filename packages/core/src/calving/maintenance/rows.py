@@ -65,7 +65,7 @@ class RowReader:
         # 2262.
         with pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us") as file:
             of_file = self._of(file.schema_arrow, "PARQUET", constants)
-            for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+            for batch in file.iter_batches(_BATCH_ROWS, columns=of_file.names(file.schema_arrow), use_threads=False):
                 yield of_file.rows(batch)
 
     def orc(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
@@ -128,6 +128,11 @@ class _FileRows:
     key: bytes
     mapped: Sequence[MappedField]
 
+    def names(self, schema: pa.Schema) -> list[str] | None:
+        """The columns that have to be read; None: all, because the file has none of them."""
+        names = [field.name for field in schema if self._id(field, self.mapped) in self.schema.field_ids]
+        return names or None
+
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         given = list(zip(batch.schema, batch.columns, strict=True))
         columns = self._struct(given, self.schema.as_struct(), list(self.arrow), self.mapped, batch.num_rows)
@@ -143,15 +148,17 @@ class _FileRows:
     ) -> list[pa.Array]:
         by_id: dict[int | None, tuple[pa.Array, MappedField | None]] = {}
         for field, array in given:
-            known = next((one for one in mapped if field.name in one.names), None)
-            said = (field.metadata or {}).get(self.key)
-            by_id[int(said) if said is not None else id_of(known)] = array, known
+            by_id[self._id(field, mapped)] = array, _one(mapped, field.name)
         return [
             self._array(*by_id[field.field_id], field, kind.type)
             if field.field_id in by_id
             else self.missing.column(field, kind.type, count)
             for field, kind in zip(wanted.fields, kinds, strict=True)
         ]
+
+    def _id(self, field: pa.Field, mapped: Sequence[MappedField]) -> int | None:
+        said = (field.metadata or {}).get(self.key)
+        return int(said) if said is not None else id_of(_one(mapped, field.name))
 
     def _array(self, array: pa.Array, known: MappedField | None, field: NestedField, kind: pa.DataType) -> pa.Array:
         below, wanted = fields_of(known), field.field_type

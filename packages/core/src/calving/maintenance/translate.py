@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 
@@ -30,45 +28,39 @@ class InputRows:
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """A file that was written: so many rows of one of the new partitions, by its number."""
+    """A file that was written: so many rows."""
 
     path: str
-    partition: int
     records: int
 
 
+@dataclass(frozen=True, slots=True)
 class RowPlaces:
-    """Where each row that was taken is now. The rows of one new partition keep their order.
-
-    ``partitions``: the number of the new partition of each row; None if there is only one.
+    """Where each row that was taken is now. ``outputs``: one file after the other. ``is_ordered``: whether the rows
+    have kept their order; otherwise the file ``permutation`` has their numbers in the order of the new files; None:
+    nobody knows.
     """
 
-    def __init__(self, partitions: pa.Array | None, outputs: Sequence[OutputRows]) -> None:
-        self._partitions = partitions
-        self._outputs: dict[int, list[OutputRows]] = {}
-        for output in outputs:
-            self._outputs.setdefault(output.partition, []).append(output)
+    outputs: tuple[OutputRows, ...]
+    is_ordered: bool = True
+    permutation: str | None = None
 
-    def of(self, rows: Iterable[int]) -> Mapping[str, BitMap64]:
-        """The positions of these rows, by the path of their file."""
+    def of(
+        self, rows: Iterable[int], read: Callable[[str, Sequence[int]], Sequence[int]]
+    ) -> Mapping[str, BitMap64] | None:
+        """The positions of these rows, by the path of their file; None if nobody knows. ``read``: finds the places of
+        rows in a permutation, in order.
+        """
         numbers = sorted(rows)
         if not numbers:
             return {}
-        if self._partitions is None:
-            ((_, outputs),) = self._outputs.items()
-            return _cut(numbers, outputs)
-        wanted = pa.array(numbers, pa.int64())
-        of_each = self._partitions.take(wanted)
-        places: dict[str, BitMap64] = {}
-        for number in of_each.unique().to_pylist():
-            members = pc.indices_nonzero(pc.equal(self._partitions, number)).cast(pa.int64())
-            own = wanted.filter(pc.equal(of_each, number))
-            places |= _cut(pc.index_in(own, value_set=members).to_pylist(), self._outputs[number])
-        return places
+        if self.is_ordered:
+            return _cut(numbers, self.outputs)
+        return None if self.permutation is None else _cut(read(self.permutation, numbers), self.outputs)
 
 
 def _cut(numbers: Sequence[int], outputs: Sequence[OutputRows]) -> dict[str, BitMap64]:
-    """The positions in the files of one partition of its rows with these ascending numbers."""
+    """The positions in their files of the rows with these ascending numbers."""
     places: dict[str, BitMap64] = {}
     begin = start = 0
     for output, end in zip(outputs, accumulate(output.records for output in outputs), strict=True):

@@ -205,6 +205,8 @@ class TableSpec:
     """The changes that the catalog has refused in this batch. Each record that needs one of them is bad."""
     declared: Mapping[str, Any] = field(default_factory=dict)
     """The types (Iceberg JSON) that the settings declare for columns, also for those that are not there yet."""
+    has_sorted_rows: bool = False
+    """Whether the rows come in the sort order. Otherwise the rows of each file are sorted before they are written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from calving.addresses import port_and_path
 from calving.engine.registry import Patience
 from calving.maintenance.plan import Triggers
+from calving.maintenance.strategy import Strategy
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
 from calving.model.tables import (
@@ -185,6 +186,13 @@ _DAY_MS = 24 * 3_600_000
 GroupBytes = Annotated[int, Field(ge=1024**2, le=_MOST_BYTES)]
 OrphanAge = Annotated[int, Field(ge=_DAY_MS, le=3_650 * _DAY_MS)]
 PauseMs = Annotated[int, Field(ge=100, le=86_400_000)]
+
+
+def _strategy(value: object) -> object:
+    return Strategy.parse(value) if isinstance(value, str) else value
+
+
+RowStrategy = Annotated[Strategy, BeforeValidator(_strategy)]
 GraceMs = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 
 MUTATIONS = (
@@ -271,6 +279,9 @@ class TableKeys(BaseModel):
     )
     medium_files: Files | None = Field(
         None, alias="maintenance.medium-files", description="As `iceberg.maintenance.medium-files`."
+    )
+    strategy: RowStrategy | None = Field(
+        None, alias="maintenance.strategy", description="As `iceberg.maintenance.strategy`."
     )
     deleted_share: DeletedShare | None = Field(
         None, alias="maintenance.deleted-share", description="As `iceberg.maintenance.deleted-share`."
@@ -488,6 +499,13 @@ class SinkKeys(BaseModel):
         alias="iceberg.maintenance.medium-files",
         description="`calving maintain` compacts a partition with so many files between an eighth and three quarters of"
         " the table's `write.target-file-size-bytes`, and its smaller files with them.",
+    )
+    strategy: RowStrategy | None = Field(
+        None,
+        alias="iceberg.maintenance.strategy",
+        description="The order of the rows in the files that `calving maintain` writes. `bin-pack`: as they were."
+        " `sort`: the table's sort order. `z-order(a, b)`: rows with similar values of all these 2 to 4 columns are"
+        " neighbours. Default: `sort` if the table has a sort order, else `bin-pack`.",
     )
     deleted_share: DeletedShare = Field(
         _TRIGGERS.deleted_share,

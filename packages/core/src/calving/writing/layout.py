@@ -31,8 +31,8 @@ class Sorting:
     def __init__(self, schema: Schema, order: SortOrder) -> None:
         self.order_id = order.order_id
         self.columns = [field.source_id for field in order.fields]
-        self._fields = order.fields
         self._keys = [key(schema, field.source_id, field.transform) for field in order.fields]
+        self.sort_keys = [*_sort_keys(order)]
 
     def sort(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows in order. Rows with equal keys keep their order."""
@@ -51,12 +51,14 @@ class Sorting:
 
     def indices(self, keys: pa.RecordBatch) -> pa.Array:
         """The indices of these keys in sort order. Equal keys keep their order."""
-        order = []
-        for i, field in enumerate(self._fields):
-            direction = "ascending" if field.direction == SortDirection.ASC else "descending"
-            nulls = "ascending" if field.null_order == NullOrder.NULLS_FIRST else "descending"
-            order += [(f"{i} is valid", nulls), (str(i), direction)]
-        return pc.sort_indices(keys, sort_keys=order)
+        return pc.sort_indices(keys, sort_keys=self.sort_keys)
+
+
+def _sort_keys(order: SortOrder) -> Iterator[tuple[str, str]]:
+    """The columns of ``Sorting.keys`` with their directions."""
+    for i, field in enumerate(order.fields):
+        yield f"{i} is valid", "ascending" if field.null_order == NullOrder.NULLS_FIRST else "descending"
+        yield str(i), "ascending" if field.direction == SortDirection.ASC else "descending"
 
 
 def sorting(table: TableSpec) -> Sorting | None:
@@ -92,6 +94,7 @@ class Layout:
         try:
             self.partitioner = partitioner(table)
             self.order = sorting(table)
+            self.sorts = self.order if not table.has_sorted_rows else None
             self.format = file_format(schema, self.properties)
         except ConfigError as error:
             raise ConfigError(f"table {table.name}: {error}") from error
@@ -117,8 +120,8 @@ class Layout:
             rows = _of_files(rows, self._whole, self._schema)
         rows = _checked(rows, self._schema)
         self.format.check(rows)
-        if self.order is not None:
-            self.order.keys(rows)
+        if self.sorts is not None:
+            self.sorts.keys(rows)
         only = self.partitioner.only
         return rows, self.partitioner.numbers(rows, longest) if only is None else only
 
@@ -132,7 +135,7 @@ class Layout:
 
     def arrange(self, rows: pa.Table) -> pa.Table:
         """Rows of one file, in the table's order if it has one."""
-        batches = rows.to_batches() if self.order is None else [self.order.sort(joined(rows))]
+        batches = rows.to_batches() if self.sorts is None else [self.sorts.sort(joined(rows))]
         # Arrow's ``take`` loses the required flags inside maps and lists.
         return pa.Table.from_batches([_checked(batch, self._schema) for batch in batches], self._schema)
 

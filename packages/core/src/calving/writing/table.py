@@ -114,7 +114,7 @@ class TableWriter(BufferedWriter):
         """``writer`` and ``kind``: for the names of the files."""
         layout = Layout(table)
         whole_file = layout.properties.target_bytes * SORTED_SHARE
-        super().__init__(layout, min(_ENOUGH_BYTES, whole_file) if layout.order is None else whole_file)
+        super().__init__(layout, min(_ENOUGH_BYTES, whole_file) if layout.sorts is None else whole_file)
         self._task, self._limits = task, limits
         self._io: FileIO = load_file_io(dict(table.io_properties), table.location)
         self._locations = load_location_provider(table.location, dict(table.properties))
@@ -123,7 +123,6 @@ class TableWriter(BufferedWriter):
         self._id, self._kind = writer or uuid.uuid4(), kind
         self._files = 0
         self.done: list[DataFile] = []
-        self.numbers: list[int] = []  # of the partition of each file in ``done``; a partition's rows keep their order
 
     @property
     def buffered_bytes(self) -> int:
@@ -179,7 +178,7 @@ class TableWriter(BufferedWriter):
     def _append(self, number: int, rows: pa.Table) -> None:
         file = self._open_files.get(number) or self._open(number)
         file.write(self._layout.arrange(rows))
-        if self._layout.order is not None or file.writer.size() >= self._layout.properties.target_bytes:
+        if self._layout.sorts is not None or file.writer.size() >= self._layout.properties.target_bytes:
             self._finish(number)
 
     def _open(self, number: int) -> _OpenFile:
@@ -200,7 +199,6 @@ class TableWriter(BufferedWriter):
 
     def _finish(self, number: int) -> None:
         self.done.append(self._described(self._open_files[number]))
-        self.numbers.append(number)
         del self._open_files[number]
 
     def _described(self, file: _OpenFile) -> DataFile:

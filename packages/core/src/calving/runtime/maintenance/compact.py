@@ -35,6 +35,8 @@ def compacted(means: Means, sink: Sink, name: str, now_ms: int, *, dry_run: bool
         turn=means.turn(table_id(name)),
         rewriting=means.rewriting,
         made=means.made,
+        strategy=sink.maintenance(name, "strategy"),
+        changes_rows=sink.mutations(name) is not None,
     )
     table = compactor.load()
     if table is None:
@@ -43,16 +45,16 @@ def compacted(means: Means, sink: Sink, name: str, now_ms: int, *, dry_run: bool
     if (why := compactor.refusal(table)) is not None:
         yield _step(name, "left alone", f"not compacted: {why}")
         return
-    plan = compactor.plan(table, now_ms)
+    plan, order = compactor.plan(table, now_ms), compactor.outputs_of(table).order
     if means.observer is not None:
         means.observer.found(name, COMPACT, _sizes(table, plan))
     for group in plan.groups:
         if dry_run:
-            yield _planned(name, table, group, compactor.outputs(table, group))
+            yield _planned(name, table, group, compactor.outputs(table, group), order)
             continue
         with committing(name):
             done = compactor.compact(group)
-        yield _done(name, table, done)
+        yield _done(name, table, done, order)
     yield from _rest(name, plan)
 
 
@@ -66,12 +68,12 @@ def _sizes(table: Table, plan: Plan) -> dict[str, tuple[int, int]]:
     return sizes
 
 
-def _planned(name: str, table: Table, group: FileGroup, outputs: int) -> MaintenanceStep:
-    text = f"{_files(table, group)} would become about {counted(outputs, 'file')}: {group.reason}"
+def _planned(name: str, table: Table, group: FileGroup, outputs: int, order: str) -> MaintenanceStep:
+    text = f"{_files(table, group)} would become about {counted(outputs, 'file')}{_in(order)}: {group.reason}"
     return _step(name, "planned", text, table, group)
 
 
-def _done(name: str, table: Table, done: CompactedGroup) -> MaintenanceStep:
+def _done(name: str, table: Table, done: CompactedGroup, order: str) -> MaintenanceStep:
     group, made = done.group, done.replacement
     if made is None:
         why = done.failed or done.dropped
@@ -79,10 +81,15 @@ def _done(name: str, table: Table, done: CompactedGroup) -> MaintenanceStep:
             return _step(name, "nothing", f"{_files(table, group)} are gone meanwhile", table, group)
         return _step(name, "failed" if done.failed else "dropped", f"{_files(table, group)} stay: {why}", table, group)
     size = sum(output.file_size_in_bytes for output in made.outputs)
-    text = f"{_files(table, group)} became {counted(len(made.outputs), 'file')} ({bytes_text(size)}): {group.reason}"
+    outputs = f"{counted(len(made.outputs), 'file')} ({bytes_text(size)}){_in(order)}"
+    text = f"{_files(table, group)} became {outputs}: {group.reason}"
     if made.translated:
         text += f"; {counted(made.translated, 'row')} deleted meanwhile"
     return _step(name, "done", text, table, group, outputs=len(made.outputs), bytes_after=size)
+
+
+def _in(order: str) -> str:
+    return f", {order}" if order else ""
 
 
 def _rest(name: str, plan: Plan) -> Iterator[MaintenanceStep]:
