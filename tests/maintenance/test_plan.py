@@ -124,3 +124,31 @@ def test_what_is_small_depends_on_the_target_size(target: int) -> None:
 def test_the_partition_with_most_files_comes_first() -> None:
     found = planned(*(file(i) for i in range(12)), *(file(20 + i, partition=1) for i in range(15)))
     assert [group.partition[1] for group in found.groups] == [(1,), (0,)]
+
+
+def landed(number: int, **more: object) -> FileState:
+    return file(number, has_landed=True, **more)  # type: ignore[arg-type]
+
+
+def test_one_file_without_a_partition_is_due_where_files_land_so() -> None:
+    (group,) = planned(landed(1, size=900 * MIB), triggers=Triggers(landed_files=1)).groups
+    assert (len(group.files), group.reason) == (1, "1 file without a partition")
+
+
+def test_files_without_a_partition_wait_for_others_at_most_a_minute() -> None:
+    triggers = Triggers(landed_files=3)
+    assert paths(planned(landed(1), landed(2), triggers=triggers, now_ms=HOUR + 59_999)) == []
+    assert paths(planned(landed(1), landed(2), landed(3), triggers=triggers)) == [["f001", "f002", "f003"]]
+    assert paths(planned(landed(1), landed(2), triggers=triggers, now_ms=HOUR + 60_000)) == [["f001", "f002"]]
+
+
+def test_files_of_a_former_spec_without_partitions_are_due_as_others_are() -> None:
+    assert planned(landed(1), landed(2, size=900 * MIB), now_ms=HOUR + 60_000).groups == ()
+    (group,) = planned(*(landed(i) for i in range(12))).groups
+    assert group.reason == "12 files below 64 MiB"
+
+
+def test_a_file_without_a_partition_is_rewritten_alone_if_it_fills_a_group() -> None:
+    files = [landed(i, size=10 * MIB) for i in range(3)]
+    found = planned(*files, triggers=Triggers(landed_files=1, group_bytes=10 * MIB))
+    assert [len(group.files) for group in found.groups] == [1, 1, 1]

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 
 from calving.errors import CalvingError, CommitRefusedError, CommitUncertainError, ConfigError
@@ -200,6 +202,8 @@ def _states(table: Table, manifest_list: str | None) -> Iterator[FileState]:
     deletes = deletes_of(table.io, manifest_list)
     waiting = _Waiting.of(table, deletes)
     partitions: dict[PartitionKey, PartitionKey] = {}
+    specs, default = table.metadata.specs(), table.metadata.spec()
+    landing = {each for each, spec in specs.items() if _is_divided(default) and not _is_divided(spec)}
     times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
     for data in data_of(table.io, manifest_list):
         file = data.candidate
@@ -214,6 +218,7 @@ def _states(table: Table, manifest_list: str | None) -> Iterator[FileState]:
             sequence=data.sequence,
             added_ms=times.get(data.added_by) if data.added_by is not None else None,
             waits=waiting.has(data),
+            has_landed=file.spec_id in landing,
         )
 
 
@@ -221,3 +226,7 @@ def partition_text(table: Table, partition: PartitionKey) -> str:
     """A partition as its folder is called; empty for a table without partitions."""
     spec_id, values = partition
     return partition_path(Record(*values), table.metadata.specs()[spec_id], partition_sources(table.metadata))
+
+
+def _is_divided(spec: PartitionSpec) -> bool:
+    return any(not isinstance(field.transform, VoidTransform) for field in spec.fields)

@@ -14,6 +14,8 @@ second share is medium.
 """
 _LATER_MS, _SMALL_LATER = 3_600_000, 2
 """So many small files of this age are enough."""
+_LANDED_MS = 60_000
+"""A file of this age that has landed outside of the partitions is due."""
 _MOST_ROWS = 50_000_000
 """The most rows of a group of several files. The number of each is kept on the storage until the commit."""
 
@@ -23,11 +25,14 @@ PartitionKey = tuple[int, tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """When the files of a partition are rewritten. ``iceberg.maintenance.*`` sets it; the target is the table's."""
+    """When the files of a partition are rewritten. ``iceberg.maintenance.*`` sets it; the target is the table's.
+    ``landed_files``: how many files without a partition, in a table with partitions; None: their number does not count.
+    """
 
     small_files: int = 12
     medium_files: int = 5
     deleted_share: float = 0.3
+    landed_files: int | None = None
     group_bytes: int = 2 * 1024**3
     target_bytes: int = 512 * 1024**2
 
@@ -36,6 +41,7 @@ class Triggers:
 class FileState:
     """A live data file. ``deleted``: how many of its rows delete files of its own delete. ``added_ms``: when it was
     added; None if nobody knows, because it was long ago. ``waits``: whether equality deletes apply to it.
+    ``has_landed``: whether it has no partition, in a table with partitions.
     """
 
     path: str
@@ -46,6 +52,7 @@ class FileState:
     sequence: int
     added_ms: int | None
     waits: bool = False
+    has_landed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,8 @@ def plan(files: Iterable[FileState], triggers: Triggers, now_ms: int) -> Plan:
 
 def _may_be_due(file: FileState, triggers: Triggers) -> bool:
     """Whether a file has to be remembered: a table may have millions that never are due."""
-    return file.size < int(_MEDIUM * triggers.target_bytes) or _is_holey(file, triggers)
+    is_landed = file.has_landed and triggers.landed_files is not None
+    return is_landed or file.size < int(_MEDIUM * triggers.target_bytes) or _is_holey(file, triggers)
 
 
 def _is_holey(file: FileState, triggers: Triggers) -> bool:
@@ -95,12 +103,15 @@ def _groups(
 ) -> Iterator[FileGroup]:
     undersized, why = _undersized(files, triggers, now_ms)
     holey = [file for file in files if _is_holey(file, triggers)]
-    reasons = [why] if undersized else []
+    landed = _landed(files, triggers, now_ms)
+    reasons = [why] if undersized and not landed else []
+    if landed:
+        reasons.append(f"{counted(len(landed), 'file')} without a partition")
     if holey:
         share = f"{triggers.deleted_share:.0%} or more of the rows deleted"
         reasons.append(f"{counted(len(holey), 'file')} with {share}")
-    alone = {file.path for file in holey}
-    chosen = {file.path: file for file in (*undersized, *holey)}
+    alone = {file.path for file in (*holey, *landed)}
+    chosen = {file.path: file for file in (*undersized, *holey, *landed)}
     for members in _packed(chosen.values(), triggers.group_bytes):
         if len(members) > 1 or members[0].path in alone:
             yield FileGroup(partition, tuple(members), ", ".join(reasons))
@@ -120,8 +131,17 @@ def _undersized(files: Sequence[FileState], triggers: Triggers, now_ms: int) -> 
     return due, f"{counted(len(due), 'file')} below {bytes_text(limit)}"
 
 
-def _is_old(file: FileState, now_ms: int) -> bool:
-    return file.added_ms is None or now_ms - file.added_ms >= _LATER_MS
+def _landed(files: Sequence[FileState], triggers: Triggers, now_ms: int) -> list[FileState]:
+    """The files that are due because they wait for their partitions."""
+    landed = [file for file in files if file.has_landed]
+    enough = triggers.landed_files
+    if enough is None or not (len(landed) >= enough or any(_is_old(file, now_ms, _LANDED_MS) for file in landed)):
+        return []
+    return landed
+
+
+def _is_old(file: FileState, now_ms: int, age_ms: int = _LATER_MS) -> bool:
+    return file.added_ms is None or now_ms - file.added_ms >= age_ms
 
 
 def _packed(files: Iterable[FileState], most_bytes: int) -> Iterator[list[FileState]]:

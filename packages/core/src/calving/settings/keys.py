@@ -181,6 +181,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 Policy = Literal["fail", "skip"]
 Files = Annotated[int, Field(ge=2, le=1_000_000)]
+LandedFiles = Annotated[int, Field(ge=1, le=1_000_000)]
 DeletedShare = Annotated[float, Field(gt=0, le=1)]
 _DAY_MS = 24 * 3_600_000
 GroupBytes = Annotated[int, Field(ge=1024**2, le=_MOST_BYTES)]
@@ -209,7 +210,7 @@ MUTATIONS = (
 )
 """Keys of row mutations. The sink has them for all tables, and each table has its own."""
 
-TRIGGERS = ("small_files", "medium_files", "deleted_share", "group_bytes")
+TRIGGERS = ("small_files", "medium_files", "landed_files", "deleted_share", "group_bytes")
 """Keys of maintenance. The sink has them for all tables, and each table has its own."""
 
 
@@ -279,6 +280,9 @@ class TableKeys(BaseModel):
     )
     medium_files: Files | None = Field(
         None, alias="maintenance.medium-files", description="As `iceberg.maintenance.medium-files`."
+    )
+    landed_files: LandedFiles | None = Field(
+        None, alias="maintenance.landed-files", description="As `iceberg.maintenance.landed-files`."
     )
     strategy: RowStrategy | None = Field(
         None, alias="maintenance.strategy", description="As `iceberg.maintenance.strategy`."
@@ -499,6 +503,13 @@ class SinkKeys(BaseModel):
         alias="iceberg.maintenance.medium-files",
         description="`calving maintain` compacts a partition with so many files between an eighth and three quarters of"
         " the table's `write.target-file-size-bytes`, and its smaller files with them.",
+    )
+    landed_files: LandedFiles | None = Field(
+        _TRIGGERS.landed_files,
+        alias="iceberg.maintenance.landed-files",
+        description="In a table with partitions, `calving maintain` moves files that have none into their partitions as"
+        " soon as there are so many, or one of them is a minute old. Default: only when they are due for other reasons,"
+        " as files of a former partition spec are.",
     )
     strategy: RowStrategy | None = Field(
         None,
