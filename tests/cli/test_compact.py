@@ -10,9 +10,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 
 from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import open_catalog
@@ -73,6 +75,47 @@ def test_a_dry_run_says_what_would_become_of_which_files_and_why(catalog: Catalo
         rf"table {table.name}: 12 files of g=0 \({SIZE}\) would become about 1 file: 12 files below 64 MiB", line
     )
     assert table.table.metadata_location == before
+
+
+def test_a_sorted_table_stays_sorted_and_the_line_says_so(catalog: Catalog, tmp_path: Path) -> None:
+    table = table_with(catalog, 12)
+    with table.table.update_sort_order() as order:
+        order.desc("id", IdentityTransform())
+    (planned,) = lines(sink_of(tmp_path, table.name), dry_run=True)
+    (done,) = lines(sink_of(tmp_path, table.name))
+    assert planned.endswith("would become about 1 file, sorted: 12 files below 64 MiB")
+    assert re.search(rf"became 1 file \({SIZE}\), sorted: 12 files below 64 MiB$", done)
+    (file,) = table.table.inspect.data_files().to_pylist()
+    assert file["sort_order_id"] == 1
+    ids = pq.read_table(file["file_path"].removeprefix("file://"))["id"].to_pylist()
+    assert ids == list(range(11, -1, -1))
+
+
+def test_the_settings_ask_for_a_z_order(catalog: Catalog, tmp_path: Path) -> None:
+    table = table_with(catalog, 12)
+    (line,) = lines(sink_of(tmp_path, table.name, **{"iceberg.maintenance.strategy": "z-order(id, g)"}))
+    assert line.endswith(", in z-order of id, g: 12 files below 64 MiB")
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_a_strategy_that_does_not_fit_a_table_leaves_it_alone(catalog: Catalog, tmp_path: Path) -> None:
+    table = table_with(catalog, 12)
+    (line,) = lines(sink_of(tmp_path, table.name, **{"iceberg.maintenance.strategy": "z-order(id, nothing)"}))
+    why = "strategy z-order needs 2 to 4 columns of a primitive type: there is no column nothing"
+    assert line == f"table {table.name}: not compacted: {why}"
+    assert files_of(table.table) == 12
+
+
+def test_a_file_that_landed_without_a_partition_is_moved_into_its_own(catalog: Catalog, tmp_path: Path) -> None:
+    table = table_with(catalog, 1)
+    with table.table.update_spec() as spec:
+        spec.add_field("g", IdentityTransform(), "by_g")
+    (line,) = lines(sink_of(tmp_path, table.name))
+    assert line == f"table {table.name}: nothing to compact"
+    (line,) = lines(sink_of(tmp_path, table.name, **{"iceberg.maintenance.landed-files": 1}))
+    assert line.endswith(": 1 file without a partition")
+    (file,) = table.table.inspect.data_files().to_pylist()
+    assert (file["spec_id"], file["partition"]["by_g"]) == (1, 0)
 
 
 def test_files_that_are_due_are_joined_and_no_row_changes(catalog: Catalog, tmp_path: Path) -> None:

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 
 from calving.iceberg.catalog import table_id
 from calving.maintenance.compactor import CompactedGroup, Compactor
+from calving.maintenance.rewrite import RewrittenRows
 from calving.maintenance.rewriting_process import RewritingProcess
+from calving.maintenance.strategy import Strategy
 from harness.structure import check
 from tests.iceberg.histories import KEY, MutationTable, create, pyiceberg_rows
 from tests.maintenance.compacting import EAGER
@@ -44,6 +47,22 @@ def test_it_writes_the_rows_that_are_not_deleted(catalog: Catalog, version: int)
     table = filled(catalog, version)
     (done,) = compacted(table, RewritingProcess())
     assert done.replacement is not None and len(done.replacement.outputs) == 1
+    assert pyiceberg_rows(table.table) == table.rows()
+    check(table.table)
+
+
+def test_it_sorts_rows_and_tells_where_each_has_gone(catalog: Catalog) -> None:
+    table, rewriting = filled(catalog, layout="flat"), RewritingProcess()
+
+    def late(*given: Any) -> RewrittenRows:
+        rewritten = rewriting(*given)
+        table.commit(table.step([{"id": 12, "name": "b", "g": 1}], [{"id": 31}]))
+        return rewritten
+
+    strategy = Strategy("z-order", ("id", "name"))
+    compactor = Compactor(table.catalog, table_id(table.name), KEY, {}, EAGER, rewriting=late, strategy=strategy)
+    (done,) = [compactor.compact(group) for group in compactor.plan(table.table, 0).groups]
+    assert done.replacement is not None and done.replacement.translated == 2
     assert pyiceberg_rows(table.table) == table.rows()
     check(table.table)
 

@@ -15,6 +15,8 @@ from pyarrow import orc
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -36,6 +38,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.maintenance.strategy import Strategy
 from calving.model.record_path import Limits
 from calving.protocol.commit import Step
 from calving.records.arrays import build
@@ -139,9 +142,35 @@ def raw(table: Table) -> list[Any]:
     return sorted(rows, key=lambda row: row["id"])
 
 
+@pytest.mark.parametrize("column", [field.name for field in EVERY_TYPE.fields if field.field_type.is_primitive])
+@pytest.mark.parametrize("strategy", ["sort", "z-order"])
+def test_rows_are_sorted_by_a_column_of_every_type_and_written_again_as_they_were(
+    catalog: Catalog, strategy: str, column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calving.maintenance.rewrite._AT_ONCE", 3_000)
+    table = create(catalog, "flat", 2, schema=EVERY_TYPE)
+    for number in range(3):
+        add(table, [{"id": 10 * number + i, **row} for i, row in enumerate(ROWS)])
+    if strategy == "sort":
+        with table.table.update_sort_order() as order:
+            order.asc(column, IdentityTransform(), NullOrder.NULLS_FIRST)
+    before = raw(table.table)
+    by = Strategy("z-order", (column, "id" if column != "id" else "i")) if strategy == "z-order" else None
+    (done,) = compact(table, strategy=by)
+    assert done.dropped is done.failed is None
+    assert str(raw(table.table)) == str(before)
+    (path,) = data_files(table.table)
+    found = [value is not None for value in pq.read_table(path.removeprefix("file://"))[column].to_pylist()]
+    assert strategy == "z-order" or found == sorted(found)
+
+
+@pytest.mark.parametrize("strategy", ["as they were", "z-order"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_every_type_is_written_again_as_it_was(catalog: Catalog, file_format: str, version: int) -> None:
+def test_every_type_is_written_again_as_it_was(
+    catalog: Catalog, file_format: str, version: int, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calving.maintenance.rewrite._AT_ONCE", 3_000)
     table = create(catalog, "flat", version, schema=EVERY_TYPE, file_format=file_format)
     if version == 1:
         table.resolver = None  # type: ignore[assignment]
@@ -149,7 +178,7 @@ def test_every_type_is_written_again_as_it_was(catalog: Catalog, file_format: st
         add(table, [{"id": 10 * number + i, **row} for i, row in enumerate(ROWS)])
     before = raw(table.table)
     scanned = table.table.scan().to_arrow().sort_by("id") if file_format == "parquet" else None
-    (done,) = compact(table)
+    (done,) = compact(table, strategy=Strategy("z-order", ("text", "d")) if strategy == "z-order" else None)
     assert done.dropped is done.failed is None
     (path,) = data_files(table.table)
     assert path.endswith(file_format)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 
-from calving.maintenance.permutation import places
+from calving.maintenance.permutation import PermutationWriter, places
+from calving.maintenance.plan import Triggers
 from calving.maintenance.strategy import Strategy
+from calving.protocol.commit import Step
 from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check
 from tests.iceberg.histories import MutationTable, create, play, pyiceberg_rows
@@ -33,6 +37,7 @@ from tests.maintenance.compacting import (
 from tests.maintenance.test_compaction import lineage, readings
 
 PLACES = "calving.maintenance.compaction.places"
+DATA = DataFileContent.DATA
 FORMATS = ("parquet", "orc", "avro")
 KINDS = ("sort", "z-order", "spec")
 Z_ORDER = Strategy("z-order", ("g", "id"))
@@ -68,7 +73,7 @@ def leftovers(table: MutationTable) -> list[str]:
 
 def assert_in_order(table: MutationTable, kind: str) -> None:
     """Of the files that a compaction has written, in which nothing is deleted."""
-    files = [e.data_file for e in entries(table.table) if e.data_file.content == DataFileContent.DATA]
+    files = [e.data_file for e in entries(table.table) if e.data_file.content == DATA]
     rows = {file.file_path: read_file(table.table, file.file_path) for file in files}
     if kind == "z-order":
         ((own, *others),) = [rows.values()]
@@ -189,3 +194,111 @@ def test_a_broken_permutation_is_noticed(
     broken(monkeypatch)
     with pytest.raises(AssertionError, match=r"other rows|which says where rows are now, lacks"):
         played(catalog, kind, 2, monkeypatch)
+
+
+def test_files_of_one_commit_do_not_overlap_in_the_sort_order(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calving.writing.table._ENOUGH_BYTES", 200)
+    table = appended(catalog, 2, 4, rows=40, layout="moving")
+    with table.table.update_sort_order() as order:
+        order.asc("id", IdentityTransform())
+    with table.table.transaction() as change:
+        change.set_properties({"write.target-file-size-bytes": "60"})
+    table.commit(table.step([], [{"id": 1000 * part + i} for part in range(4) for i in range(3)]))
+    done = compact(table, Triggers(deleted_share=0.01))
+    assert len(done) == 3
+    for each in done:
+        assert each.replacement is not None and len(each.replacement.outputs) > 1
+        ids = [row["id"] for file in each.replacement.outputs for row in read_file(table.table, file.file_path)]
+        assert ids == sorted(ids)
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+def written(patch: pytest.MonkeyPatch) -> list[str]:
+    """The permutations that are written from now on."""
+    paths: list[str] = []
+    init = PermutationWriter.__init__
+
+    def noted(self: PermutationWriter, io: FileIO, path: str) -> None:
+        paths.append(path)
+        init(self, io, path)
+
+    patch.setattr(PermutationWriter, "__init__", noted)
+    return paths
+
+
+@pytest.mark.parametrize(("version", "changes_rows", "count"), [(1, True, 0), (2, True, 1), (2, False, 0)])
+def test_only_tables_whose_rows_may_be_deleted_have_a_permutation(
+    catalog: Catalog, version: int, changes_rows: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, paths = appended(catalog, version, 3), written(monkeypatch)
+    (done,) = compact(table, strategy=Z_ORDER, changes_rows=changes_rows)
+    assert done.replacement is not None and len(paths) == count
+
+
+def test_deletes_that_nobody_expected_drop_the_group_and_the_next_one_expects_them(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, paths = appended(catalog, 2, 3), written(monkeypatch)
+    beside(monkeypatch, lambda: table.commit(table.step([], [{"id": 5}])))
+    (done,) = compact(table, strategy=Z_ORDER, changes_rows=False)
+    assert done.dropped == "rows were deleted meanwhile, and nothing tells where they are in the new files"
+    assert pyiceberg_rows(table.table) == table.rows() and paths == []
+    beside(monkeypatch, lambda: table.commit(table.step([], [{"id": 6}])))
+    (done,) = compact(table, strategy=Z_ORDER, changes_rows=False)
+    assert done.replacement is not None and done.replacement.translated == len(paths) == 1
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_a_permutation_that_is_lost_fails_the_group_and_nothing_is_left(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = appended(catalog, 2, 3)
+    folder = Path(table.table.location().removeprefix("file://")) / "data"
+
+    def act() -> None:
+        (lost,) = folder.glob("*-rows.arrow")
+        lost.unlink()
+        table.commit(table.step([], [{"id": 5}]))
+
+    before = {*folder.iterdir()}
+    beside(monkeypatch, act)
+    (done,) = compact(table, strategy=Z_ORDER)
+    assert done.failed is not None and "which says where rows are now, cannot be read" in done.failed
+    assert pyiceberg_rows(table.table) == table.rows()
+    new = {path.name for path in folder.iterdir() if path not in before and "-keys" not in path.name}
+    assert new == {Path(e.data_file.file_path).name for e in entries(table.table) if e.data_file.content != DATA}
+
+
+def test_a_storage_that_fails_at_the_permutation_fails_the_group_and_nothing_is_left(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = appended(catalog, 2, 3)
+    folder = Path(table.table.location().removeprefix("file://")) / "data"
+    before = {*folder.iterdir()}
+
+    def full(self: PermutationWriter, rows: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(PermutationWriter, "add", full)
+    (done,) = compact(table, strategy=Z_ORDER)
+    assert done.failed is not None and "No space left on device" in done.failed
+    assert {*folder.iterdir()} == before
+
+
+def test_rows_that_are_in_a_wrong_partition_move_to_their_own(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(catalog, "moving", 2)
+    flat = replace(table.spec(), spec_json=UNPARTITIONED_PARTITION_SPEC.model_dump_json())
+    for number in range(2):
+        own = table.write(table.spec(), [{"id": 0, "name": "a", "g": 0}])[0]
+        rows = [{"id": 10 * number + i, "name": "a", "g": i % 2} for i in range(6)]
+        (wrong,) = table.write(flat, rows)
+        table.commit(Step((replace(wrong, spec_id=own.spec_id, partition=own.partition),), (), frozenset()))
+        table.expected |= {table.key(row): row for row in rows}
+    beside(monkeypatch, lambda: table.commit(table.step([{"id": 3, "name": "b", "g": 1}])))
+    (done,) = compact(table)
+    assert done.replacement is not None and [file.partition.values for file in done.replacement.outputs] == [(0,), (1,)]
+    assert pyiceberg_rows(table.table) == table.rows()

@@ -97,7 +97,7 @@ class Compactor:
         if metadata.format_version >= LINEAGE_VERSION and (taken := RESERVED_COLUMNS & set(schema.column_names)):
             return f"it has a column {min(taken)}, a name that Iceberg reserves"
         try:
-            self.outputs_of(table)
+            self.new_files(table)
         except ConfigError as error:
             return str(error)
         return None
@@ -110,7 +110,7 @@ class Compactor:
         triggers = replace(self._triggers, target_bytes=self._target(table))
         return plan(_states(table, self._list(table)), triggers, now_ms)
 
-    def outputs_of(self, table: Table, live: LiveFiles | None = None) -> OutputSpec:
+    def new_files(self, table: Table, live: LiveFiles | None = None) -> OutputSpec:
         """What new files are like. ``live``: of the head, to see whether rows of the table are deleted.
 
         :raises ConfigError: the strategy does not fit the table.
@@ -146,7 +146,7 @@ class Compactor:
             return CompactedGroup(group, None, "equality deletes apply to them now: the task deletes comes first")
         deletions = Deletions(table, live, KnownPositions())
         try:
-            rewritten = (self._rewriting or rewrite)(table, inputs.values(), deletions, self.outputs_of(table, live))
+            rewritten = (self._rewriting or rewrite)(table, inputs.values(), deletions, self.new_files(table, live))
         except Exception as error:  # a storage may raise anything; nothing was committed
             return CompactedGroup(group, None, failed=_text(error))
         self._made(table, rewritten.outputs)

@@ -39,7 +39,7 @@ from calving.writing.partitioning import Numbers, divide
 from calving.writing.table import TableWriter
 
 T = TypeVar("T")
-_AT_ONCE = 64 * 1024 * 1024
+_AT_ONCE = 32 * 1024 * 1024
 """So many bytes of rows are sorted in memory. What is more is sorted on the local disk."""
 
 

@@ -45,7 +45,7 @@ def compacted(means: Means, sink: Sink, name: str, now_ms: int, *, dry_run: bool
     if (why := compactor.refusal(table)) is not None:
         yield _step(name, "left alone", f"not compacted: {why}")
         return
-    plan, order = compactor.plan(table, now_ms), compactor.outputs_of(table).order
+    plan, order = compactor.plan(table, now_ms), compactor.new_files(table).order
     if means.observer is not None:
         means.observer.found(name, COMPACT, _sizes(table, plan))
     for group in plan.groups:
