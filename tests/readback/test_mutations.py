@@ -20,13 +20,16 @@ from calving.model.tables import RowMutations
 from harness.duckdb_extensions import duckdb_rows
 from harness.spark_reader import spark_on
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
+from tests.maintenance.compacting import appended, beside, compactor_of, planned
 from tests.maintenance.merging import merge
+from tests.maintenance.test_row_orders import KINDS, changed
 from tests.mutations.changing import Changing
 
 pytestmark = pytest.mark.services
 
 ROW_ID = {2: "", 3: ", _row_id"}
 """What else Spark is asked for, by format version."""
+LINEAGE = {2: "", 3: ", _row_id, _last_updated_sequence_number"}
 MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.merge.mode'='merge-on-read'"
 
 
@@ -111,6 +114,41 @@ def test_spark_reads_and_changes_tables_whose_manifests_were_merged(catalog: Cat
     for table, earlier, later, last in zip(tables, before, after, changed, strict=True):
         assert rows_of(earlier) == rows_of(later)
         assert rows_of(last) == [row for row in table.rows() if row[0] % 5]
+
+
+def test_spark_reads_the_same_rows_in_another_order_with_their_lineage(
+    catalog: Catalog, version: int, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calving.maintenance.rewrite._AT_ONCE", 400)
+    tables = []
+    for kind, file_format in itertools.product(KINDS, ("parquet", "orc", "avro")):
+        table = appended(catalog, version, 4, rows=30, file_format=file_format)
+        table.commit(table.step([{"id": 1001, "name": "b", "g": 1}], [{"id": key} for key in (0, 2007, 3029)]))
+        more = changed(table, kind)
+        beside(
+            monkeypatch,
+            lambda table=table: table.commit(table.step([{"id": 3, "name": "c", "g": 0}], [{"id": 1002}, {"id": 2}])),  # type: ignore[misc]
+        )
+        (group,) = [group for group in planned(table).groups if len(group.files) > 3]
+        done = compactor_of(table, **more).compact(group)
+        assert done.replacement is not None and done.replacement.translated == 3
+        tables.append(table)
+    columns = f"select *{LINEAGE[version]}"
+    names = [f"iceberg.{table.name}" for table in tables]
+    parents = [table.table.current_snapshot() for table in tables]
+    found = spark_on(
+        where,
+        *(f"{columns} from {n} version as of {h.parent_snapshot_id}" for n, h in zip(names, parents, strict=True) if h),
+        *(f"{columns} from {name}" for name in names),
+        *(f"select sort_order_id, spec_id from {name}.files where content = 0" for name in names),
+    )
+    earlier, later, files = (found[start : start + len(tables)] for start in range(0, len(found), len(tables)))
+    for table, old, new, written in zip(tables, earlier, later, files, strict=True):
+        assert rows_of(old) == rows_of(new), table.name
+        assert [row[:3] for row in rows_of(new)] == table.rows(), table.name
+        now = table.table
+        assert {now.sort_order().order_id} <= {row["sort_order_id"] or 0 for row in written}
+        assert {row["spec_id"] for row in written} == {now.spec().spec_id}
 
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])

@@ -104,6 +104,7 @@ class _Rewriter:
         self._writer = TableWriter(spec.table, 0, limits, self._id)
         self._partition: int | None = None
         """The partition that is written, by its number."""
+        self._permutation: PermutationWriter | None = None
         self._taken: dict[str, InputRows] = {}
         self._count = 0
 
@@ -119,24 +120,15 @@ class _Rewriter:
 
     def sorted(self) -> RewrittenRows:
         """By their new partition, then in the order of the strategy, then as they were."""
-        permutation: PermutationWriter | None = None
         with self._discarding():
-            try:
-                for rows, numbers, places in self._in_new_order():
-                    if permutation is None and self._spec.tracks:
-                        permutation = PermutationWriter(self._table.io, self._permutation_path())
-                    for number, part in divide(rows, numbers):
-                        self._write(part, number)
-                    if permutation is not None:
-                        permutation.add(places)
-                if permutation is None:
-                    return self._done(is_ordered=False)
-                permutation.close()
-                return self._done(is_ordered=False, permutation=permutation.path)
-            except BaseException:
-                if permutation is not None:
-                    permutation.discard()
-                raise
+            for rows, numbers, places in self._in_new_order():
+                for number, part in divide(rows, numbers):
+                    self._write(part, number)
+                if self._spec.tracks:
+                    self._track(places)
+            if self._permutation is not None:
+                self._permutation.close()
+            return self._done(is_ordered=False)
 
     def _in_new_order(self) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
         """Rows, their new partitions, and their numbers in the old order."""
@@ -194,17 +186,20 @@ class _Rewriter:
         while writer.buffered_bytes > self._limits.buffered_bytes:
             writer.flush_largest()
 
-    def _done(self, *, is_ordered: bool, permutation: str | None = None) -> RewrittenRows:
+    def _track(self, places: pa.Array) -> None:
+        if self._permutation is None:
+            locations = load_location_provider(self._spec.table.location, dict(self._spec.table.properties))
+            path = locations.new_data_location(file_name(0, self._id, 1, ROWS, "arrow"))
+            self._permutation = PermutationWriter(self._table.io, path)
+        self._permutation.add(places)
+
+    def _done(self, *, is_ordered: bool) -> RewrittenRows:
         outputs = tuple(map(_without_lineage, self._writer.close()))
         if sum(output.record_count for output in outputs) != self._count:
             raise TableTroubleError(f"table {self._spec.table.name}: the new files do not hold the rows that were read")
         rows = tuple(OutputRows(output.file_path, output.record_count) for output in outputs)
-        return RewrittenRows(outputs, self._taken, RowPlaces(rows, is_ordered, permutation))
-
-    def _permutation_path(self) -> str:
-        spec = self._spec.table
-        locations = load_location_provider(spec.location, dict(spec.properties))
-        return locations.new_data_location(file_name(0, self._id, 1, ROWS, "arrow"))
+        path = self._permutation.path if self._permutation is not None else None
+        return RewrittenRows(outputs, self._taken, RowPlaces(rows, is_ordered, path))
 
     @contextmanager
     def _discarding(self) -> Iterator[None]:
@@ -212,6 +207,8 @@ class _Rewriter:
             yield
         except BaseException:
             self._writer.discard()
+            if self._permutation is not None:
+                self._permutation.discard()
             raise
 
 
