@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from calving.protocol.commit import Step
 from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check
 from tests.iceberg.histories import MutationTable, create, play, pyiceberg_rows
-from tests.iceberg.reader import read_file
+from tests.iceberg.reader import read_file, rows_of
 from tests.maintenance.compacting import (
     append,
     appended,
@@ -302,3 +303,44 @@ def test_rows_that_are_in_a_wrong_partition_move_to_their_own(
     (done,) = compact(table)
     assert done.replacement is not None and [file.partition.values for file in done.replacement.outputs] == [(0,), (1,)]
     assert pyiceberg_rows(table.table) == table.rows()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_compactions_of_every_kind_after_each_other_change_no_row(
+    catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    table, translated = create(catalog, "flat", 2 + seed % 2), 0
+    with table.table.update_sort_order() as order:
+        order.desc("g", IdentityTransform(), NullOrder.NULLS_FIRST)
+    play(table, "flat", seed, 4)
+    for number in range(6):
+        if chance.random() < 0.4:
+            with table.table.update_spec() as spec:
+                for field in table.table.spec().fields:
+                    spec.remove_field(field.name)
+                spec.add_field("id", BucketTransform(2 + number), f"of_round_{number}")
+        beside(monkeypatch, lambda number=number: play(table, "flat", 10 * number + seed, 2))  # type: ignore[misc]
+        done = compact(table, strategy=chance.choice([None, Strategy("bin-pack"), Strategy("sort"), Z_ORDER]))
+        assert [each.failed or each.dropped for each in done if each.failed or each.dropped] == []
+        translated += sum(each.replacement.translated for each in done if each.replacement is not None)
+        assert pyiceberg_rows(table.table) == table.rows()
+    assert duckdb_rows(table.table) == table.rows() and translated
+    assert leftovers(table) == []
+
+
+def test_keys_that_are_deleted_in_a_partition_that_is_left_drop_the_group(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(catalog, ["bucket(id, 2)"], 2)
+    table.equality = True
+    for number in range(2):
+        table.commit(table.step([], inserts=[{"id": 10 * number + i, "name": "a", "g": 0} for i in range(9)]))
+    with table.table.update_spec() as spec:
+        spec.remove_field("id_bucket").add_field("id", BucketTransform(3), "thirds")
+    (group, _) = planned(table).groups
+    ids = [row["id"] for file in group.files for row in read_file(table.table, file.path)]
+    beside(monkeypatch, lambda: table.commit(table.step([], [{"id": ids[0]}])))
+    done = compactor_of(table).compact(group)
+    assert done.dropped == "rows of one partition were deleted by key while they moved to others"
+    assert rows_of(table.table) == table.rows() and leftovers(table) == []

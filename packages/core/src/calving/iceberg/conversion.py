@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import VoidTransform
 from pyroaring import BitMap64
@@ -222,9 +223,12 @@ def _groups(table: Table, deletes: Iterable[LiveDelete]) -> list[_Group]:
 
 def scope_of(table: Table, file: DataFile) -> Scope:
     """Where an equality delete applies."""
-    spec = table.metadata.specs()[file.spec_id]
-    is_divided = any(not isinstance(each.transform, VoidTransform) for each in spec.fields)
-    return (file.spec_id, partition_of(file)) if is_divided else None
+    return (file.spec_id, partition_of(file)) if is_divided(table.metadata.specs()[file.spec_id]) else None
+
+
+def is_divided(spec: PartitionSpec) -> bool:
+    """Whether a table with this spec has several partitions. Version 1 removes a field by a transform that is void."""
+    return any(not isinstance(field.transform, VoidTransform) for field in spec.fields)
 
 
 def _columns(table: Table, ids: Sequence[int]) -> tuple[Column, ...]:

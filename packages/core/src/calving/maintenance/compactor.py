@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 
 from calving.errors import CalvingError, CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table
-from calving.iceberg.conversion import Scope, scope_of
+from calving.iceberg.conversion import Scope, is_divided, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
 from calving.iceberg.live_files import LiveData, LiveFiles, Manifests, data_of, deletes_of
 from calving.iceberg.locations import delete_orphans
@@ -203,7 +201,7 @@ def _states(table: Table, manifest_list: str | None) -> Iterator[FileState]:
     waiting = _Waiting.of(table, deletes)
     partitions: dict[PartitionKey, PartitionKey] = {}
     specs, default = table.metadata.specs(), table.metadata.spec()
-    landing = {each for each, spec in specs.items() if _is_divided(default) and not _is_divided(spec)}
+    landing = {each for each, spec in specs.items() if is_divided(default) and not is_divided(spec)}
     times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
     for data in data_of(table.io, manifest_list):
         file = data.candidate
@@ -226,7 +224,3 @@ def partition_text(table: Table, partition: PartitionKey) -> str:
     """A partition as its folder is called; empty for a table without partitions."""
     spec_id, values = partition
     return partition_path(Record(*values), table.metadata.specs()[spec_id], partition_sources(table.metadata))
-
-
-def _is_divided(spec: PartitionSpec) -> bool:
-    return any(not isinstance(field.transform, VoidTransform) for field in spec.fields)
