@@ -10,12 +10,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.transforms import IdentityTransform, VoidTransform
+from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 
 from calving.maintenance.plan import Triggers
 from calving.protocol.commit import Step
 from harness.structure import check
 from tests.iceberg.histories import MutationTable, pyiceberg_rows
+from tests.iceberg.reader import rows_of
 from tests.maintenance.compacting import appended, beside, compact, compactor_of, entries
 from tests.maintenance.test_compaction import lineage
 
@@ -108,3 +109,17 @@ def test_version_1_lands_in_a_spec_of_void_transforms(catalog: Catalog) -> None:
 def test_a_table_without_partitions_has_no_landed_files(catalog: Catalog) -> None:
     table = appended(catalog, 2, 1)
     assert compactor_of(table, LANDED).plan(table.table, 0).groups == ()
+
+
+def test_keys_that_are_deleted_while_rows_move_into_partitions_are_deleted_there(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = appended(catalog, 2, 1)
+    table.equality = True
+    with table.table.update_spec() as spec:
+        spec.add_field("id", BucketTransform(2), "halves")
+    land(table, [{"id": 50 + i, "name": "landed", "g": 0} for i in range(9)])
+    beside(monkeypatch, lambda: table.commit(table.step([{"id": 4, "name": "b", "g": 0}], [{"id": 3}, {"id": 52}])))
+    (done,) = compact(table, LANDED)
+    assert done.replacement is not None and {file.spec_id for file in done.replacement.outputs} == {1}
+    assert rows_of(table.table) == table.rows()
