@@ -30,7 +30,7 @@ from calving.model.record_path import (
     TopicConverters,
     TransformSpec,
 )
-from calving.model.tables import RowMutations
+from calving.model.tables import Landing, RowMutations
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import SourceProgress
 from calving.protocol.ledger_key import LedgerKey
@@ -63,6 +63,7 @@ class Changing:
     types: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    landing: Landing = "partitioned"
     evolution: Evolution = field(default_factory=lambda: Evolution(create=True))
     converters: TopicConverters = JSON_KEYS
     by_topic: Mapping[str, TopicConverters] = field(default_factory=dict)
@@ -110,6 +111,7 @@ class Changing:
             columns=self.columns,
             types=self.types,
             units=self.units,
+            landing=self.landing,
         )
         rules = TableRules(
             create_properties=self.properties,

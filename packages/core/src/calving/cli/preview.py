@@ -30,6 +30,7 @@ from calving.model.dead_letters import DeadLetter
 from calving.model.events import TableFiles
 from calving.model.offsets import Span, TopicPartition
 from calving.model.record_path import RecordPath, Tolerance
+from calving.model.tables import PARTITIONED
 from calving.model.text import counted
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
@@ -52,8 +53,8 @@ class TablePreview:
     after: Schema
     rows: int
     partitions: Mapping[str, int]
-    """Rows by partition, named like the partition's folders. An unpartitioned table has one entry with an empty
-    name.
+    """Rows by partition, named like the partition's folders; for landed rows, those into which they are moved later. An
+    unpartitioned table has one entry with an empty name.
     """
 
 
@@ -158,7 +159,8 @@ def _rules(sink: Sink, topics: Source) -> TableRules:
         rules,
         write_properties=_staying(rules.write_properties),
         create_properties=_staying(rules.create_properties),
-        tables={name: replace(table, location=None) for name, table in rules.tables.items()},
+        tables={name: replace(t, location=None, landing=PARTITIONED) for name, t in rules.tables.items()},
+        defaults=replace(rules.defaults, landing=PARTITIONED),
         tolerates=True,
     )
 

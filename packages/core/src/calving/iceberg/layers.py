@@ -15,21 +15,15 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import Table
-from pyiceberg.table.update import (
-    AddPartitionSpecUpdate,
-    AssertTableUUID,
-    TableRequirement,
-    TableUpdate,
-    update_table_metadata,
-)
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from calving.errors import TableTroubleError
+from calving.iceberg.landing import unpartitioned
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import carried
 from calving.iceberg.lookups import with_same_keys
@@ -84,7 +78,7 @@ class EqualityDeletes:
         everywhere = unpartitioned(specs.values())
         if everywhere is None:
             raise TableTroubleError(f"table {'.'.join(table.name())} has no spec without partitions any more")
-        self._everywhere = everywhere
+        self._everywhere = everywhere.spec_id
 
     def of(self, key_files: Iterable[DataFile]) -> Deletes:
         """The deletes for these key files. A delete applies to all partitions, because a row may have moved to any
@@ -134,11 +128,6 @@ class EqualityDeletes:
             key_file_properties(table.metadata.properties),
             carried(table.io),
         )
-
-
-def unpartitioned(specs: Iterable[PartitionSpec]) -> int | None:
-    """The spec under which a delete applies to all partitions."""
-    return next((spec.spec_id for spec in specs if not spec.fields), None)
 
 
 def live_specs(table: Table, branch: str) -> set[int]:
@@ -269,13 +258,6 @@ def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterab
         requirements = requirements or required  # the other snapshots are built on the first
         specs |= {file.spec_id for file in step.data_files}
     return Prepared(tuple(snapshots), tuple(updates), requirements, frozenset(unused))
-
-
-def add_unpartitioned(catalog: Catalog, table: Table) -> None:
-    """Add an unpartitioned spec to the table. The default spec, by which rows are written, stays."""
-    spec = PartitionSpec(spec_id=max(table.metadata.specs()) + 1)
-    same = AssertTableUUID(uuid=table.metadata.table_uuid)
-    catalog.commit_table(table, (same,), (AddPartitionSpecUpdate(spec=spec),))
 
 
 def _joined(steps: Iterable[Step], shared: Overlaps) -> list[Step]:

@@ -20,8 +20,10 @@ from calving.model.offsets import Coverage
 from calving.model.record_path import TYPE_SHARE, Evolution, Limits
 from calving.model.tables import (
     FORMER_SOFT_DELETE_FIELD,
+    PARTITIONED,
     RESERVED_COLUMNS,
     SOFT_DELETE_FIELD,
+    Landing,
     MissingTable,
     RowMutations,
     SchemaChange,
@@ -45,6 +47,8 @@ class TableSettings:
     """The types that columns get when they occur in records, by name."""
     units: Mapping[str, Unit] = field(default_factory=dict)
     """The units in which whole numbers count moments, by the dotted name of the column."""
+    landing: Landing = PARTITIONED
+    """Whether files are written into the table's partitions, or landed in none."""
 
     @property
     def declared(self) -> Mapping[str, InferredType]:

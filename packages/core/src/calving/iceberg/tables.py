@@ -19,6 +19,7 @@ from calving.iceberg.catalog import find_table, is_rest, table_id
 from calving.iceberg.creation import create_table, evolve
 from calving.iceberg.evolution import new_table
 from calving.iceberg.expiry import MAX_SNAPSHOTS
+from calving.iceberg.landing import landing_spec, with_landing_spec
 from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import carried
 from calving.iceberg.manifests import LINEAGE_VERSION
@@ -37,6 +38,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import encode_coverage
 from calving.model.tables import Distribution, MissingTable, Moments, RefusedChange, SchemaChange, TableSpec
 from calving.writing.layout import Layout
+from calving.writing.partitioning import is_divided
 from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
@@ -215,6 +217,8 @@ class Tables:
             self.witness = name
             self._check_version(found.metadata.format_version, f"table {name}")
             check_takes_rows(name, found.metadata, rewrites=self._rules.of(name).mutations is not None)
+            if self._lands(name, found):
+                found = with_landing_spec(self._catalog, name, found)
             spec = self._spec(name, found)
             if self._rules.is_named_by_records(name) and spec != before:
                 Layout(spec)  # else the tasks would find out that the table cannot be written, and end the batch
@@ -235,7 +239,8 @@ class Tables:
         order = known_order(table.sort_order())
         if distribution == "range" and order.is_unsorted:
             distribution = "hash"
-        if distribution == "hash" and metadata.spec().is_unpartitioned():
+        landed = landing_spec(metadata) if self._lands(name, table) else None
+        if landed is not None or (distribution == "hash" and metadata.spec().is_unpartitioned()):
             distribution = "none"
         rules = self._rules.of(name)
         id_columns, mutations = rules.id_columns, rules.mutations
@@ -251,7 +256,7 @@ class Tables:
         return TableSpec(
             name=name,
             schema_json=metadata.schema().model_dump_json(),
-            spec_json=metadata.spec().model_dump_json(),
+            spec_json=(landed or metadata.spec()).model_dump_json(),
             location=metadata.location,
             properties=properties,
             io_properties=carried(table.io),
@@ -263,7 +268,12 @@ class Tables:
             partition_names=spec_names(metadata),
             moments=Moments(rules.units, self._rules.any_year),
             declared=rules.declared,
+            moved_to_json=metadata.spec().model_dump_json() if landed is not None else None,
         )
+
+    def _lands(self, name: str, table: Table) -> bool:
+        """Whether files of the table are landed. A table without partitions has nothing to land beside."""
+        return self._rules.of(name).landing == "unpartitioned" and is_divided(table.spec())
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
         """Delete files that will not be committed, ignoring errors."""

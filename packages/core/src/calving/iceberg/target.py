@@ -32,7 +32,8 @@ from calving.iceberg.history import (
     place_added,
     summary_of,
 )
-from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
+from calving.iceberg.landing import add_unpartitioned, unpartitioned
+from calving.iceberg.layers import Prepared, layered
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_order, refuse_other_settings
 from calving.iceberg.marks import mark_of, note_replacement

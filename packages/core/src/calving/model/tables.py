@@ -17,6 +17,8 @@ DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
 OnRollback = Literal["continue", "stop", "stop-on-doubt"]
 OrderType = Literal["parsed", "text"]
+Landing = Literal["partitioned", "unpartitioned"]
+PARTITIONED: Landing = "partitioned"
 SOFT_DELETE_FIELD, FORMER_SOFT_DELETE_FIELD = "_cdc_deleted", "_deleted"
 """The default column that marks deleted rows, and the default of version 0.1.0, a name that Iceberg reserves."""
 
@@ -207,6 +209,11 @@ class TableSpec:
     """The types (Iceberg JSON) that the settings declare for columns, also for those that are not there yet."""
     has_sorted_rows: bool = False
     """Whether the rows come in the sort order. Otherwise the rows of each file are sorted before they are written."""
+    moved_to_json: str | None = None
+    """If files are landed: the table's own spec, into whose partitions maintenance moves their rows later, in the
+    table's sort order. A row that has no partition there, or no place in the order, is bad. None: files are written by
+    the table's own spec.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,7 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
         mutations=sink.mutations(""),
         types=types,
         units=sink.units(""),
+        landing=keys.landing,
     )
     tables = {
         name: TableSettings(
@@ -217,13 +218,16 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
             columns={column: declared.type for column, declared in t.columns},
             types=types,
             units=sink.units(name),
+            landing=sink.landing(name),
         )
         for name, t in sink.tables.items()
     }
     if keys.dead_letter_table is not None:
         # The defaults are about the records' columns, which this table does not have.
         own = sink.tables.get(keys.dead_letter_table, TableKeys())
-        tables[keys.dead_letter_table] = TableSettings(own.partition_by or (), own.id_columns or (), own.location)
+        tables[keys.dead_letter_table] = TableSettings(
+            own.partition_by or (), own.id_columns or (), own.location, landing=sink.landing(keys.dead_letter_table)
+        )
     return TableRules(
         write_properties=sink.write_properties,
         create_properties=sink.create_properties,

@@ -10,6 +10,7 @@ DEFAULTS_OF = {
     "id_columns": "default_id_columns",
     "partition_by": "default_partition_by",
     "commit_branch": "default_branch",
+    "landing": "landing",
     **{field: field for field in (*MUTATIONS, "on_rollback")},
 }
 """By field of a table's keys the field of the sink's, which holds for tables without one of their own."""

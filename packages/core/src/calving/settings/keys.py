@@ -16,8 +16,10 @@ from calving.maintenance.strategy import Strategy
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
 from calving.model.tables import (
+    PARTITIONED,
     DeleteMode,
     Inserts,
+    Landing,
     OnRollback,
     OrderType,
     RowDeletes,
@@ -236,6 +238,7 @@ class TableKeys(BaseModel):
         description="Partition terms with which the sink creates the table. Default:"
         " `iceberg.tables.default-partition-by`.",
     )
+    landing: Landing | None = Field(None, alias="landing", description="As `iceberg.tables.landing`.")
     columns: Columns = Field(
         (),
         alias="columns",
@@ -349,6 +352,14 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.default-partition-by",
         description="Partition terms of tables that the sink creates: year, month, day, hour(column), bucket(column,"
         " N), truncate(column, W), or a column.",
+    )
+    landing: Landing = Field(
+        PARTITIONED,
+        alias="iceberg.tables.landing",
+        description="Where a batch's rows of a partitioned table go. `partitioned`: into a file for each partition that"
+        " the batch touches. `unpartitioned`: into few files that are in no partition, and in no sort order;"
+        " [maintenance](../how-to/many-partitions.md) moves the rows into the partitions later. Without effect in a"
+        " table without partitions.",
     )
     default_columns: Columns = Field(
         (),

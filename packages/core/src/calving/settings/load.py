@@ -17,7 +17,7 @@ from calving.errors import ConfigError
 from calving.maintenance.plan import Triggers
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.model.sink import DeadLetterTopic, SinkIdentity
-from calving.model.tables import RowMutations
+from calving.model.tables import Landing, RowMutations
 from calving.secrets import know, shown_text
 from calving.settings import files
 from calving.settings.catalog_names import without_effect
@@ -124,6 +124,11 @@ class Sink:
         """The columns that identify a table's rows, as the settings name them."""
         own = self.tables.get(table)
         return self.keys.default_id_columns if own is None or own.id_columns is None else own.id_columns
+
+    def landing(self, table: str) -> Landing:
+        """Whether files of a table are written into its partitions, or landed in none."""
+        own = self.tables.get(table)
+        return self.keys.landing if own is None or own.landing is None else own.landing
 
     def declared(self, table: str) -> Mapping[str, InferredType]:
         """The declared types of a table's columns, by column."""

@@ -21,7 +21,7 @@ from calving.writing.changes import pruned
 from calving.writing.formats.interface import FileFormat, file_format
 from calving.writing.formats.metrics import Metrics, measured
 from calving.writing.keys import key
-from calving.writing.partitioning import Numbers, partitioner
+from calving.writing.partitioning import Numbers, Partitioner, partitioner
 from calving.writing.properties import WriteProperties
 
 
@@ -72,6 +72,11 @@ def sorting(table: TableSpec) -> Sorting | None:
     return Sorting(table_schema(table.schema_json), order)
 
 
+def _moved(table: TableSpec) -> Partitioner | None:
+    """The partitions into which landed rows are moved; None if rows are not landed."""
+    return None if table.moved_to_json is None else partitioner(replace(table, spec_json=table.moved_to_json))
+
+
 Placed = tuple[pa.RecordBatch, Numbers]
 """Rows as files hold them, with their partitions."""
 
@@ -93,20 +98,27 @@ class Layout:
         self.properties = WriteProperties.of(table.properties, table.name)
         try:
             self.partitioner = partitioner(table)
+            self._moved = _moved(table)
             self.order = sorting(table)
             self.sorts = self.order if not table.has_sorted_rows else None
             self.format = file_format(schema, self.properties)
         except ConfigError as error:
             raise ConfigError(f"table {table.name}: {error}") from error
+        self.order = self._sorting if self._moved is None else None
+        """The order of the rows in a file. Landed rows are sorted later."""
         self._schema = arrow_schema(schema)
-        self._measured = measured(schema, self.properties, self.order.columns if self.order else ())
+        sources = self._moved.sources if self._moved is not None else ()  # readers find landed rows by their bounds
+        self._measured = measured(
+            schema, self.properties, (*(self._sorting.columns if self._sorting else ()), *sources)
+        )
 
     @property
     def refuses(self) -> bool:
         """Whether ``place`` may refuse rows whose values fit their columns. Further columns do not change that."""
         kind = type(self.format)
         checks = (kind.check, kind.check_compared) != (FileFormat.check, FileFormat.check_compared)
-        is_divided = self.partitioner.only is None or self.order is not None
+        parts = (self._moved, self._sorting)
+        is_divided = self.partitioner.only is None or any(part is not None for part in parts)
         return is_divided or checks or self._whole is not None
 
     def place(self, rows: pa.RecordBatch, longest: int | None = None) -> Placed:
@@ -122,6 +134,8 @@ class Layout:
         self.format.check(rows)
         if self.sorts is not None:
             self.sorts.keys(rows)
+        if self._moved is not None:
+            self._moved.check(rows, longest)
         only = self.partitioner.only
         return rows, self.partitioner.numbers(rows, longest) if only is None else only
 

@@ -209,6 +209,7 @@ class KeyWriter:
                 spec_json=PartitionSpec(spec_id=spec_id).model_dump_json(),
                 properties=key_file_properties(table.properties),
                 sort_order_json=None,
+                moved_to_json=None,
             ),
             task,
             limits,

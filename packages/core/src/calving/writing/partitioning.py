@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
@@ -126,6 +126,11 @@ def _own_text(kind: IcebergType, value: Any) -> str:
 _FLOATS: dict[type[IcebergType], pa.DataType] = {FloatType: pa.float32(), DoubleType: pa.float64()}
 
 
+def is_divided(spec: PartitionSpec) -> bool:
+    """Whether rows are in different partitions under this spec."""
+    return any(not isinstance(field.transform, VoidTransform) for field in spec.fields)
+
+
 Numbers = int | pa.Array
 """The number of each row's partition; one number if all rows are in the same partition."""
 
@@ -155,11 +160,13 @@ class Partitioner:
         self._kinds = [_result(schema, field) for field in spec.fields]
         self._fields = partition_fields(schema, spec)
         self._keys = [key(schema, field.source_id, field.transform) for field in spec.fields]
-        self._sources = [schema.find_column_name(field.source_id) for field in spec.fields]
+        self._names = [schema.find_column_name(field.source_id) for field in spec.fields]
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._partitions: list[Partition] = []
         self.spec_id: int = spec.spec_id
-        self.only: int | None = None if spec.fields else self._number(())
+        self.sources: Sequence[int] = [field.source_id for field in spec.fields]
+        """The ids of the columns from which partitions are made."""
+        self.only: int | None = None if is_divided(spec) else self._number((None,) * len(spec.fields))
         """The number of the only partition of an unpartitioned table."""
 
     def numbers(self, rows: pa.RecordBatch, longest: int | None = None) -> Numbers:
@@ -168,9 +175,7 @@ class Partitioner:
         :raises BadRecordError: a row has a value that has no partition, or a longer one.
         """
         keys = [make(rows) for make in self._keys]
-        if longest is not None:
-            for name, column in zip(self._sources, keys, strict=True):
-                _check_length(name, column, longest)
+        self._check_lengths(keys, longest)
         if all(map(_is_constant, keys)):
             return self._number(tuple(column[0].as_py() for column in keys))
         tuples: list[tuple[Any, ...]] = [()]
@@ -184,6 +189,19 @@ class Partitioner:
             ]
             codes = both.indices.cast(pa.int64())
         return pa.array(map(self._number, tuples), pa.int32()).take(codes)
+
+    def check(self, rows: pa.RecordBatch, longest: int | None = None) -> None:
+        """:raises BadRecordError: as ``numbers``."""
+        # Every value has a bucket, and hashes take longer than all other keys.
+        keys = zip(self._spec.fields, self._keys, strict=True)
+        self._check_lengths(
+            [None if isinstance(field.transform, BucketTransform) else make(rows) for field, make in keys], longest
+        )
+
+    def _check_lengths(self, keys: Iterable[pa.Array | None], longest: int | None) -> None:
+        for name, column in zip(self._names, keys, strict=True):
+            if longest is not None and column is not None:
+                _check_length(name, column, longest)
 
     def partition(self, number: int) -> Partition:
         """The partition of this number."""
