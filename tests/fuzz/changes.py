@@ -238,6 +238,7 @@ def check(
     if rest is not None:
         case.mutations = RowMutations("_cdc.op", tombstones=case.mutations.tombstones, on_truncate="skip")
     file_format = random.choice(("parquet", "parquet", "orc", "avro"))
+    lands = Random(f"{seed}/{number}/landing")
     sink = Changing(
         folder,
         case.mutations,
@@ -256,6 +257,7 @@ def check(
         for _ in range(random.randint(1, 6)):
             messages = list(case.events(min(most, random.choice((1, 5, 40, 400)))))
             bad, case.bad = case.bad, 0
+            sink.landing = lands.choice(("partitioned", "unpartitioned"))
             outcome = sink.take(*messages)
             count += len(messages)
             if any("there is no column 'v'" in letter.reason for letter in outcome.dead_letters):

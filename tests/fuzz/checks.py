@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from calving.converters.native import absence
+from calving.iceberg.rules import TableRules
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Tolerance
 from tests.fuzz.cases import LETTERS, NOTHING, Case
@@ -176,8 +177,16 @@ def _variants(case: Case, sink: Sink) -> Iterator[tuple[str, Callable[[], Found]
         yield "without Rust", taken(native=False)
     if LETTERS in case.drawn:
         yield LETTERS, taken(tolerance=Tolerance("table", "db.letters", at_most=10**9))
+    if any(target.spec.fields for target in case.targets) or run.rules.defaults.partition_by:
+        yield "landed", taken(rules=_landing(run.rules))
     if not case.topics:  # otherwise values of topics without a table are not looked at
         yield "a transform that does nothing", taken(transforms=(*run.transforms, NOTHING))
+
+
+def _landing(rules: TableRules) -> TableRules:
+    """The rules of tables whose files are landed: which records are bad does not depend on that."""
+    tables = {name: replace(own, landing="unpartitioned") for name, own in rules.tables.items()}
+    return replace(rules, tables=tables, defaults=replace(rules.defaults, landing="unpartitioned"))
 
 
 def _ways(case: Case, sink: Sink, base: Found, only: str | None, prefix: str = "") -> Iterator[Disagreement]:
