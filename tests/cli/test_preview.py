@@ -40,6 +40,12 @@ def test_a_table_that_would_be_created_is_shown_with_partitions_and_bad_records(
     assert "field 'ts': 'soon' is not a timestamptz" in text
 
 
+@pytest.mark.parametrize("key", ["iceberg.tables.landing", "iceberg.table.db.t.landing"])
+def test_rows_that_land_are_shown_in_the_partitions_into_which_they_are_moved(cli: Cli, key: str) -> None:
+    cli.keys[key] = "unpartitioned"
+    assert "  partitions: 200\n    ts_day=" in cli.run("preview", "--records", "202")
+
+
 def test_nothing_is_written(cli: Cli) -> None:
     cli.run("preview")
     catalog = open_catalog("iceberg", cli.catalog_keys)
