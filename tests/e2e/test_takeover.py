@@ -116,6 +116,22 @@ def test_a_killed_calving_worker_leaves_its_place_to_connect(run: Run, connect: 
     run.assert_exactly_once()
 
 
+def test_what_a_killed_calving_worker_has_landed_is_committed_by_connect(
+    run: Run, connect: Callable[[], ConnectWorker]
+) -> None:
+    keys = json.loads(run.config.read_text())
+    keys |= {"iceberg.tables.landing": "unpartitioned", "iceberg.tables.default-partition-by": "bucket(id, 50)"}
+    run.config.write_text(json.dumps(keys))
+    ours = run.start("publish:after:2")
+    assert run.produce_until_it_dies(ours)
+    connect()
+    wait_for_a_commit(run, "java")
+    run.wait_until_committed(150)
+    run.assert_exactly_once()
+    files = run.catalog.load_table("db.even").inspect.data_files()
+    assert set(files["spec_id"].to_pylist()) == {0, 1}
+
+
 def test_a_fleet_is_replaced_worker_by_worker_and_loses_members_on_the_way(
     run: Run, connect: Callable[[], ConnectWorker]
 ) -> None:
