@@ -15,9 +15,11 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.update import AssertTableUUID, RemovePartitionSpecsUpdate
 from pyiceberg.transforms import IdentityTransform, TruncateTransform, VoidTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from calving.errors import TableTroubleError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.landing import add_unpartitioned, landing_spec, with_landing_spec
 from calving.iceberg.manifests import read_entries, read_manifest_list
@@ -372,3 +374,18 @@ def test_a_rollback_to_before_the_first_landed_file_leaves_the_spec(
     landing.take(*records(range(8, 12), 2))
     assert sorted(duckdb_rows(landing.table, "id")) == [(n,) for n in (0, 1, 2, 3, 8, 9, 10, 11)]
     assert len(landing.table.specs()) == 2
+
+
+def test_a_spec_that_somebody_has_removed_and_replaced_is_not_taken_for_the_one_of_a_landed_file(
+    tmp_path: Path,
+) -> None:
+    sink = appending(tmp_path, {"type": "embedded", "warehouse": str(tmp_path)}, 2)
+    waiting = sink.read({0: records(range(6), 3)})
+    table = sink.table
+    same = AssertTableUUID(uuid=table.metadata.table_uuid)
+    sink.catalog.commit_table(table, (same,), (RemovePartitionSpecsUpdate(spec_ids=[1]),))
+    with sink.table.update_spec() as spec:
+        spec.add_field("id", TruncateTransform(2), "tens")
+    with pytest.raises(TableTroubleError, match="of partition spec 1, which the table does not have with the fields"):
+        sink.commit(waiting)
+    assert sink.table.current_snapshot() is None

@@ -15,6 +15,7 @@ from itertools import chain, islice
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -62,19 +63,20 @@ class FileRules:
         return path.rstrip("/") if path else f"{metadata.location.rstrip('/')}/data"
 
     def check(self, table: Table, admitted: Admitted, entries: Iterable[Envelope]) -> None:
-        """Refuse files elsewhere, and files of a partition spec that the table does not have. ``entries`` name
-        the files.
+        """Refuse files elsewhere, and files of a partition spec that the table does not have, or has with other fields
+        since somebody has removed it. ``entries`` name the files.
 
         :raises TableTroubleError: a file must not be added; nothing of the commit is.
         """
         name, specs = ".".join(table.name()), table.metadata.specs()
         files = (*admitted.data_files, *admitted.delete_files)
-        unknown = next((file for file in files if file.spec_id not in specs), None)
+        unknown = next((file for file in files if not _has_spec(file, specs)), None)
         if unknown is not None:
+            how = " with the fields of this file" if unknown.spec_id in specs else ""
             raise TableTroubleError(
                 f"table {name}: {_origin(entries, unknown.file_path)} of partition spec {unknown.spec_id}, which the"
-                " table does not have, and nothing is committed; if somebody else writes to the control log, discard"
-                f" what the entry names: `calving release FILE --table {name} --record OUT`"
+                f" table does not have{how}, and nothing is committed; if somebody else writes to the control log,"
+                f" discard what the entry names: `calving release FILE --table {name} --record OUT`"
             )
         if outside := self.outside(table, (file.file_path for file in files)):
             more = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
@@ -120,6 +122,13 @@ class FileRules:
         if kept := {path for path, name in names.items() if name.kind == DELETES}:
             paths |= _without(kept, _delete_files(table))
         return frozenset(paths)
+
+
+def _has_spec(file: DataFile, specs: Mapping[int, PartitionSpec]) -> bool:
+    """Whether the table has the file's spec. A key file has no partition, whatever spec it names."""
+    spec = specs.get(file.spec_id)
+    own = [each.field_id for each in file.partition.fields]
+    return spec is not None and (file.content is not FileContent.DATA or own == [each.field_id for each in spec.fields])
 
 
 OWN_LOCATIONS = FileRules()
