@@ -27,6 +27,7 @@ from calving.model.record_path import Evolution
 from calving.model.tables import RowMutations
 from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check
+from tests.iceberg.histories import MutationTable
 from tests.iceberg.reader import rows_of
 from tests.mutations.changing import NAME, Changing, Message
 
@@ -290,6 +291,23 @@ def test_equality_deletes_apply_to_all_partitions_while_there_are_landed_rows(tm
     deletes = [file for file in live(sink.table) if file.content is DataFileContent.EQUALITY_DELETES]
     assert deletes and not any(specs[file.spec_id].fields for file in deletes)
     assert rows(sink.table) == [(key, 0, "u") for key in range(8)]
+
+
+@pytest.mark.parametrize("terms", [("g",), ("bucket(id, 4)",)], ids=" ".join)
+def test_keys_that_are_turned_into_positions_find_their_rows_in_landed_files_and_in_partitions(
+    tmp_path: Path, terms: tuple[str, ...]
+) -> None:
+    keys = {"type": "embedded", "warehouse": str(tmp_path)}
+    sink = appending(tmp_path, keys, 2, mutations=EQUALITY, id_columns=("id",), partition_by=terms)
+    chance, expected = random.Random(repr(terms)), dict[int, Row]()
+    for number in range(6):
+        sink.landing = ("unpartitioned", "partitioned")[number % 2]
+        sink.take(*changes(chance, expected, number))
+        if number in (3, 5):
+            assert MutationTable(sink.catalog, NAME).maintain()
+            assert sink.rows("id", "g", "v") == sorted(
+                ((row["id"], row["g"], row["v"]) for row in expected.values()), key=repr
+            )
 
 
 # The spec

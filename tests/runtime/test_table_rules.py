@@ -46,3 +46,13 @@ def test_a_table_s_own_unit_takes_precedence() -> None:
     assert rules.of("db.other").units == {"a": "ns", "b": "s", "c": "s"}
     assert rules.of("db.t").declared["a"] == "timestamp" and rules.any_year
     assert not table_rules(parse(SETTINGS), NO_TOPICS).any_year
+
+
+def test_a_table_lands_as_its_own_key_says_or_else_as_the_sink_s() -> None:
+    keys = {"iceberg.tables.landing": "unpartitioned", "iceberg.table.db.t.landing": "partitioned"}
+    rules = table_rules(parse({**SETTINGS, **keys}), NO_TOPICS)
+    assert [rules.of(name).landing for name in ("db.t", "db.dead", "db.other")] == [
+        "partitioned",
+        "unpartitioned",
+        "unpartitioned",
+    ]

@@ -36,6 +36,8 @@ def member(**changed: str) -> Member:
     [
         ("iceberg.tables.upsert-mode-enabled", "true"),
         ("iceberg.table.db.orders.id-columns", "id"),
+        ("iceberg.tables.landing", "unpartitioned"),
+        ("iceberg.table.db.orders.landing", "unpartitioned"),
         ("iceberg.tables.on-missing-table", "skip"),
         ("iceberg.tables.evolve-schema-enabled", "true"),
         ("iceberg.tables.default-commit-branch", "test"),
@@ -68,6 +70,8 @@ def test_a_setting_that_decides_what_is_committed_is_named_if_it_differs(key: st
         ("kafka.fetch.min.bytes", "1000"),
         ("iceberg.tables.on-unrouted", "fail"),
         ("iceberg.tables.dynamic-enabled", "FALSE"),
+        ("iceberg.tables.landing", "partitioned"),
+        ("iceberg.table.db.orders.landing", "partitioned"),
     ],
 )
 def test_settings_that_change_no_commit_may_differ(key: str, value: str) -> None:
