@@ -130,3 +130,13 @@ def test_a_recovery_reads_again_what_was_parked(run: Callable[[dict[str, str]], 
     sink.wait_until_committed(90)
     sink.stop()
     sink.assert_exactly_once()
+
+
+def test_landed_files_are_parked_and_committed_in_the_spec_that_they_have_landed_in(
+    run: Callable[[dict[str, str]], Run],
+) -> None:
+    sink = run({"iceberg.tables.landing": "unpartitioned", "iceberg.tables.default-partition-by": "bucket(id, 50)"})
+    break_and_mend(sink, 2)
+    assert_it_has_all_of_it_once(sink)
+    files = sink.catalog.load_table(BROKEN).inspect.data_files()
+    assert set(files["spec_id"].to_pylist()) == {1}

@@ -237,14 +237,15 @@ def test_a_record_whose_partition_value_is_too_long_is_bad_too(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("terms", [("g",), ("bucket(id, 4)",), ("g", "bucket(id, 4)")], ids=" ".join)
-@pytest.mark.parametrize("mutations", [POSITIONS, EQUALITY], ids=lambda m: m.row_deletes)
-@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.services)])
+@pytest.mark.parametrize(
+    ("version", "mutations"),
+    [(2, POSITIONS), (2, EQUALITY), pytest.param(3, POSITIONS, marks=pytest.mark.services)],
+    ids=["positions", "equality", "vectors"],
+)
 def test_rows_that_change_while_files_are_landed_and_not_leave_what_a_dict_has(
     tmp_path: Path, keys: dict[str, str], version: int, mutations: RowMutations, terms: tuple[str, ...]
 ) -> None:
     """Keys move between partitions, and batches land or not by turns."""
-    if version == 3 and mutations is EQUALITY:
-        pytest.skip("equality deletes are for version 2")
     sink = appending(tmp_path, keys, version, mutations=mutations, id_columns=("id",), partition_by=terms, slots=2)
     chance, expected, specs = random.Random(repr((version, terms))), dict[int, Row](), set[int]()
     has_scoped_deletes = mutations is EQUALITY and "g" not in terms  # DuckDB fails to read them beside another spec
@@ -365,6 +366,19 @@ def test_in_version_1_a_table_that_had_no_partitions_lands_in_its_former_spec(ca
     (file,) = data(sink.table)
     assert file.spec_id == 0
     assert len(sink.table.specs()) == 2
+
+
+@pytest.mark.parametrize("mutations", [POSITIONS, EQUALITY], ids=lambda m: m.row_deletes)
+def test_rows_that_have_landed_in_version_1_change_after_an_upgrade(tmp_path: Path, mutations: RowMutations) -> None:
+    sink = appending(tmp_path, {"type": "embedded", "warehouse": str(tmp_path)}, 1, partition_by=("bucket(id, 4)",))
+    sink.take(*records(range(8), 3))
+    with sink.table.transaction() as change:
+        change.upgrade_table_version(2)
+    changing = sink.with_(mutations=mutations, id_columns=("id",))
+    changing.take(*((None, {"id": key, "g": 5, "v": "b", "op": "u"}) for key in range(4)))
+    changing.take((None, {"id": 7, "op": "d"}))
+    wanted = [(key, 5, "b") for key in range(4)] + [(key, key % 3, "a") for key in range(4, 7)]
+    assert rows(sink.table) == wanted == duckdb_rows(sink.table, "id, g, v")
 
 
 def test_a_table_whose_partition_fields_were_all_removed_has_nothing_to_land_beside(
