@@ -61,6 +61,27 @@ def test_workers_are_replaced_one_by_one_there_and_back_and_no_record_is_lost_or
     sink.assert_exactly_once()
 
 
+def test_a_leader_of_a_former_version_commits_what_a_worker_of_this_one_has_landed(
+    tmp_path: Path, servers: str, unique: str
+) -> None:
+    former = unpacked(BEFORE_0_2_0, tmp_path / "former", "harness")
+    if former is None:
+        pytest.skip(f"commit {BEFORE_0_2_0} of the history is not here")
+    sink = Run(tmp_path, servers, unique, settings={"iceberg.tables.default-partition-by": "bucket(id, 50)"})
+    sink.put_aside({"iceberg.tables.landing": "unpartitioned"})
+    try:
+        sink.start(former=former, aside=False)
+        sink.produce(100)
+        wait_for(lambda: sink.committed() == sink.sent)
+        assert sink.produce_until_it_dies(sink.start("publish:after:1", aside=True))
+        sink.wait_until_committed(90)
+    finally:
+        sink.close()
+    sink.assert_exactly_once()
+    files = sink.catalog.load_table("db.even").inspect.data_files()
+    assert set(files["spec_id"].to_pylist()) == {0, 1}
+
+
 def _ends_while_records_come(sink: Run, worker: Process) -> bool:
     sink.produce(50, 250)
     return worker.returncode is not None

@@ -126,8 +126,7 @@ def test_readers_find_landed_rows_by_the_columns_of_their_partitions(
     wanted = [number for number in range(18) if number % 3 == 1]
     found = sink.table.scan(row_filter="g = 1").to_arrow()["id"].to_pylist()
     assert sorted(found) == wanted
-    where = sink.table.metadata_location.removeprefix("file://")
-    assert sorted(duckdb_rows(sink.table, "id")) == [(number,) for number in range(18)], where
+    assert sorted(duckdb_rows(sink.table, "id")) == [(number,) for number in range(18)]
 
 
 def test_the_columns_of_partitions_have_bounds_whatever_the_table_says(tmp_path: Path) -> None:
@@ -196,11 +195,16 @@ def appending_to(folder: Path, **given: Any) -> Changing:
     return Changing(folder, mutations=None, id_columns=(), landing="unpartitioned", **given)
 
 
-@pytest.mark.parametrize("terms", ["truncate", "hour"])
-def test_a_record_that_has_no_partition_is_bad_as_it_is_without_landing(tmp_path: Path, terms: str) -> None:
+@pytest.mark.parametrize(
+    ("term", "column", "good", "bad"),
+    [("truncate(id, 10)", "id long", 1, -(2**63)), ("v", "v string", "a", "x" * 10_000)],
+    ids=["no partition", "too long"],
+)
+def test_a_record_that_has_no_partition_is_bad_as_it_is_without_landing(
+    tmp_path: Path, term: str, column: str, good: object, bad: object
+) -> None:
     """Otherwise maintenance could never move its row."""
-    column, value = {"truncate": ("id", -(2**63)), "hour": ("at", "2500-01-01T00:00:00Z")}[terms]
-    term = {"truncate": "truncate(id, 10)", "hour": "hour(at)"}[terms]
+    name, kind = column.split()
     found = []
     for landing in ("partitioned", "unpartitioned"):
         sink = Changing(
@@ -208,29 +212,23 @@ def test_a_record_that_has_no_partition_is_bad_as_it_is_without_landing(tmp_path
             mutations=None,
             id_columns=(),
             partition_by=(term,),
-            columns={"id": "long", "at": "timestamptz_ns" if terms == "never" else "timestamptz"},
+            columns={name: kind},
             landing=landing,
         )
-        good = {"id": 1, "at": "2024-01-01T00:00:00Z"}
-        found.append(sink.reasons(sink.take((None, good), (None, good | {column: value}))))
-    assert found[0] == found[1]
-    assert len(found[0]) == (terms == "truncate")
-
-
-def test_a_record_whose_partition_value_is_too_long_is_bad_too(tmp_path: Path) -> None:
-    found = []
-    for landing in ("partitioned", "unpartitioned"):
-        sink = Changing(
-            tmp_path / landing,
-            mutations=None,
-            id_columns=(),
-            partition_by=("v",),
-            columns={"v": "string"},
-            landing=landing,
-        )
-        found.append(sink.reasons(sink.take((None, {"v": "a"}), (None, {"v": "x" * 10_000}))))
+        found.append(sink.reasons(sink.take((None, {name: good}), (None, {name: bad}))))
     assert found[0] == found[1]
     assert len(found[0]) == 1
+
+
+def test_a_record_that_has_no_place_in_the_sort_order_is_bad_as_it_is_without_landing(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    catalog.create_namespace("db")
+    order = SortOrder(SortField(source_id=1, transform=TruncateTransform(10)), order_id=1)
+    catalog.create_table(NAME, SCHEMA, partition_spec=BY_G, sort_order=order)
+    sink = appending_to(tmp_path)
+    reasons = sink.reasons(sink.take(*records([5], 2), (None, {"id": -(2**63), "g": 1})))
+    assert [offset for offset, _ in reasons] == [1]
 
 
 # Rows that change
