@@ -195,6 +195,28 @@ def appending_to(folder: Path, **given: Any) -> Changing:
     return Changing(folder, mutations=None, id_columns=(), landing="unpartitioned", **given)
 
 
+@pytest.mark.parametrize("mode", ["hash", "range"])
+def test_the_task_that_reads_a_record_lands_it_whatever_distribution_the_table_has(
+    catalog: Catalog, tmp_path: Path, mode: str
+) -> None:
+    catalog.create_namespace("db")
+    order = SortOrder(SortField(source_id=1, transform=IdentityTransform()), order_id=1)
+    properties = {"write.distribution-mode": mode}
+    catalog.create_table(NAME, SCHEMA, partition_spec=BY_G, sort_order=order, properties=properties)
+    sink = appending_to(tmp_path, slots=2)
+    sink.take(*records(range(40), 4))
+    assert sorted(file.record_count for file in data(sink.table)) == [20, 20]
+
+
+def test_a_table_without_partitions_keeps_its_sort_order(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_namespace("db")
+    order = SortOrder(SortField(source_id=1, transform=IdentityTransform()), order_id=1)
+    catalog.create_table(NAME, SCHEMA, sort_order=order)
+    sink = appending_to(tmp_path)
+    sink.take(*records([5, 3, 9, 1], 2))
+    assert sink.table.scan().to_arrow()["id"].to_pylist() == [1, 3, 5, 9]
+
+
 @pytest.mark.parametrize(
     ("term", "column", "good", "bad"),
     [("truncate(id, 10)", "id long", 1, -(2**63)), ("v", "v string", "a", "x" * 10_000)],
