@@ -106,13 +106,18 @@ def test_a_strategy_that_does_not_fit_a_table_leaves_it_alone(catalog: Catalog, 
     assert files_of(table.table) == 12
 
 
-def test_a_file_that_landed_without_a_partition_is_moved_into_its_own(catalog: Catalog, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "key", [{"iceberg.maintenance.landed-files": 1}, {"iceberg.tables.landing": "unpartitioned"}], ids=str
+)
+def test_a_file_that_landed_without_a_partition_is_moved_into_its_own(
+    catalog: Catalog, tmp_path: Path, key: dict[str, object]
+) -> None:
     table = table_with(catalog, 1)
     with table.table.update_spec() as spec:
         spec.add_field("g", IdentityTransform(), "by_g")
     (line,) = lines(sink_of(tmp_path, table.name))
     assert line == f"table {table.name}: nothing to compact"
-    (line,) = lines(sink_of(tmp_path, table.name, **{"iceberg.maintenance.landed-files": 1}))
+    (line,) = lines(sink_of(tmp_path, table.name, **key))
     assert line.endswith(": 1 file without a partition")
     (file,) = table.table.inspect.data_files().to_pylist()
     assert (file["spec_id"], file["partition"]["by_g"]) == (1, 0)

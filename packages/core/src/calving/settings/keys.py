@@ -519,8 +519,8 @@ class SinkKeys(BaseModel):
         _TRIGGERS.landed_files,
         alias="iceberg.maintenance.landed-files",
         description="In a table with partitions, `calving maintain` moves files that have none into their partitions as"
-        " soon as there are so many, or one of them is a minute old. Default: only when they are due for other reasons,"
-        " as files of a former partition spec are.",
+        " soon as there are so many, or one of them is a minute old. Default: 1 where `iceberg.tables.landing` is"
+        " `unpartitioned`, and elsewhere only when they are due for other reasons, as files of a former spec are.",
     )
     strategy: RowStrategy | None = Field(
         None,

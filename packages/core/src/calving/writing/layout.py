@@ -99,18 +99,19 @@ class Layout:
         try:
             self.partitioner = partitioner(table)
             self._moved = _moved(table)
-            self.order = sorting(table)
-            self.sorts = self.order if not table.has_sorted_rows else None
+            order = sorting(table)
             self.format = file_format(schema, self.properties)
         except ConfigError as error:
             raise ConfigError(f"table {table.name}: {error}") from error
-        self.order = self._sorting if self._moved is None else None
+        self.order = order if self._moved is None else None
         """The order of the rows in a file. Landed rows are sorted later."""
+        self._sorting = None if table.has_sorted_rows else order
+        """The order in which each row needs a place."""
+        self.sorts = self._sorting if self._moved is None else None
+        """The order into which rows are brought before they are written."""
         self._schema = arrow_schema(schema)
         sources = self._moved.sources if self._moved is not None else ()  # readers find landed rows by their bounds
-        self._measured = measured(
-            schema, self.properties, (*(self._sorting.columns if self._sorting else ()), *sources)
-        )
+        self._measured = measured(schema, self.properties, (*(order.columns if order else ()), *sources))
 
     @property
     def refuses(self) -> bool:
@@ -132,8 +133,8 @@ class Layout:
             rows = _of_files(rows, self._whole, self._schema)
         rows = _checked(rows, self._schema)
         self.format.check(rows)
-        if self.sorts is not None:
-            self.sorts.keys(rows)
+        if self._sorting is not None:
+            self._sorting.keys(rows)
         if self._moved is not None:
             self._moved.check(rows, longest)
         only = self.partitioner.only
