@@ -144,7 +144,7 @@ class Sink:
         return {**dict(self.keys.default_columns), **dict(own.columns if own is not None else ())}
 
     def triggers(self, table: str) -> Triggers:
-        """When files of a table are compacted. What this sink has landed is due at once, unless a key says otherwise."""
+        """When files of a table are compacted. What the sink has landed is due at once, unless a key says otherwise."""
         triggers = Triggers(**{name: self.maintenance(table, name) for name in TRIGGERS})
         is_due = triggers.landed_files is None and self.landing(table) == "unpartitioned"
         return replace(triggers, landed_files=1) if is_due else triggers
