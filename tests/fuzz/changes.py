@@ -217,14 +217,19 @@ def _framed(form: str, node: Node, registry: SchemaRegistry) -> Callable[[Row], 
     if form == "json":
         return lambda value: json.dumps(encoding.payload(node, value), ensure_ascii=False).encode()
     text = avro.schema(node)
-    references = []
-    for name, other in text.references:
-        subject = f"s{encoding.schema_id(other)}"  # its versions have the same text
-        registry.register(subject, other)
-        references.append({"name": name, "subject": subject, "version": 1})
-    header = registry.register("s", text, references=references).to_bytes(5, "big")
+    header = _registered("s", text, registry).to_bytes(5, "big")
     made = avro.encoder(text, node)
     return lambda value: header + made(value)[5:]
+
+
+def _registered(subject: str, text: str, registry: SchemaRegistry) -> int:
+    """The id of a schema, which is registered after those to which it refers."""
+    references = []
+    for name, other in text.references if isinstance(text, encoding.SchemaText) else ():
+        inner = f"s{encoding.schema_id(other)}"  # its versions have the same text
+        _registered(inner, other, registry)
+        references.append({"name": name, "subject": inner, "version": 1})
+    return registry.register(subject, text, references=references)
 
 
 def check(
