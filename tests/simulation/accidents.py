@@ -68,6 +68,7 @@ class Accidents:
             (odds.rollbacks, self._world.answers.forget_newest),
             (odds.rollbacks, people.maintain),
             (odds.swaps, people.replace_table),
+            (odds.compactions, self._world.compactions.step),
             (odds.moves, strangers.move),
             (odds.moves, strangers.check),
             (odds.moves / 3, strangers.accept),
@@ -159,7 +160,7 @@ class Accidents:
         mutates = name in world.mutation_tables
         rows = compacted(world.tables[name].live, f"c{number}") if mutates else None
         compacts = world.chance(_COMPACTIONS if world.odds.rollbacks else 0.0)
-        return Snapshot(number, (), {}, world.now, rows, compacts=compacts)
+        return Snapshot(number, (), {}, world.now, rows, compacts=world.tables[name].head if compacts else None)
 
     def _stall(self) -> None:
         self.stalled ^= {self._world.names[0]}

@@ -40,6 +40,7 @@ class Odds:
     moves: float = 0.0
     replacements: float = 0.0
     swaps: float = 0.0
+    compactions: float = 0.0
 
 
 TURNS = "several settings"
@@ -68,6 +69,9 @@ THEMES: dict[str, Odds] = {
     "rolled back anywhere": Odds(rollbacks=0.012, backfills=0.7, expiry=0.02, contention=0.1),
     "renamed and rolled back": Odds(
         crashes=0.01, renames=0.004, rollbacks=0.012, backfills=0.5, expiry=0.01, contention=0.1
+    ),
+    "compacted": Odds(
+        crashes=0.01, compactions=0.08, rollbacks=0.006, backfills=0.3, expiry=0.01, contention=0.1, coups=0.01
     ),
     "replaced by others": Odds(rollbacks=0.004, swaps=0.02, backfills=0.5, expiry=0.005, contention=0.1),
     "failing table": Odds(

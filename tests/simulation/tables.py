@@ -52,8 +52,8 @@ class Snapshot:
     """The rows of a mutation table; None: as before."""
     number: int = 0
     """The sequence number."""
-    compacts: bool = False
-    """Whether it replaces all files."""
+    compacts: int | None = None
+    """If it replaces files: those of this snapshot and of all below it."""
 
     @property
     def place(self) -> SnapshotPlace:
@@ -106,7 +106,8 @@ class Loaded:
     def _has_files_of(self, place: SnapshotPlace) -> bool:
         every = [*self.expired, *self.snapshots]
         at = next((i for i, s in enumerate(every) if s.id == place.id), None)
-        return at is not None and bool(every[at].files) and not any(s.compacts for s in every[at + 1 :])
+        replaced = {s.compacts for s in every} - {None}
+        return at is not None and bool(every[at].files) and not any(s.id in replaced for s in every[at:])
 
     @property
     def head(self) -> int | None:
@@ -134,6 +135,10 @@ class SimTable:
     def state(self) -> Loaded:
         shown, expired = tuple(self.snapshots[self.expired :]), tuple(self.snapshots[: self.expired])
         return Loaded(self.uuid, shown, dict(self.properties), self.sequence, self.live, expired, dict(self.left))
+
+    @property
+    def head(self) -> int | None:
+        return self.snapshots[-1].id if self.snapshots else None
 
     @property
     def live(self) -> Rows:

@@ -43,6 +43,7 @@ HAPPENS = {
     ),
     "rolled back anywhere": ("rolled back to another's", "looks that found something", "commits in doubt"),
     "renamed and rolled back": ("renamed", "rolled back", "rolled back and forgotten"),
+    "compacted": ("compacted", "compacted, and changed since", "compactions dropped"),
     "replaced by others": (
         "replaced by others",
         "commits discarded",

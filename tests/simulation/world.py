@@ -31,7 +31,7 @@ from calving.protocol.coordinator import Coordinator
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.ledger_updates import committed, looked, replaced, rolled_back, taken_over
+from calving.protocol.ledger_updates import committed, looked, of_both_names, replaced, rolled_back, taken_over
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks, RolledBack
 from calving.protocol.worker import BatchOutcome, WorkerMachine
@@ -42,9 +42,10 @@ from tests.simulation.accidents import Accidents
 from tests.simulation.answers import Answers
 from tests.simulation.broker import Broker, Record
 from tests.simulation.checks import Checks
+from tests.simulation.compactions import Compaction, Compactions
 from tests.simulation.ending import Ending
 from tests.simulation.members import INTERVALS, Crash, Member, SimSession
-from tests.simulation.mutations import Changes, changes, inserts
+from tests.simulation.mutations import Changes, Rows, changes, inserts
 from tests.simulation.odds import THEMES, TURNS
 from tests.simulation.operators import Operators
 from tests.simulation.strangers import Strangers
@@ -154,7 +155,7 @@ class World:
         self.log_ids: dict[TopicPartition, str] = {}
         """Which control log each stored position belongs to."""
         self.checks, self.accidents, self.people = Checks(self), Accidents(self), self.operators(self)
-        self.answers = Answers(self)
+        self.answers, self.compactions = Answers(self), Compactions(self)
         self.strangers = self.strangers_of(self)
         self.versions = Versions(self)
         self._disturbed = False
@@ -266,15 +267,28 @@ class World:
         """Whether ``calving maintain`` may expire snapshots of the table with this ledger (R12)."""
         return RolledBack.of(ledger.unanswered, ledger.doubt) is None
 
+    def has_inputs(self, planned: Loaded, now: Loaded) -> bool:
+        """Whether a branch still holds the files that a compaction has rewritten (K3, K14)."""
+        return planned.uuid == now.uuid and planned.head in {each.id for each in (*now.expired, *now.snapshots)}
+
+    def ledgers_of_compaction(self, planned: Loaded, now: Loaded) -> Snapshot:
+        """The snapshot whose ledgers a compaction copies: the head on which it is committed (K7)."""
+        return now.snapshots[-1]
+
+    def compacted_rows(self, compaction: Compaction, live: Rows) -> Rows:
+        """The rows of a mutation table after a compaction."""
+        return compaction.rows(live)
+
     def minds(self, version: Version) -> StoredForm:
         """The newest form for which a member of this version does not stop."""
         return version.form if version.tells else ANY_FORM
 
     def ledger_of(self, state: Loaded) -> Ledger:
         """The table's ledger of the sink; until a recovery has taken the table over, also the one under its former name."""
-        found = self.key(self.store.identity).read(state.line, state.properties)
-        former = self.people.former if self.people.is_renamed else None
-        return found if former is None else former.read(state.line, state.properties).joined(found)
+        key, former = self.key(self.store.identity), self.people.former
+        if not self.people.is_renamed or former is None:
+            return key.read(state.line, state.properties)
+        return of_both_names(key, state.line, state.properties, former.owner)
 
     def known_as(self, tp: TopicPartition) -> TopicPartition:
         """As ledgers name a partition of the topic that is there now."""

@@ -1,6 +1,7 @@
 """Broken variants of the product, by the part that is broken."""
 
 from tests.simulation.mutants import (
+    compactions,
     coordinator,
     mutations,
     operators,
@@ -16,6 +17,7 @@ from tests.simulation.mutants.registry import MUTANTS, Verdicts, table, verdicts
 __all__ = [
     "MUTANTS",
     "Verdicts",
+    "compactions",
     "coordinator",
     "mutations",
     "operators",
