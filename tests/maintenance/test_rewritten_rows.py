@@ -38,6 +38,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.maintenance.rows import RowReader
 from calving.maintenance.strategy import Strategy
 from calving.model.record_path import Limits
 from calving.protocol.commit import Step
@@ -264,3 +265,25 @@ def test_orc_timestamps_that_two_libraries_read_in_two_ways_are_refused(catalog:
     orc.write_table(rows.set_column(1, rows.schema.field(1), pa.array([-1_500], pa.timestamp("ns"))), path)
     (done,) = compact(table)
     assert done.failed is not None and "column at has a timestamp before 1970 with a fraction" in done.failed
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_few_long_rows_are_read_at_a_time(catalog: Catalog, file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = 64 * 1024
+    monkeypatch.setattr("calving.maintenance.rows._BATCH_BYTES", bound, raising=False)
+    table = create(catalog, "flat", 2, file_format=file_format)
+    add(table, [{"id": number, "name": f"{number:01000}"} for number in range(2_000)])
+    (path,) = data_files(table.table)
+    batches = [*RowReader(table.table.io, table.table.schema()).batches(path, file_format, {})]
+    assert [row["id"] for each in batches for row in each.to_pylist()] == [*range(2_000)]
+    assert max(each.nbytes for each in batches) < 5 * bound
+
+
+def test_row_groups_of_values_that_repeat_are_read_one_by_one(catalog: Catalog) -> None:
+    table = create(catalog, "flat", 2)
+    with table.table.transaction() as change:
+        change.set_properties({"write.parquet.row-group-limit": "1000"})
+    add(table, [{"id": number, "name": f"{number % 2:01000}"} for number in range(3_000)])
+    (path,) = data_files(table.table)
+    batches = RowReader(table.table.io, table.table.schema()).batches(path, "parquet", {})
+    assert [each.num_rows for each in batches] == [1_000] * 3

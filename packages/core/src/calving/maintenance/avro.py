@@ -22,13 +22,19 @@ from calving.writing.keys import scaled
 _Read = Callable[[Any], Any]
 """Makes the value of a column from a value of the file."""
 _WIDER = {("int", "long"), ("float", "double")}
+_FIRST_ROWS = 256
+"""So many rows tell how large the rows of a file are."""
 
 
 def columns(
-    stream: Any, wanted: StructType, kinds: pa.Schema, mapped: Sequence[MappedField], rows: int
+    stream: Any,
+    wanted: StructType,
+    kinds: pa.Schema,
+    mapped: Sequence[MappedField],
+    at_once: Callable[[int, int], int],
 ) -> Iterator[tuple[list[pa.Array | None], int]]:
-    """The wanted columns, in the types of ``kinds``, and how many rows they have; about ``rows`` at a time. None stands
-    for a column that the file does not have.
+    """The wanted columns, in the types of ``kinds``, and how many rows they have. None stands for a column that the
+    file does not have. ``at_once``: how many rows are read at a time if so many rows have so many bytes.
 
     :raises TableTroubleError: the file has a type that the table's does not hold exactly.
     """
@@ -37,13 +43,15 @@ def columns(
     # Without logical types fastavro reads numbers and bytes. Python has no dates after the year 9999.
     strip_logical_types(reader.writer_schema)
     rows_of_file = cast(Iterator[Mapping[str, Any]], reader)
-    while records := list(islice(rows_of_file, rows)):
+    count = _FIRST_ROWS
+    while records := list(islice(rows_of_file, count)):
         arrays: list[pa.Array | None] = []
         for field, kind in zip(wanted.fields, kinds, strict=True):
             name, read = given.get(field.field_id, ("", None))
             values = None if read is None else [read(record[name]) for record in records]
             arrays.append(None if values is None else build(values, kind.type, _leaf))
         yield arrays, len(records)
+        count = at_once(len(records), sum(array.nbytes for array in arrays if array is not None))
 
 
 def _leaf(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -29,6 +29,10 @@ from calving.records.fields import arrow_schema
 from calving.writing.formats.orc import has_early_fractions
 
 _BATCH_ROWS = 64 * 1024
+_BATCH_BYTES = 32 * 1024 * 1024
+"""At most so many rows are read at a time, and about so many bytes as a file holds them. A file may hold a long value
+once that many rows have; so no more than a row group, or a stripe, is read at a time.
+"""
 _ID_OF = {"PARQUET": b"PARQUET:field_id", "ORC": b"iceberg.id"}
 _NO_IDS = "its columns have no field ids, and the table has no name mapping (schema.name-mapping.default)"
 
@@ -65,8 +69,12 @@ class RowReader:
         # 2262.
         with pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us") as file:
             of_file = self._of(file.schema_arrow, "PARQUET", constants)
-            for batch in file.iter_batches(_BATCH_ROWS, columns=of_file.names(file.schema_arrow), use_threads=False):
-                yield of_file.rows(batch)
+            names = of_file.names(file.schema_arrow)
+            for number in range(file.metadata.num_row_groups):  # Arrow keeps in memory what it reads in one go
+                group = file.metadata.row_group(number)
+                count = _at_once(group.num_rows, group.total_byte_size)
+                for batch in file.iter_batches(count, row_groups=[number], columns=names, use_threads=False):
+                    yield of_file.rows(batch)
 
     def orc(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
         file = orc.ORCFile(stream)
@@ -79,12 +87,13 @@ class RowReader:
                         f"column {name} has a timestamp before 1970 with a fraction of a second, which Java and Arrow"
                         " read from ORC files in two ways"
                     )
-            for start in range(0, batch.num_rows, _BATCH_ROWS):
-                yield of_file.rows(batch.slice(start, _BATCH_ROWS))
+            count = _at_once(batch.num_rows, batch.nbytes)
+            for start in range(0, batch.num_rows, count):
+                yield of_file.rows(batch.slice(start, count))
 
     def avro(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
         missing = _Missing(self.schema, constants)
-        for columns, count in avro.columns(stream, self.schema.as_struct(), self.arrow, self.mapped, _BATCH_ROWS):
+        for columns, count in avro.columns(stream, self.schema.as_struct(), self.arrow, self.mapped, _at_once):
             pairs = zip(columns, self.schema.fields, self.arrow, strict=True)
             arrays = [missing.column(f, a.type, count) if array is None else array for array, f, a in pairs]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
@@ -95,6 +104,11 @@ class RowReader:
         if not has_ids and not self.mapped:
             raise TableTroubleError(_NO_IDS)
         return _FileRows(self.schema, self.arrow, _Missing(self.schema, constants), key, () if has_ids else self.mapped)
+
+
+def _at_once(rows: int, size: int) -> int:
+    """How many rows are read at a time, of a file of which so many rows have ``size`` bytes."""
+    return max(1, min(_BATCH_ROWS, rows * _BATCH_BYTES // max(1, size)))
 
 
 _READERS = {"PARQUET": RowReader.parquet, "ORC": RowReader.orc, "AVRO": RowReader.avro}
