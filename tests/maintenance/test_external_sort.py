@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import random
 import tempfile
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -66,3 +68,37 @@ def test_a_full_local_disk_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> N
     sort = ExternalSort(ORDER, 1)
     with pytest.raises(TableTroubleError, match=r"No space left on device; make room there, let TMPDIR name another"):
         sort.add(*batches(1, 3, 1)[0])
+
+
+class Disk(io.BytesIO):
+    """A file on a disk that takes so many writes."""
+
+    def __init__(self, takes: int) -> None:
+        super().__init__()
+        self.left = takes
+
+    def write(self, data: Any, /) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+def test_a_disk_that_fills_at_any_write_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    takes = 0
+    while True:
+        disk = Disk(takes)
+        monkeypatch.setattr(tempfile, "TemporaryFile", lambda disk=disk, **how: disk)
+        sort = ExternalSort(ORDER, 100)
+        try:
+            for keys, rows in batches(2, 3, 1):
+                sort.add(keys, rows)
+            assert sum(keys.num_rows for keys, _ in sort.sorted()) == 6
+            break
+        except TableTroubleError as error:
+            assert "make room there" in str(error)
+        finally:
+            disk.left = 1_000
+            sort.close()
+        takes += 1
+    assert takes > 5

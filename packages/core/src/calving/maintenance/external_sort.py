@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import IO
 
 import pyarrow as pa
@@ -43,7 +43,10 @@ class ExternalSort:
             self._write_run()
 
     def sorted(self) -> Iterator[Keyed]:
-        """All the rows, in order."""
+        """All the rows, in order.
+
+        :raises TableTroubleError: as ``add``.
+        """
         if self._runs is None:
             if self._waiting:
                 yield self._sorted(self._waiting)
@@ -61,19 +64,15 @@ class ExternalSort:
             return
         keys, rows = self._sorted(self._waiting)
         self._waiting, self._bytes = [], 0
-        try:
+        with _writing():
             if self._runs is None:
                 self._runs = _Runs(keys.schema, rows.schema)
             self._runs.write(keys, rows)
-        except OSError as error:
-            raise TableTroubleError(
-                f"rows cannot be sorted on the local disk, in {tempfile.gettempdir()}: {error}; make room there, let"
-                " TMPDIR name another folder, or set a smaller iceberg.maintenance.group-bytes"
-            ) from error
 
     def _merged(self, runs: _Runs) -> Iterator[Keyed]:
         """The blocks are read by their first keys. So all rows below the first key of the next block have been read."""
-        firsts, read = runs.end()
+        with _writing():
+            firsts, read = runs.end()
         numbers = pc.sort_indices(firsts, sort_keys=self._sort_keys).to_pylist()
         pool: list[Keyed] = []
         fresh = 0
@@ -135,6 +134,18 @@ class _Runs:
     def close(self) -> None:
         with suppress(OSError):  # the disk may be full
             self._file.close()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """:raises TableTroubleError: the local disk takes no more."""
+    try:
+        yield
+    except OSError as error:
+        raise TableTroubleError(
+            f"rows cannot be sorted on the local disk, in {tempfile.gettempdir()}: {error}; make room there, let"
+            " TMPDIR name another folder, or set a smaller iceberg.maintenance.group-bytes"
+        ) from error
 
 
 def _joined(parts: Sequence[Keyed]) -> Keyed:
