@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table.update import RemovePartitionSpecsUpdate
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 
 from calving.maintenance.plan import Triggers
@@ -123,3 +124,25 @@ def test_keys_that_are_deleted_while_rows_move_into_partitions_are_deleted_there
     (done,) = compact(table, LANDED)
     assert done.replacement is not None and {file.spec_id for file in done.replacement.outputs} == {1}
     assert rows_of(table.table) == table.rows()
+
+
+def test_rows_do_not_move_into_a_spec_that_has_got_the_number_of_theirs(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = appended(catalog, 2, 1)
+    with table.table.update_spec() as spec:
+        spec.add_field("id", BucketTransform(2), "halves")
+
+    def replaced() -> None:
+        with table.table.update_spec() as spec:
+            spec.remove_field("halves")
+        catalog.commit_table(table.table, (), (RemovePartitionSpecsUpdate(spec_ids=[1]),))
+        divided(table)
+
+    beside(monkeypatch, replaced)
+    (done,) = compact(table, LANDED)
+    assert table.table.spec().spec_id == 1
+    assert done.dropped == "the partition spec of the new files was removed"
+    assert pyiceberg_rows(table.table) == table.rows()
+    (done,) = compact(table, LANDED)
+    assert done.replacement is not None and partitions(table) == {(1, 0): 1, (1, 1): 1, (1, 2): 1}

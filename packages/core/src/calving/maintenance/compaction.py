@@ -62,6 +62,7 @@ class Compaction:
         snapshot = table.metadata.snapshot_by_name(key.branch)
         self._planned = snapshot.snapshot_id if snapshot is not None else None
         self._sequence = (snapshot.sequence_number or 0) if snapshot is not None else 0
+        self._specs = {spec_id: table.specs()[spec_id] for spec_id in {each.spec_id for each in rewritten.outputs}}
         self._manifests, self._known = Manifests(()), KnownPositions()
         self._made: dict[str, tuple[BitMap64, DataFile]] = {}
         self._written = [output.file_path for output in rewritten.outputs]
@@ -105,7 +106,8 @@ class Compaction:
         line = {snapshot.snapshot_id for snapshot in ancestors(metadata, branch)}
         if not line or (self._planned not in line and metadata.snapshot_by_id(self._planned or 0) is not None):
             return "the table was rolled back"
-        if not {output.spec_id for output in self._rewritten.outputs} <= metadata.specs().keys():
+        specs = metadata.specs()
+        if any(specs.get(spec_id) != spec for spec_id, spec in self._specs.items()):  # its number may be another's now
             return "the partition spec of the new files was removed"
         return None
 
