@@ -222,6 +222,37 @@ def test_an_older_state_without_a_new_beginning_is_no_replacement(lake: Lake) ->
         lake.commit(110, 120)
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_an_older_state_that_tells_of_a_rollback_is_no_replacement(lake: Lake, is_forgotten: bool) -> None:
+    lake.commit(0, 100)
+    first = lake.head
+    lake.commit(100, 110)
+    lake.roll_back(first)
+    if is_forgotten:
+        answered(lake, AsItIs(), FORGET)
+    lake.commit(110, 120)
+    begun = lake.table
+    lake.commit(120, 130)
+    lake.mark = mark_of(lake.table, lake.key)
+    assert swap_metadata(lake.catalog, begun.name(), begun.metadata_location)
+    with pytest.raises(WentBackError, match=r"the catalog shows an older state"):
+        lake.commit(130, 140)
+
+
+def test_a_replacement_at_which_somebody_has_looked_is_noted_after_its_first_snapshot_has_expired(lake: Lake) -> None:
+    lake.commit(0, 100)
+    begun = lake.table
+    lake.commit(100, 110)
+    swap(lake, begun)
+    lake.look()
+    lake.append(-2)
+    lake.append(-3)
+    lake.expire()
+    lake.drop_history()
+    lake.commit(110, 120)
+    assert lake.ledger.unanswered == {TP: (Span(0, 110),)}
+
+
 def test_a_table_that_held_nothing_when_the_statement_began_tells_nothing(lake: Lake) -> None:
     begun = lake.table
     lake.commit(0, 100)

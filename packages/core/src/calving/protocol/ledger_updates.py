@@ -27,7 +27,7 @@ from calving.protocol.ledger_key import (
     LedgerKey,
     source_entries,
 )
-from calving.protocol.replacement import SEEN_SEQUENCE, LogExtent, seen_sequence
+from calving.protocol.replacement import SEEN_SEQUENCE, LogExtent, has_begun_again, seen_sequence
 from calving.protocol.rollback import Line, RollbackNote, source_of
 
 _MOST_SNAPSHOTS, _MOST_LEDGERS = 500, 5
@@ -118,7 +118,7 @@ def replaced(
     entries are not committed once more: the control offsets go on from where they were.
     """
     ledger = key.read(line, properties)
-    if not ledger.gone:
+    if not ledger.gone or not has_begun_again(key, line, properties, ledger):
         return {}
     known = {p: min(offset, extent.read.get(p, 0)) for p, offset in (before.control or {}).items()}
     control = furthest(ledger.control, known)

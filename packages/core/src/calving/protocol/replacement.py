@@ -17,6 +17,7 @@ from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets, Coverage, furthest, intersection, less, text_of, union
 from calving.protocol.ledger import Ledger, entry_of
 from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.rollback import Line
 
 SEEN_SEQUENCE = "calving.seen-sequence"
 
@@ -62,6 +63,16 @@ def table_mark(
 def seen_sequence(key: LedgerKey, properties: Mapping[str, str]) -> int:
     """The sequence number that the table had before it was replaced; 0 if it was not."""
     return entry_of(properties, key.of_table(SEEN_SEQUENCE), int, "0")
+
+
+def has_begun_again(key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger) -> bool:
+    """Whether a branch holds no commit of the sink: from its first snapshot on, or by its ``ledger`` if that one has
+    expired. What it lacks does not tell: that may be of an earlier rollback, and the whole catalog may have gone back
+    since.
+    """
+    if key.with_former(properties).own(line.snapshots) is not None:
+        return False
+    return not ledger.source or line.below() is None
 
 
 def restorable(key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) -> tuple[Ledger, Coverage]:
