@@ -194,5 +194,6 @@ class Lake:
         position, held = found.positions.get(TP, 0), found.held["db.t"]
         head = line_of(self.table, self._branch).head
         with self.table.transaction() as change:
-            change.set_properties(brought_back(self.key, ledger, head.place if head else None))
+            place = head.place if head else None
+            change.set_properties(brought_back(self.key, ledger, self.table.properties, place))
         return range(position, held[TP][0].start if TP in held else 10**9)

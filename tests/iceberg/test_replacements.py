@@ -183,6 +183,19 @@ def test_all_of_it_is_forgotten_if_asked(lake: Lake, given_before: bool) -> None
     assert lake.ledger.gone == {TP: (Span(0, 110),)}
 
 
+def test_what_was_discarded_and_forgotten_is_still_known_after_others_are_read_again(lake: Lake) -> None:
+    replaced(lake)
+    answered(lake, AsItIs(), FORGET, again=True)
+    lake.commit(110, 120)
+    head = lake.head
+    lake.commit(120, 130)
+    lake.roll_back(head)
+    lake.recover(forgotten=False)
+    lake.commit(120, 130)
+    assert answered(lake, AsItIs(), RESTORE, again=True).left == {TP: (Span(100, 110),)}
+    assert lake.rows == [-1, *range(100), *range(110, 130)]
+
+
 def test_what_was_discarded_is_forgotten_after_the_rest_is_restored(lake: Lake) -> None:
     replaced(lake)
     answered(lake, AsItIs(), RESTORE)

@@ -440,7 +440,7 @@ def test_what_a_rollback_has_taken_away_stays_away_until_it_is_to_come_back() ->
         head = KEY.summary(ledger)
         assert ledger.missing == {TP: (Span(30, 60),)}
         assert less(ledger.gone, KEY.known_to_be_gone(properties)) == {}
-    assert KEY.read(line_of(head), properties | brought_back(KEY, ledger, None)).gone == {}
+    assert KEY.read(line_of(head), properties | brought_back(KEY, ledger, properties, None)).gone == {}
 
 
 def test_after_a_rollback_a_replay_brings_nothing_back() -> None:

@@ -303,8 +303,8 @@ class Accidents:
                 changes = world.taken_over(key, line, table.properties, former.owner, table.sequence)
                 table.properties |= changes
             if table_id in back | replaced:
-                head = table.state().line.head
-                table.properties |= brought_back(key, said[".".join(table_id)], head.place if head else None)
+                head, ledger = table.state().line.head, said[".".join(table_id)]
+                table.properties |= brought_back(key, ledger, table.properties, head.place if head else None)
             table.properties |= {key.of_table(LOG_ID): store.identity, key.of_table(key.offsets): "{}"}
             table.properties |= key.recovered_at(store.identity, log.end)
         world.log_ids = dict.fromkeys(store.positions, store.identity)

@@ -135,11 +135,12 @@ def mark_recovered(
     with reading(table):
         if former is not None:
             changed |= taken_over(key, line, table.properties, former, _last_number(table))
-        ledger = key.read(line, {**table.properties, **changed})
+        properties = {**table.properties, **changed}
+        ledger = key.read(line, properties)
     if again and (ledger.gone or ledger.doubt is not None):
         head = line.head
         wanted = replace(ledger, forgotten={}) if forgotten else ledger
-        changed |= brought_back(key, wanted, head.place if head is not None else None)
+        changed |= brought_back(key, wanted, properties, head.place if head is not None else None)
     known = table.properties.get(key.of_table(LOG_ID))
     if known != control.identity and (known is not None or former is not None):
         changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}

@@ -49,14 +49,17 @@ def committed(
     }
 
 
-def brought_back(key: LedgerKey, ledger: Ledger, place: SnapshotPlace | None) -> dict[str, str]:
+def brought_back(
+    key: LedgerKey, ledger: Ledger, properties: Mapping[str, str], place: SnapshotPlace | None
+) -> dict[str, str]:
     """Table properties that drop ``gone`` and ``doubt`` from the ledger, as if the table had never held those offsets.
     What was forgotten stays gone. ``place``: the head of the branch.
     """
+    ledger = replace(ledger, gone=ledger.forgotten, doubt=None)
     return {
-        **key.properties(replace(ledger, gone=ledger.forgotten, doubt=None), place),
-        key.of_table(GONE_OFFSETS): encode_coverage(ledger.forgotten),
-        key.of_table(DISCARDED_OFFSETS): "{}",
+        **key.properties(ledger, place),
+        key.of_table(GONE_OFFSETS): encode_coverage(ledger.gone),
+        key.of_table(DISCARDED_OFFSETS): encode_coverage(_discarded_in(key, ledger, properties)),
         key.of_table(LEDGER_DOUBT): "",
     }
 
