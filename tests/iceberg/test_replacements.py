@@ -17,7 +17,7 @@ from calving.iceberg.history import line_of
 from calving.iceberg.marks import mark_of
 from calving.model.offsets import Span
 from calving.model.tables import RollbackAnswer
-from calving.protocol.answers import AsItIs
+from calving.protocol.answers import AsItIs, ToSnapshot
 from calving.protocol.ledger_updates import looked
 from harness.replacing import replace_table, swap_metadata
 from tests.iceberg.lake import TP, Lake
@@ -161,14 +161,25 @@ def test_what_the_replaced_table_held_is_forgotten_and_what_was_discarded_is_rea
     assert answered(lake, AsItIs(), FORGET).left == {TP: (Span(100, 110),)}
     assert lake.ledger.unanswered == {TP: (Span(100, 110),)}
     assert refusal(lake, AsItIs(), FORGET) == (
-        "table db.t: what it held when it was replaced (CREATE OR REPLACE TABLE) was forgotten, so there is nothing to"
-        " answer, but for offsets 100 to 110 of orders-0, as their snapshots are discarded: give `reread` for them, or"
-        " `forget` with --again"
+        "table db.t: what else it lacks was forgotten, so there is nothing to answer, but for offsets 100 to 110 of"
+        " orders-0: their snapshots are discarded, as it was replaced (CREATE OR REPLACE TABLE); give `reread` for them,"
+        " or `forget` with --again"
     )
     lake.recover(forgotten=False)
     lake.commit(100, 120)
     assert lake.rows == [-1, *range(100, 120)]
     assert lake.ledger.gone == {TP: (Span(0, 100),)}
+
+
+def test_the_head_moves_although_what_was_discarded_stays_unanswered(lake: Lake) -> None:
+    replaced(lake)
+    answered(lake, AsItIs(), FORGET)
+    lake.commit(110, 120)
+    head = lake.head
+    lake.append(-2)
+    assert answered(lake, ToSnapshot(head), FORGET).left == {TP: (Span(100, 110),)}
+    assert lake.head == head
+    assert lake.ledger.unanswered == {TP: (Span(100, 110),)}
 
 
 @pytest.mark.parametrize("given_before", [False, True])

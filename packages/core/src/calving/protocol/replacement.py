@@ -91,17 +91,21 @@ def forgotten(key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) -> 
     return rest.gone if rest.unanswered else ledger.gone
 
 
-def left_by_forget(table: str, key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) -> Coverage:
+def left_by_forget(
+    table: str, key: LedgerKey, properties: Mapping[str, str], ledger: Ledger, *, moves: bool
+) -> Coverage:
     """The unanswered offsets for which ``forget`` is no answer yet: a table that was replaced by its own rows has what
-    it held when the statement began, and lacks what was discarded.
+    it held when the statement began, and lacks what was discarded. ``moves``: the head moves, whatever the table lacks.
 
     :raises NothingToAnswerError: only such offsets are left, and the rest is forgotten already.
     """
     rest, discarded = restorable(key, properties, ledger)
     if discarded and not rest.unanswered and ledger.forgotten:
+        if moves:
+            return discarded
         raise NothingToAnswerError(
-            f"table {table}: what it held when it was replaced (CREATE OR REPLACE TABLE) was forgotten, so there is"
-            f" nothing to answer, but for {text_of(discarded)}, as their snapshots are discarded: give `reread` for"
-            " them, or `forget` with --again"
+            f"table {table}: what else it lacks was forgotten, so there is nothing to answer, but for"
+            f" {text_of(discarded)}: their snapshots are discarded, as it was replaced (CREATE OR REPLACE TABLE); give"
+            " `reread` for them, or `forget` with --again"
         )
     return less(ledger.gone, forgotten(key, properties, ledger))
