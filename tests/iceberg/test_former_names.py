@@ -15,12 +15,14 @@ from calving.errors import ConfigError, SupersededError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.history import place_added
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.marks import mark_of
 from calving.iceberg.picks import mind_picks
 from calving.model.offsets import TopicPartition
 from calving.protocol.answers import AsItIs, ToSnapshot
 from calving.protocol.ledger import Ledger
 from calving.runtime.preflight import others_of
 from calving.settings.load import load
+from harness.replacing import replace_table
 from tests.iceberg.lake import KEY, TP, Lake
 from tests.iceberg.test_rollback_answers import FORGET, RESTORE, answered
 from tests.iceberg.test_rollbacks import gone, own
@@ -123,6 +125,25 @@ def test_what_the_first_name_has_forgotten_is_no_answer_to_a_rollback_under_the_
     either.look()
     renamed(either, "x", tmp_path)
     assert either.ledger.unanswered == gone((100, 200))
+
+
+def test_what_was_discarded_under_the_first_name_and_read_again_under_the_second_has_snapshots(
+    either: Lake, tmp_path: Path
+) -> None:
+    either.commit(0, 100)
+    begun = either.table
+    either.commit(100, 110)
+    either.mark = mark_of(either.table, either.key)
+    assert replace_table(either.catalog, begun, None)
+    either.commit(110, 120)
+    either.mark = None
+    renamed(either, "y", tmp_path)
+    either.recover()
+    either.commit(0, 110)
+    renamed(either, "x", tmp_path)
+    either.begin_again(-1)
+    answered(either, AsItIs(), RESTORE)
+    assert (either.rows, either.ledger.gone) == ([-1, *own(0, 120)], {})
 
 
 @pytest.mark.parametrize("name", ["x", "y"], ids=["back to the first name", "the recovery is repeated"])

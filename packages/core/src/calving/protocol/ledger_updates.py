@@ -177,9 +177,11 @@ def _told(
     noted = [each for each in (*tellers, key) if each.of_table(ROLLBACK_ANSWERED) in properties]
     note = replace((noted or [key])[0].rollback_note(properties), forgotten=ledger.forgotten)
     discarded = reduce(union, [_discarded_in(each, ledger, properties) for each in tellers])
+    discarded_at = key.of_table(DISCARDED_OFFSETS)
     return {
         **({key.of_table(LEDGERS_AT): _texts(said)} if said else {}),
-        **({key.of_table(DISCARDED_OFFSETS): encode_coverage(discarded)} if discarded else {}),
+        # What this name says itself may be from before the other one has brought it back.
+        **({discarded_at: encode_coverage(discarded)} if discarded or discarded_at in properties else {}),
         **({key.of_table(ROLLBACK_ANSWERED): str(note)} if noted or ledger.gone else {}),
     }
 
