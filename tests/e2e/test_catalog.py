@@ -23,6 +23,7 @@ from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs
 from calving.settings.load import load
 from calving.source.client import client_config
+from harness.replacing import swap_metadata
 from harness.run import Run, died
 from harness.sent import TABLES
 from harness.topic import Topic
@@ -110,6 +111,40 @@ def test_a_table_that_the_backup_does_not_have_is_read_again_by_a_recovery_befor
     sink.run_here()
     assert sorted(sink.ids("db.a")) == [*range(10), *range(20, 30)]
     assert sorted(sink.ids("db.b")) == [*range(10, 20)]
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+@pytest.mark.parametrize("is_cut_off", [False, True], ids=["at once", "after a recovery that was cut off"])
+def test_a_table_that_held_nothing_when_the_backup_was_made_gets_all_its_records_again(
+    tmp_path: Path,
+    topic: Callable[..., Topic],
+    unique: str,
+    keys: dict[str, str],
+    is_cut_off: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No property of the table names the sink, so only the control log knows that it had records."""
+    sink, catalog = routed(tmp_path, topic(), unique, keys)
+    send_to(sink, "db.a", 0, 10)
+    sink.run_here()
+    catalog.create_table("db.b", catalog.load_table("db.a").schema())
+    begun = catalog.load_table("db.b").metadata_location
+    send_to(sink, "db.b", 10, 20)
+    sink.run_here()
+    send_to(sink, "db.a", 20, 30)
+    sink.run_here()  # now the other table calls the records settled
+    assert swap_metadata(catalog, ("db", "b"), begun)
+    send_to(sink, "db.b", 30, 40)
+    with pytest.raises(DataLossError, match=r"db\.b.*calving recover FILE"):
+        sink.run_here()
+    if is_cut_off:
+        with monkeypatch.context() as cut, pytest.raises(ZeroDivisionError):
+            cut.setattr(recover, "mark_recovered", lambda *_, **__: 1 / 0)
+            sink.recover_here()
+    sink.recover_here()
+    sink.run_here()
+    assert sorted(sink.ids("db.a")) == [*range(10), *range(20, 30)]
+    assert sorted(sink.ids("db.b")) == [*range(10, 20), *range(30, 40)]
 
 
 def send_to(sink: Cli, table: str, first: int, end: int) -> None:

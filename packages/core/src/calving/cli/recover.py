@@ -15,11 +15,13 @@ from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
 from calving.cli.recovered_tables import (
     both_keys,
+    gets_records,
     leave_out,
     ledger_of_both,
     mark_recovered,
     mind_successors,
     mind_two_sinks,
+    said_by_tables,
     strangers,
     supersede,
 )
@@ -51,11 +53,9 @@ from calving.runtime.preflight import (
     former_names,
     held,
     ledger_key,
-    own_tables,
     owner_of,
     refuse_reused_offsets,
 )
-from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
 from calving.source.interface import Source
 
@@ -77,18 +77,18 @@ def recover(
     """
     topics = components.source(sink)
     mind_members(topics, (sink.group, *_groups(former)))
-    catalog = components.catalog(sink)
     begins = topics.bounds(topics.partitions()).begins
-    backend = _provisioned(sink)
+    catalog, backend = components.catalog(sink), _provisioned(sink)
     with _opened(backend, replay=True) as (session, cursor):  # fences any running coordinator
         identities = topics.identities({tp.topic for tp in begins})
-        stored = session.committed(begins.keys())
-        wanted = frozenset(rolled_back if forgotten else ())
-        start = _Start(sink, catalog, former, begins, identities, stored=stored, control=cursor.log, wanted=wanted)
+        stored, wanted = session.committed(begins.keys()), frozenset(rolled_back if forgotten else ())
+        entries, marks = _entries(cursor)
+        start = _Start(
+            sink, catalog, former, begins, identities, stored=stored, wanted=wanted, marks=marks, control=cursor.log
+        )
         said, ledgers = start.look()
         _mind_strangers(sink, rolled_back, ledgers)
-        entries = _entries(cursor)
-        older = _older(catalog, sink, entries, ledgers, cursor.log.identity, former)
+        older = _older(catalog, sink, marks, ledgers, cursor.log.identity, former)
         again = {*rolled_back, *older}
         waiting = start.waiting(ledgers, entries).keys() - again
         start.check(said, ledgers, again, waiting)
@@ -138,15 +138,16 @@ class _Start:
     begins: SourceOffsets
     identities: Mapping[str, str]
     stored: SourceOffsets
-    control: ControlLog
     wanted: Set[str]
     """The tables that also get what was forgotten."""
+    marks: Marks
+    control: ControlLog
 
     def look(self) -> tuple[Mapping[str, TableRecord], Mapping[str, Ledger]]:
         """What the tables hold of the sink now, and the ledgers that count."""
         topics = {tp.topic for tp in self.begins}
-        said = dict(_said(self.catalog, self.sink, self.control.identity, topics))
-        found = _ledgers(self.catalog, self.sink, said, self.former, self.identities)
+        said = dict(said_by_tables(self.catalog, self.sink, self.control.identity, topics, self.marks))
+        found = _ledgers(self.catalog, self.sink, said, self.former, self.identities, self.marks)
         return said, {
             name: replace(each, forgotten={}) if name in self.wanted else each for name, each in found.items()
         }
@@ -253,20 +254,15 @@ def _groups(former: str | None) -> list[str]:
     return [".".join(parts[i:]) for i in range(1, len(parts))]
 
 
-def _said(catalog: Catalog, sink: Sink, log_id: str, topics: Collection[str]) -> Iterator[tuple[str, TableRecord]]:
-    own = own_tables(sink)
-    for name, record in held(catalog, sink, log_id, (*own, *routed_tables(catalog, sink, topics).all())):
-        if record.ledger.source or record.ledger.gone or record.others or name in own:
-            yield name, record
-
-
 def _ledgers(
-    catalog: Catalog, sink: Sink, said: Mapping[str, TableRecord], former: str | None, identities: Mapping[str, str]
+    catalog: Catalog,
+    sink: Sink,
+    said: Mapping[str, TableRecord],
+    former: str | None,
+    identities: Mapping[str, str],
+    marks: Marks,
 ) -> dict[str, Ledger]:
-    own = own_tables(sink)
-    ledgers = {
-        name: table.ledger for name, table in said.items() if table.ledger.source or table.ledger.gone or name in own
-    }
+    ledgers = {name: record.ledger for name, record in said.items() if gets_records(sink, name, record, marks)}
     if former is not None:
         written = [name for name, record in said.items() if former in record.others]
         if not written:
@@ -311,17 +307,21 @@ def _lines(
             yield f"table {name} skips {counted(size(coverage), 'offset')} that it already holds"
 
 
-def _entries(cursor: Cursor) -> list[Envelope]:
+def _entries(cursor: Cursor) -> tuple[list[Envelope], Marks]:
+    """The entries of the control log, and the marks of tables in them."""
     entries: list[Envelope] = []
     with suppress(DataLossError):  # entries after one that cannot be decoded are lost with the log
         entries.extend(read_to_end(cursor))
-    return entries
+    marks = Marks()
+    for entry in entries:
+        marks.hear(entry)
+    return entries, marks
 
 
 def _older(
     catalog: Catalog,
     sink: Sink,
-    entries: Iterable[Envelope],
+    marks: Marks,
     names: Iterable[str],
     log_id: str,
     former: str | None,
@@ -329,9 +329,6 @@ def _older(
     """Tables for which the catalog shows an older state than the control log, or did so before an interrupted
     recovery, also one under the ``former`` name.
     """
-    marks = Marks()
-    for entry in entries:
-        marks.hear(entry)
     loaded = {name: catalog.load_table(table_id(name)) for name in names}
     keys = {name: ledger_key(sink, log_id, name) for name in loaded}
     older = marks.older({table_id(name): mark_of(table, keys[name]) for name, table in loaded.items()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
@@ -20,9 +20,32 @@ from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, LedgerKey
 from calving.protocol.ledger_updates import brought_back, of_both_names, taken_over
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, successor
+from calving.protocol.rollback import Marks
 from calving.runtime.names import check_not_left
-from calving.runtime.preflight import TableRecord, ledger_key, owner_of, reading
+from calving.runtime.preflight import TableRecord, held, ledger_key, own_tables, owner_of, reading
+from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
+
+
+def said_by_tables(
+    catalog: Catalog, sink: Sink, log_id: str, topics: Collection[str], marks: Marks
+) -> Iterator[tuple[str, TableRecord]]:
+    """What the tables that hold records of the sink, or should, say of sinks. ``topics``: the sink's."""
+    routed = routed_tables(catalog, sink, topics).all()
+    # The catalog may show a table as it was before the sink's first commit: then only the log knows it.
+    marked = [".".join(table) for table in marks.known] if sink.keys.routes_freely else []
+    for name, record in held(catalog, sink, log_id, [*dict.fromkeys((*own_tables(sink), *routed, *marked))]):
+        if record.others or gets_records(sink, name, record, marks):
+            yield name, record
+
+
+def gets_records(sink: Sink, name: str, record: TableRecord, marks: Marks) -> bool:
+    """Whether a table holds records of the sink, or is one of its tables, or held some by the ``marks`` of the control
+    log, or since an earlier recovery waits for them.
+    """
+    if record.ledger.source or record.ledger.gone or record.awaited or name in own_tables(sink):
+        return True
+    return record.mark is not None and bool(marks.older({table_id(name): record.mark}))
 
 
 def strangers(catalog: Catalog, sink: Sink, found: Iterable[tuple[str, str]]) -> set[str]:

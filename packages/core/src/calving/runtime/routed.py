@@ -91,6 +91,6 @@ def _has_records(table: Table, sink: Sink, name: str, topics: Collection[str]) -
     key = ledger_key(sink, properties.get(ledger_key(sink, "", name).of_table(LOG_ID), ""), name)
     record = table_record(sink, key, table)
     # The Java sink writes its offsets into summaries, not into properties.
-    if any(each.startswith(key.offsets) for each in properties) or record.ledger.control:
+    if any(each.startswith(key.offsets) for each in properties) or record.ledger.control or record.awaited:
         return True
     return any(named(tp).topic in topics for source in record.others.values() for tp in source)
