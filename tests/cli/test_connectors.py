@@ -223,7 +223,13 @@ def test_an_entry_that_is_no_connector_costs_no_other(folder: Path, tmp_path: Pa
 
 
 def test_a_long_name_has_a_file_of_its_own(folder: Path, tmp_path: Path) -> None:
-    save(folder, "all.json", expanded("я" * 90 + "1", "я" * 90 + "2", "z"))
+    names = ["я" * 90 + "1", "я" * 90 + "2", "z"]
+    configs = [{**CONFIG, "iceberg.connect.group-id": f"g{number}"} for number in range(3)]
+    save(
+        folder,
+        "all.json",
+        {name: {"info": {"name": name, "config": config}} for name, config in zip(names, configs, strict=True)},
+    )
     move = convert(folder, tmp_path / "sinks")
     assert move.exit_code == 0
     assert len({each.file for each in move.drafts if each.file is not None and each.file.exists()}) == 3
@@ -275,7 +281,7 @@ def test_a_file_appears_as_a_whole_and_only_its_owner_reads_it(folder: Path, mon
 
 @pytest.mark.parametrize("name", ["../../escape", "a/b", "..", "with space", "naïve"])
 def test_a_file_of_any_connector_stays_in_the_folder(folder: Path, tmp_path: Path, name: str) -> None:
-    save(folder, "x.json", {"name": name, "config": CONFIG})
+    save(folder, "x.json", {"name": name, "config": {**CONFIG, "iceberg.connect.group-id": "g"}})
     written = only(convert(folder, tmp_path / "sinks")).file
     assert written is not None
     assert [each.name for each in (tmp_path / "sinks").iterdir()] == [written.name]

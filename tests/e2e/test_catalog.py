@@ -485,7 +485,7 @@ def test_a_commit_that_a_replacement_of_the_table_has_discarded_is_noticed_and_a
     sink.send(310, 320)
     sink.run_here()
     assert any("no longer holds 310 offsets" in reason for reason in status(load(sink.config)).reasons)
-    [*rollback(load(sink.config), ["db.t"], AsItIs(), answer)]
+    [*rollback(load(sink.config), ["db.t"], AsItIs(), answer, again=answer is RollbackAnswer.FORGET)]
     sink.run_here()
     assert sorted(sink.ids()) == [-1, *range(0 if answer is RollbackAnswer.REREAD else 310, 320)]
     assert status(load(sink.config)).health == "OK"
