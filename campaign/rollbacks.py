@@ -214,7 +214,7 @@ class Answers:
             for name in tables:
                 self._give([name], answer)
         elif answer != "forget":  # that one is never refused
-            self._give(tables, "forget")
+            self._forget_all(tables)
         self.crew.fill()
 
     def _forget_all(self, tables: Sequence[str]) -> None:
