@@ -106,7 +106,6 @@ def recover(
         leave_out(catalog, sink, plan, identities)
         cursor.rewind(positions)
     with _opened(backend, replay=False) as (_, cursor):
-        # Rolled back tables come last: while one of them waits for its answer, the command can be run again.
         for name in sorted(ledgers, key=rolled_back.__contains__):
             control = replace(start.control, identity=cursor.log.identity)
             mark_recovered(catalog, sink, name, control, former, again=name in again, forgotten=name in wanted)

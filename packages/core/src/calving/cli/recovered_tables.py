@@ -149,7 +149,8 @@ def mark_recovered(
     forgotten: bool,
 ) -> None:
     """Mark the table as recovered with this log. This is the last step, because a table of another log is not written
-    to. The log may have a new identity by now. What the ``former`` sink wrote keeps its form.
+    to. Rolled back tables come last of all: while one of them waits for its answer, the command can be run again. The
+    log may have a new identity by now. What the ``former`` sink wrote keeps its form.
     """
     key = ledger_key(sink, control.identity, name)
     table = catalog.load_table(table_id(name))
