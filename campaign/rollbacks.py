@@ -55,7 +55,7 @@ _STRETCH = 40
 """Rollbacks of one sink: the tables stay small, and reading them stays cheap."""
 _OFTEN = 0.4
 ANSWERS = ("reread", "forget", "restore")
-_VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "unanswered", "stuck")
+VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "unanswered", "stuck")
 
 
 Outcome = Literal["given", "needless", "refused"]
@@ -294,7 +294,7 @@ def _figures(answers: Answers, report: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(results: Sequence[Mapping[str, Any]]) -> Table:
     """A line for each store, over all its sinks."""
-    columns = ("rollbacks", *ANSWERS, "needless", "refused", "workers killed", "commands killed", "records", *_VERDICT)
+    columns = ("rollbacks", *ANSWERS, "needless", "refused", "workers killed", "commands killed", "records", *VERDICT)
     shown = Table(title="Rollbacks by another engine under a running sink, and their answers")
     for column in ("store", *columns):
         shown.add_column(column)
@@ -337,7 +337,7 @@ def main() -> None:
 
 
 def _failed(results: Iterable[Mapping[str, Any]]) -> bool:
-    return any(each[key] for each in results for key in _VERDICT)
+    return any(each[key] for each in results for key in VERDICT)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.rollbacks import stretch
+from campaign.rollbacks import VERDICT, stretch
 from campaign.run import broker_and_proxy
 
 pytestmark = pytest.mark.services
@@ -16,5 +16,4 @@ def test_tables_that_spark_rolls_back_under_a_running_sink_hold_what_the_answers
     with broker_and_proxy(tmp_path) as (broker, _):
         found = stretch(tmp_path, "redis", broker, 3, 0, 3, engine="spark")
     assert found["rollbacks"] >= 3
-    verdict = ("lost", "doubled", "resurrected", "wrong", "invariants", "unanswered", "stuck")
-    assert {name: found[name] for name in verdict} == dict.fromkeys(verdict, 0), found
+    assert {name: found[name] for name in VERDICT} == dict.fromkeys(VERDICT, 0), found

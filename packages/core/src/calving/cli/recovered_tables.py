@@ -86,8 +86,8 @@ def ledger_of_both(key: LedgerKey, table: Table, former: str) -> Ledger:
 
 
 def mind_two_sinks(sink: Sink, name: str, record: TableRecord, former: str, identities: Mapping[str, str]) -> None:
-    """:raises ConfigError: the sink has committed to the table before under its present name, and then it read other
-    topics than the ``former`` one: no snapshot tells what the table holds of both.
+    """:raises ConfigError: under its present name the sink has committed records of other topics to the table than
+    under the ``former`` one. No snapshot has the offsets of both.
     """
     own = {tp.topic for tp in record.ledger.source}
     theirs = {tp.topic for tp, offset in present(record.others[former], identities).items() if offset}

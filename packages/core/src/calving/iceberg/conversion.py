@@ -14,9 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.transforms import VoidTransform
 from pyroaring import BitMap64
 
 from calving.errors import TableTroubleError
@@ -30,6 +28,7 @@ from calving.mutations.candidates import Pruning
 from calving.mutations.columns import Column, ColumnReader, File, columns_of
 from calving.mutations.keys import KEYS_AT_ONCE, KeyPart, parts
 from calving.mutations.lookup import Tasks
+from calving.writing.partitioning import is_divided
 
 Scope = tuple[int, tuple[Any, ...]] | None
 """The spec and the partition to which an equality delete applies; None: all partitions."""
@@ -224,11 +223,6 @@ def _groups(table: Table, deletes: Iterable[LiveDelete]) -> list[_Group]:
 def scope_of(table: Table, file: DataFile) -> Scope:
     """Where an equality delete applies."""
     return (file.spec_id, partition_of(file)) if is_divided(table.metadata.specs()[file.spec_id]) else None
-
-
-def is_divided(spec: PartitionSpec) -> bool:
-    """Whether a table with this spec has several partitions. Version 1 removes a field by a transform that is void."""
-    return any(not isinstance(field.transform, VoidTransform) for field in spec.fields)
 
 
 def _columns(table: Table, ids: Sequence[int]) -> tuple[Column, ...]:

@@ -12,7 +12,7 @@ from pyiceberg.typedef import Record
 
 from calving.errors import CalvingError, CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table
-from calving.iceberg.conversion import Scope, is_divided, scope_of
+from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
 from calving.iceberg.live_files import LiveData, LiveFiles, Manifests, data_of, deletes_of
 from calving.iceberg.locations import delete_orphans
@@ -29,7 +29,7 @@ from calving.model.tables import RESERVED_COLUMNS
 from calving.protocol.ledger_key import LedgerKey
 from calving.records.foreign import writable
 from calving.storage_errors import described
-from calving.writing.partitioning import partition_path
+from calving.writing.partitioning import is_divided, partition_path
 from calving.writing.properties import WriteProperties
 
 

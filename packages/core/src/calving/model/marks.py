@@ -1,4 +1,4 @@
-"""The state of a table that a coordinator remembers, to notice when the catalog shows an older one."""
+"""A coordinator remembers the state of each table, so that it notices when the catalog shows an older one."""
 
 from __future__ import annotations
 

@@ -95,10 +95,9 @@ def rolled_back(
 
 
 def of_both_names(key: LedgerKey, line: Line, properties: Mapping[str, str], former: str) -> Ledger:
-    """What a table holds and lacks of a sink that has got its name after a ``former`` one. If one of the two has taken
-    the table over from the other, it alone says so: what the other one's properties say is from before that. Else the
-    sink was renamed by an earlier version, or now. If it has committed under its present name already, that name also
-    tells of all topics that the sink still has.
+    """The offsets that a table holds and lacks of a renamed sink. If one name has taken the table over from the other,
+    its properties count alone, because those of the other are older. Else the sink was renamed by an earlier version,
+    or now. If it has committed under its present name already, its topics of now are those of that name.
     """
     before, own = key.named(former).with_former(properties), key.with_former(properties)
     if before.took_over(key.owner):
@@ -113,9 +112,9 @@ def of_both_names(key: LedgerKey, line: Line, properties: Mapping[str, str], for
 def replaced(
     key: LedgerKey, line: Line, properties: Mapping[str, str], before: TableMark, extent: LogExtent
 ) -> dict[str, str]:
-    """The table properties to set when the catalog shows an older state of the table than ``before``, because somebody
-    has replaced the table while the sink committed to it: they say what the table has lost, as after a rollback. Empty
-    if its branch has not begun again: then the whole catalog may have gone back.
+    """The table properties to set when somebody has replaced a table while the sink committed to it, and the catalog
+    shows an older state than ``before``. They say what the table has lost, as after a rollback. Empty if the branch has
+    not begun again: then the whole catalog may have gone back.
 
     The discarded commits had read what the leader has read, or what others have told it. As after a rollback, their
     entries are not committed once more: the control offsets go on from where they were.

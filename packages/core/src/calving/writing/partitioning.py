@@ -127,7 +127,7 @@ _FLOATS: dict[type[IcebergType], pa.DataType] = {FloatType: pa.float32(), Double
 
 
 def is_divided(spec: PartitionSpec) -> bool:
-    """Whether rows are in different partitions under this spec."""
+    """Whether rows are in different partitions under this spec. A field that version 1 has removed is void."""
     return any(not isinstance(field.transform, VoidTransform) for field in spec.fields)
 
 
