@@ -94,7 +94,7 @@ class Operator:
             if code == -signal.SIGKILL:
                 self.killed, was_killed = self.killed + 1, True
             elif "there is nothing to answer" in text:
-                return "given" if was_killed else "needless"
+                return "given" if was_killed or self.in_part else "needless"
             elif not any(passing in text for passing in ("stop all workers", "run it again")):
                 self.refused.append(f"{answer} of {', '.join(tables)}: {text.strip()}")
                 return "refused"

@@ -171,6 +171,21 @@ def test_what_the_replaced_table_held_is_forgotten_and_what_was_discarded_is_rea
     assert lake.ledger.gone == {TP: (Span(0, 100),)}
 
 
+def test_what_was_discarded_is_forgotten_if_the_rest_was_before_the_replacement(lake: Lake) -> None:
+    lake.append(-2)
+    first = lake.head
+    lake.commit(0, 100)
+    answered(lake, ToSnapshot(first), FORGET)
+    begun = lake.table
+    lake.commit(100, 110)
+    swap(lake, begun)
+    lake.commit(110, 120)
+    assert lake.ledger.unanswered == {TP: (Span(100, 110),)}
+    assert not answered(lake, AsItIs(), FORGET).left
+    assert not lake.ledger.unanswered
+    assert lake.rows == [-1, *range(110, 120)]
+
+
 def test_the_head_moves_although_what_was_discarded_stays_unanswered(lake: Lake) -> None:
     replaced(lake)
     answered(lake, AsItIs(), FORGET)

@@ -156,7 +156,7 @@ class TableRollback:
             self._mind_need(ledger, head)
         restoration: Restoration | None = None
         in_part = self._answer is RollbackAnswer.FORGET and not self._again
-        left = left_by_forget(self.name, key, properties, ledger, moves=bool(leaving)) if in_part else {}
+        left = left_by_forget(self.name, key, line, properties, ledger, moves=bool(leaving)) if in_part else {}
         if self._answer is RollbackAnswer.RESTORE:
             if ledger.doubt is not None:
                 raise ConfigError(

@@ -92,15 +92,15 @@ def forgotten(key: LedgerKey, properties: Mapping[str, str], ledger: Ledger) -> 
 
 
 def left_by_forget(
-    table: str, key: LedgerKey, properties: Mapping[str, str], ledger: Ledger, *, moves: bool
+    table: str, key: LedgerKey, line: Line, properties: Mapping[str, str], ledger: Ledger, *, moves: bool
 ) -> Coverage:
     """The unanswered offsets for which ``forget`` is no answer yet: a table that was replaced by its own rows has what
     it held when the statement began, and lacks what was discarded. ``moves``: the head moves, whatever the table lacks.
 
-    :raises NothingToAnswerError: only such offsets are left, and the rest is forgotten already.
+    :raises NothingToAnswerError: only such offsets are left, and the command has left them.
     """
     rest, discarded = restorable(key, properties, ledger)
-    if discarded and not rest.unanswered and ledger.forgotten:
+    if discarded and not rest.unanswered and ledger.forgotten and _was_answered_since(key, line, properties):
         if moves:
             return discarded
         raise NothingToAnswerError(
@@ -109,3 +109,11 @@ def left_by_forget(
             " `reread` for them, or `forget` with --again"
         )
     return less(ledger.gone, forgotten(key, properties, ledger))
+
+
+def _was_answered_since(key: LedgerKey, line: Line, properties: Mapping[str, str]) -> bool:
+    """Whether the newest answer was given since the table was replaced: a replacement begins the branch again, so the
+    head of an older answer is not in it.
+    """
+    after = key.rollback_note(properties).after
+    return after is None or any(each.place.id == after for each in line.snapshots)
