@@ -60,6 +60,8 @@ VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "unanswered"
 
 Outcome = Literal["given", "needless", "refused"]
 """Of an answer. It is needless if the engine has brought everything back itself; the checker expects that it has."""
+_PASSING = ("stop all workers", "run it again", "run the sink until its log says so")
+"""What the command says if the same one will do it a little later."""
 _DISCARDED = re.compile(r"^table (\S+): .*their snapshots are discarded", re.MULTILINE)
 """What the command says of a table that lacks more than can be restored."""
 
@@ -95,7 +97,7 @@ class Operator:
                 self.killed, was_killed = self.killed + 1, True
             elif "there is nothing to answer" in text:
                 return "given" if was_killed or self.in_part else "needless"
-            elif not any(passing in text for passing in ("stop all workers", "run it again")):
+            elif not any(passing in text for passing in _PASSING):
                 self.refused.append(f"{answer} of {', '.join(tables)}: {text.strip()}")
                 return "refused"
             if time.monotonic() > deadline:
@@ -195,6 +197,7 @@ class Answers:
             self.crew.stop()
         else:
             self.crew.kill_one()
+            self.crew.fill()  # the sink must note what a replacement has discarded
         again = ["--again"] if answer == "reread" and self.rng.random() < _OFTEN else []
         outcome = self.operator.answer(tables, answer, *again)
         if outcome == "needless":
