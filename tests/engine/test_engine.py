@@ -146,6 +146,13 @@ def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., T
     assert written[1] == written[0]
 
 
+def test_a_jvm_that_has_run_no_task_leaves_no_classes(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with contextlib.closing(Spark(tmp_path, LOCAL, XDG_CACHE_HOME=str(cache))):
+        pass
+    assert not [*cache.rglob("*.*")]
+
+
 def test_java_says_nothing_at_a_start_that_is_well(classic: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:
     classic.run(filled(topic), tmp_path)
     assert classic.log.read_text() == ""

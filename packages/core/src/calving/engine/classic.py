@@ -137,8 +137,11 @@ class ClassicEngine(SparkEngine):
     def close(self) -> None:
         self._context.stop()
         if self._archive is not None and self._archive.will_be_written:
-            log.info("writing an archive of Spark's classes for later starts, which takes some seconds, once")
-            self._archive.end(end_jvm(WRITING_SECONDS))
+            has_run = next(self._jobs) > 0
+            if has_run:
+                log.info("writing an archive of Spark's classes for later starts, which takes some seconds, once")
+            code = end_jvm(WRITING_SECONDS)
+            self._archive.end(code if has_run else None)  # the classes of tasks would be missing, for ever
 
     def _is_stopped(self) -> bool:
         try:
