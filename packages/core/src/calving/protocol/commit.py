@@ -24,13 +24,11 @@ from calving.model.offsets import (
     Topic,
     TopicPartition,
     common,
-    furthest,
-    lowest_uncovered,
     merged,
     named,
     without,
 )
-from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, SourceProgress
+from calving.protocol.ledger import NOWHERE, Ledger, SourceProgress, next_ledger
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.order import disordered, ordered
 from calving.protocol.rollback import Line
@@ -106,7 +104,7 @@ def admit(
     return Admitted(
         data_files=tuple(file for step in steps for file in step.data_files),
         delete_files=tuple(file for step in steps for file in step.delete_files),
-        ledger=_moved(ledger, read, known, passed, publications.values(), left_out),
+        ledger=next_ledger(ledger, read, known, passed, publications.values(), left_out),
         publications=tuple(publications.values()),
         gone=ledger.gone,
         progress=progress,
@@ -181,49 +179,6 @@ def twice(admitted: Admitted, progress: SourceProgress, ledger: Ledger, left_out
                 repeated[tp] = merged((*repeated.get(tp, ()), *again))
                 held[tp] = merged((*held.get(tp, ()), *own))
     return {tp: spans for tp, spans in repeated.items() if spans}
-
-
-def _moved(
-    ledger: Ledger,
-    read: ControlOffsets,
-    progress: SourceProgress,
-    passed: Mapping[TopicPartition, Iterable[Span]],
-    admitted: Iterable[Coverage],
-    left_out: Coverage,
-) -> Ledger:
-    """The ledger of the next commit.
-
-    ``passed``: the coverage of publications whose entries for this table are below the table's control offsets. If the
-    table does not hold such an offset, its record is lost: a store lost the entry, and a coordinator committed later
-    entries.
-
-    Departed topics are dropped, so that the ledger does not grow for ever. But a partition with missing offsets stays:
-    its loss must stay visible.
-    """
-    source: dict[TopicPartition, int] = {}
-    settled: dict[TopicPartition, int] = {}
-    missing: dict[TopicPartition, tuple[Span, ...]] = {}
-    void = {tp for tp in ledger.gone if tp in progress.restarted or tp.whole in progress.departed}
-    gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in void}
-    for publication in admitted:
-        for tp in gone.keys() & publication.keys():
-            gone[tp] = without(gone[tp], without((publication[tp][-1],), left_out.get(tp, ())))
-    gone = {tp: spans for tp, spans in gone.items() if spans}
-    for tp in sorted({*ledger.source, *progress.covered}):
-        if tp.whole in progress.departed and not ledger.missing.get(tp):
-            continue
-        before = ledger if progress.is_current(ledger, tp) else NO_LEDGER
-        never = without(merged((*passed.get(tp, ()), *gone.get(tp, ()))), before.held(tp))
-        told = without(progress.settled.get(tp, ()), never)
-        below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *told)))
-        held = merged((*before.held(tp), Span(0, below), *without(progress.covered.get(tp, ()), never)))
-        if held:
-            source[tp], settled[tp] = held[-1].end, below
-            holes = without((Span(below, held[-1].end),), held)
-            if holes:
-                missing[tp] = holes
-    control = furthest(ledger.control, read)
-    return Ledger(control, source, settled, missing, gone, doubt=ledger.doubt, forgotten=ledger.forgotten)
 
 
 class State(Protocol):

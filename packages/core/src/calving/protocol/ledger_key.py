@@ -234,6 +234,8 @@ class LedgerKey:
         """
         before = self._of_source(properties, self.of_table)
         known = self.known_to_be_gone(properties)
+        if not known and (before.source, before.missing) == (found.source, found.missing):
+            return found
         told = {tp: merged((*before.held(tp), *known.get(tp, ()))) for tp in {*before.source, *known}}
         return replace(found, gone=less(told, {tp: found.held(tp) for tp in told}))
 
