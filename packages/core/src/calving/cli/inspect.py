@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 from rich.table import Table as RichTable
@@ -161,6 +162,26 @@ def positions_table(sink: Sink, found: Iterable[PartitionState], *, heard: bool 
         row += [str(p.hidden)] if hides else []
         shown.add_row(*row, *([str(p.not_visible), said] if heard else []))
     return shown
+
+
+def positions_json(sink: Sink, found: Iterable[PartitionState]) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "sink": sink.keys.name,
+        "group": sink.group,
+        "partitions": [
+            {
+                "topic": p.partition.topic,
+                "partition": p.partition.partition,
+                "stored": p.stored,
+                "begin": p.begin,
+                "end": p.end,
+                "lag": p.lag,
+                "hidden": p.hidden,
+            }
+            for p in found
+        ],
+    }
 
 
 def _number(value: int | None) -> str:

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -33,6 +33,7 @@ from calving.settings.load import load
 from calving.version import __version__
 
 if TYPE_CHECKING:
+    from calving.cli.moving import Destination
     from calving.cli.status import SinkStatus
     from calving.runtime.app import App
     from calving.runtime.maintenance.maintainer import MaintenanceOrder
@@ -279,19 +280,61 @@ def status(
 def offsets(
     file: File,
     worker: Worker = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Where to read on: earliest, latest, a time (2026-11-28T09:30:00Z), or TOPIC:PARTITION=OFFSET; may be"
+            " repeated. Stop all workers first."
+        ),
+    ] = None,
+    by: Annotated[
+        int | None, typer.Option(help="Go forward by so many offsets in each partition, or back (--by -1000).")
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Tables also get the records that they hold, and have them twice. Without it they skip them.",
+        ),
+    ] = False,
     accept: Annotated[
         bool, typer.Option("--accept", help="Go on without the records that somebody has moved the positions past.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
-    """Show the stored source positions."""
-    from calving.cli.inspect import positions, positions_table
+    """Show the stored source positions, or move them: back, to read records again, or forward, to skip some."""
+    from calving.cli.inspect import positions, positions_json, positions_table
 
+    destination = _destination(to or [], by, again=again)
+    if destination is not None and accept:
+        raise ConfigError("--accept takes positions as they are: move them with another call")
+    if destination is None and dry_run:
+        raise ConfigError("--dry-run: say where the positions go, with --to or --by")
     sink = load(file, worker)
+    done: Iterable[str] = ()
     if accept:
         from calving.cli.accept import accept as go_on
 
-        _print_lines(go_on(sink))
+        done = go_on(sink)
+    if destination is not None:
+        from calving.cli.moving import move_positions
+
+        done = move_positions(sink, destination, dry_run=dry_run)
+    if as_json:
+        lines = [*map(printable, done)]
+        print(json.dumps({**positions_json(sink, positions(sink)), "done": lines}))  # noqa: T201 - for programs
+        return
+    _print_lines(done)
     out.print(positions_table(sink, positions(sink)))
+
+
+def _destination(to: Sequence[str], by: int | None, *, again: bool) -> Destination | None:
+    if not (to or by is not None or again):
+        return None  # nothing of the tables is needed
+    from calving.cli.moving import Destination
+
+    return Destination.of(to, by, again=again)
 
 
 @app.command()

@@ -24,6 +24,7 @@ from calving.cli.recovered_tables import (
     said_by_tables,
     strangers,
     supersede,
+    unfinished_move,
 )
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
@@ -45,6 +46,7 @@ from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger, entry_of
 from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.moves import interrupted
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.runtime import components
@@ -88,6 +90,8 @@ def recover(
         )
         said, ledgers = start.look()
         _mind_strangers(sink, rolled_back, ledgers)
+        if (move := unfinished_move(catalog, sink, ledgers, identities)) is not None:
+            raise ConfigError(interrupted(move))
         older = _older(catalog, sink, marks, ledgers, cursor.log.identity, former)
         again = {*rolled_back, *older}
         waiting = start.waiting(ledgers, entries).keys() - again

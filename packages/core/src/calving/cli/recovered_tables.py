@@ -15,6 +15,7 @@ from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.offsets import Coverage, encode_coverage, present, within
 from calving.model.text import listed
+from calving.protocol import moves
 from calving.protocol.forms import FORM, mark, table_form
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LOG_ID, LedgerKey
@@ -73,6 +74,19 @@ def mind_successors(catalog: Catalog, sink: Sink, names: Iterable[str], former: 
         with reading(table):
             later = successor(key, table.metadata.properties)
         check_not_left(key.owner, name, later if later != owner_of(sink) else None)
+
+
+def unfinished_move(
+    catalog: Catalog, sink: Sink, names: Iterable[str], identities: Mapping[str, str]
+) -> moves.Move | None:
+    """The move of positions that an interrupted `calving offsets` has begun with one of these tables."""
+    for name in sorted(names):
+        key, table = ledger_key(sink, "", name), catalog.load_table(table_id(name))
+        with reading(table):
+            move = moves.unfinished(key, table.metadata.properties, identities)
+        if move is not None:
+            return move
+    return None
 
 
 def ledger_of_both(key: LedgerKey, table: Table, former: str) -> Ledger:

@@ -120,6 +120,12 @@ class Source(ABC):
         """The high watermarks: the ends of the partitions, including records of open transactions."""
 
     @abstractmethod
+    def first_at(self, partitions: Collection[TopicPartition], at_ms: int) -> SourceOffsets:
+        """The offsets of the first records that are not older than a time, in ms since 1970. Partitions without such a
+        record are absent.
+        """
+
+    @abstractmethod
     def first_times(self, positions: SourceOffsets) -> Mapping[TopicPartition, int]:
         """The timestamps, in ms, of the first records at or above these offsets. Partitions without such a record, or
         whose broker does not answer within some seconds, are absent.

@@ -69,6 +69,9 @@ class Topics(Source):
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return _offsets(self._consumer("read_uncommitted"), partitions, OFFSET_END)
 
+    def first_at(self, partitions: Collection[TopicPartition], at_ms: int) -> dict[TopicPartition, int]:
+        return {tp: at for tp, at in _offsets(self._consumer("read_committed"), partitions, at_ms).items() if at >= 0}
+
     def first_times(self, positions: SourceOffsets) -> dict[TopicPartition, int]:
         return first_times(self._kafka, positions)
 
@@ -172,8 +175,7 @@ def _bounds(consumer: Consumer, partitions: Collection[TopicPartition], read_up_
 @patiently
 def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
     """The first or the last stable offsets, or the first ones of a time in ms (below 0: there are none), by one request
-    to each broker. An admin client would make an object with
-    locks for every partition. For a thousand partitions that takes longer than the request.
+    to each broker. An admin client would make an object with locks for every partition, which takes longer.
     """
     if not partitions:
         return {}

@@ -1,0 +1,318 @@
+"""Moves the stored positions of a stopped sink: ``calving offsets --to`` and ``--by``.
+
+The steps, each of which may be done again: no coordinator can commit any more (``supersede``, which also notes the
+move in each table); each ledger says what the move means for its table; the backend stores the positions and discards
+its log, both or neither; each table is told that the move has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from uuid import uuid4
+
+from pyiceberg.catalog import Catalog
+
+from calving.backend.interface import Backend, ControlLog, Session
+from calving.backend.sessions import read_to_end
+from calving.cli.recover import mind_members, mind_other_names, running
+from calving.cli.recovered_tables import mark_recovered, said_by_tables, strangers, unfinished_move
+from calving.errors import ConfigError, DataLossError
+from calving.iceberg.catalog import table_id
+from calving.iceberg.restating import restate
+from calving.iceberg.summary import engine
+from calving.iceberg.target import IcebergTarget
+from calving.model.offsets import (
+    TRUNCATED,
+    Coverage,
+    SourceOffsets,
+    encode_coverage,
+    present,
+    size,
+    text_of,
+    within,
+)
+from calving.model.text import counted
+from calving.protocol import moves
+from calving.protocol import positions as unread_offsets
+from calving.protocol.buffer import Buffer
+from calving.protocol.ledger import Ledger
+from calving.protocol.moves import Move, TablePart
+from calving.protocol.recovery import recovery, still_awaited
+from calving.protocol.rollback import Marks
+from calving.runtime import components
+from calving.runtime.log_view import resumed
+from calving.runtime.positions import recreated_text, unread
+from calving.runtime.preflight import TableRecord, former_names, ledger_key, refuse_a_loss
+from calving.settings.load import Sink
+from calving.source.interface import Bounds, Source
+from calving.source.start import EARLIEST, Start, outside
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where positions are to go. ``said``: the options of the command. ``place``: of partitions that ``start`` does not
+    name; None if those stay. ``by``: how far, instead.
+    """
+
+    said: str
+    start: Start = EARLIEST
+    moves_all: bool = False
+    by: int | None = None
+    again: bool = False
+
+    @staticmethod
+    def of(to: Sequence[str], by: int | None, *, again: bool) -> Destination | None:
+        """None if the options name none.
+
+        :raises ConfigError: they cannot be read, or do not go together.
+        """
+        if not to and by is None:
+            if again:
+                raise ConfigError("--again: say from where on records are read again, with --to or --by")
+            return None
+        said = " ".join([*(f"--to {each}" for each in to), *([f"--by {by}"] if by is not None else [])])
+        said += " --again" if again else ""
+        if to and by is not None:
+            raise ConfigError("--to and --by exclude each other")
+        try:
+            starts = [Start.of(each) for each in to]
+        except ValueError as error:
+            raise ConfigError(f"--to: {error}") from error
+        places = [each.place for each in starts if not each.offsets]
+        offsets = [each for start in starts for each in start.offsets]
+        if len(places) > 1 or len(dict(offsets)) < len(offsets):
+            raise ConfigError(f"{said}: one --to for each partition, and one for all others")
+        start = Start(places[0] if places else "earliest", tuple(sorted(offsets)))
+        return Destination(said, start, moves_all=bool(places), by=by, again=again)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a move starts from."""
+
+    sink: Sink
+    catalog: Catalog
+    topics: Source
+    bounds: Bounds
+    identities: Mapping[str, str]
+    stored: SourceOffsets
+    records: Mapping[str, TableRecord]
+    log: ControlLog
+    buffer: Buffer
+
+    @property
+    def ledgers(self) -> dict[str, Ledger]:
+        """By table, of the topics that are there now."""
+        return {name: record.ledger.present(self.identities) for name, record in self.records.items()}
+
+    def waiting(self) -> set[str]:
+        """The tables for which an earlier recovery has not read all records again."""
+        settled, begins = present(self.buffer.progress().settled, self.identities), self.bounds.begins
+        return {
+            name
+            for name, ledger in self.ledgers.items()
+            if still_awaited(present(self.records[name].awaited, self.identities), ledger, settled, begins)
+        }
+
+
+def move_positions(sink: Sink, destination: Destination, *, dry_run: bool) -> Iterator[str]:
+    """Store other positions; one line for each thing that it means. Run it again after an interruption.
+
+    :raises CalvingError: it cannot be done; nothing has changed, or the text says what has.
+    """
+    topics, backend = components.source(sink), components.backend(sink)
+    if not dry_run:
+        mind_members(topics, (sink.group,))
+    with closing(backend.open(str(uuid4()))) as session:
+        found = _found(sink, topics, session)
+        move = unfinished_move(found.catalog, sink, found.records, found.identities)
+        if move is None:
+            _mind_state(found, session)
+            move = _planned(found, destination)
+        elif move.said != destination.said:
+            raise ConfigError(moves.interrupted(move))
+    parts = _parts(found, move)
+    _check(found, move, parts)
+    yield from _lines(found, move, parts)
+    if not (move.back or move.skipped):
+        yield "the positions are there already"
+    elif dry_run:
+        yield from running(topics, sink.group)
+    else:
+        _do(found, backend, move, parts)
+        yield "done: the next run starts there"
+
+
+def _found(sink: Sink, topics: Source, session: Session) -> _Found:
+    every = topics.partitions()
+    stored = session.committed(every)
+    if not stored:
+        raise ConfigError(
+            f"group {sink.group} has no stored positions: the key iceberg.source.start says where the first start"
+            " begins; if the sink has run before, run `calving recover FILE`"
+        )
+    catalog, names = components.catalog(sink), {tp.topic for tp in every}
+    with closing(session.watch()) as cursor:
+        buffer, marks = Buffer(cursor.log.start), Marks()
+        for entry in read_to_end(cursor):
+            buffer.hear(entry)
+            marks.hear(entry)
+        records = dict(said_by_tables(catalog, sink, cursor.log.identity, names, marks))
+        identities = topics.identities(names)
+        return _Found(sink, catalog, topics, topics.bounds(every), identities, stored, records, cursor.log, buffer)
+
+
+def _mind_state(found: _Found, session: Session) -> None:
+    """:raises CalvingError: the sink would not start as it is, so it is unknown what its positions mean."""
+    sink, topics, stored = found.sink, found.topics, found.stored
+    refuse_a_loss(found.catalog, sink, topics, session, found.log, [*found.records])
+    for tp, identity in session.topic_ids(stored.keys()).items():
+        before = identity.removesuffix(TRUNCATED)
+        if before and found.identities.get(tp.topic, before) != before:
+            raise DataLossError(f"{recreated_text(tp, stored[tp])}: start the sink first, which says what to do")
+    for tp, at in stored.items():
+        if at > found.bounds.ends[tp]:
+            raise DataLossError(
+                f"{tp} is stored at {at}, but the topic ends at {found.bounds.ends[tp]}: it was truncated or recreated;"
+                " start the sink first, which says what to do"
+            )
+    by_tables = partial(resumed, found.catalog, sink, topics)
+    for tp, each in unread(session, stored, found.identities, by_tables).items():
+        raise DataLossError(unread_offsets.text_of(tp, each.span))
+    for tp, spans in unread_offsets.passed_over(found.buffer.progress().covered).items():
+        raise DataLossError(unread_offsets.text_of(tp, spans[0]))
+    for name, ledger in found.ledgers.items():
+        if ledger.doubt is not None:
+            raise ConfigError(
+                f"table {name} may have been rolled back, and its snapshots do not tell: say first what becomes of its"
+                f" records, with `calving rollback FILE --table {name} --as-is`"
+            )
+
+
+def _planned(found: _Found, destination: Destination) -> Move:
+    """:raises ConfigError: a position would be outside its partition, or records would get lost."""
+    sink, begins = found.sink, found.bounds.begins
+    stored = {**begins, **found.stored}
+    targets = _targets(found, destination, stored)
+    ledgers, waiting = found.ledgers, found.waiting()
+    by_tables = recovery(ledgers, (), waiting, complete=not sink.keys.routes_freely)
+    progress = found.buffer.progress()
+    told = replace(
+        progress,
+        covered=present(progress.covered, found.identities),
+        settled=present(progress.settled, found.identities),
+    )
+    reached = moves.reached(stored, told, by_tables.positions)
+    for tp, at in targets.items():
+        if at > stored[tp] > reached[tp]:
+            raise ConfigError(
+                f"{tp}: records from offset {reached[tp]} to {stored[tp]} are published and not in all tables yet, so"
+                " later ones cannot be skipped: start the sink, and stop it when `calving status FILE` shows that"
+                f" nothing is left to commit; or go back to {reached[tp]} at most"
+            )
+    ahead = {tp: at for tp, at in targets.items() if at > stored[tp]}
+    start = {tp: ahead.get(tp, min(at, targets.get(tp, at))) for tp, at in reached.items()}
+    for tp, at in start.items():
+        if at < begins[tp] and at < stored[tp]:
+            raise ConfigError(
+                f"{tp}: records from offset {at} on have to be read again, because they are published and not in all"
+                f" tables yet, but the topic begins at {begins[tp]}: start the sink first, so that it commits them"
+            )
+    believed = (ledger.settled for name, ledger in ledgers.items() if name not in waiting)
+    settled = dict(reached)
+    for each in believed:
+        settled = {tp: max(at, min(each.get(tp, 0), stored[tp])) for tp, at in settled.items()}
+    return Move(destination.said, stored, targets, start, settled, destination.again)
+
+
+def _targets(found: _Found, destination: Destination, stored: SourceOffsets) -> SourceOffsets:
+    """The new position of each partition that the options name."""
+    (begins, ends), start = found.bounds, destination.start
+    if destination.by is not None:
+        by = destination.by
+        return {tp: max(begins[tp], min(at + by, ends[tp])) for tp, at in stored.items()}
+    if (why := outside(start, begins, ends)) is not None:
+        raise ConfigError(f"--to: {why}; nothing was moved")
+    named = dict(start.offsets)
+    if not destination.moves_all:
+        return named
+    if isinstance(start.place, str):
+        return {**(begins if start.place == "earliest" else ends), **named}
+    return {**ends, **found.topics.first_at(ends.keys(), start.place), **named}
+
+
+def _parts(found: _Found, move: Move) -> dict[str, TablePart]:
+    waiting = found.waiting()
+    return {name: moves.part_of(move, ledger, waits=name in waiting) for name, ledger in found.ledgers.items()}
+
+
+def _check(found: _Found, move: Move, parts: Mapping[str, TablePart]) -> None:
+    """:raises ConfigError: rows would be mixed up or doubled that nobody wants twice."""
+    sink, begins = found.sink, found.bounds.begins
+    others = former_names(found.records, begins.keys(), found.identities)
+    again_there = ((name, owner) for name, owner, tp, end in others if move.start.get(tp, end) < end)
+    mind_other_names(sink, strangers(found.catalog, sink, again_there))
+    if move.again and not move.back:
+        raise ConfigError("--again: no position goes back, so no record is read again")
+    for name, part in parts.items():
+        if move.again and sink.mutations(name) is not None and (doubled := part.doubles(move)):
+            raise ConfigError(
+                f"--again: table {name} holds {text_of(doubled)}, and records change its rows: older changes cannot be"
+                " put beneath later ones. Roll the table back to before them instead:"
+                f" `calving rollback FILE --table {name} --before TIME --then reread`; or leave --again out"
+            )
+
+
+def _lines(found: _Found, move: Move, parts: Mapping[str, TablePart]) -> Iterator[str]:
+    """The plan for a person."""
+    for tp, at in sorted(move.targets.items()):
+        stored = move.stored[tp]
+        if at < stored:
+            yield f"{tp}: back from {stored} to {at}: {counted(stored - at, 'offset')} to read again"
+        elif at > stored:
+            skipped = f"{counted(at - stored, 'offset')} ({stored} to {at}) skipped, whose records are in no table"
+            yield f"{tp}: forward from {stored} to {at}: {skipped}"
+    for tp, at in sorted(move.restarted.items()):
+        yield f"{tp}: read from {at} on, because later records are published and not in all tables yet"
+    for name, part in sorted(parts.items()) if move.back else ():
+        yield f"table {name}: {_of_table(move, part)}"
+
+
+def _of_table(move: Move, part: TablePart) -> str:
+    held = part.doubles(move)
+    if not held:
+        return "it holds none of them, so it gets those records that are routed to it"
+    what = f"it holds {counted(size(held), 'offset')} of them ({text_of(held)})"
+    return f"{what}: their records are read again, and stand twice in it" if move.again else f"{what} and skips these"
+
+
+def _do(found: _Found, backend: Backend, move: Move, parts: Mapping[str, TablePart]) -> None:
+    sink, catalog, identities = found.sink, found.catalog, found.identities
+    with (
+        closing(backend.open(str(uuid4()))) as session,
+        closing(session.follow(replay=True)) as cursor,  # fences any running coordinator
+    ):
+        for name in parts:
+            key = ledger_key(sink, cursor.log.identity, name)
+            target = IcebergTarget(catalog, table_id(name), key.branch, key, engine())
+            target.supersede(moves.begun(move, key, cursor.log.end, identities))
+        for name, part in parts.items():
+            key = ledger_key(sink, cursor.log.identity, name)
+            restate(
+                IcebergTarget(catalog, table_id(name), key.branch, key, engine()),
+                key,
+                partial(moves.restated, move, part=part, topic_ids=identities),
+                _with_ids(part.doubles(move), identities) if move.again else {},
+                {key.holding: encode_coverage(_with_ids(part.leaves_out(move), identities))},
+            )
+        cursor.rewind({**found.bounds.begins, **move.start})
+    with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=False)) as cursor:
+        for name in parts:
+            mark_recovered(catalog, sink, name, cursor.log, None, again=False, forgotten=False)
+
+
+def _with_ids(coverage: Coverage, identities: Mapping[str, str]) -> Coverage:
+    return {within(tp, identities.get(tp.topic, "")): spans for tp, spans in coverage.items()}
