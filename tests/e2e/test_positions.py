@@ -15,8 +15,7 @@ from pyiceberg.table import Table
 from calving.cli.moving import Destination, move_positions
 from calving.cli.status import status
 from calving.engine.interface import LocalEngine
-from calving.errors import CalvingError, CommandFailedError, ConfigError, DataLossError
-from calving.iceberg.catalog import open_catalog
+from calving.errors import ConfigError
 from calving.runtime.app import App
 from calving.settings.load import load
 from harness.topic import Topic
@@ -24,7 +23,6 @@ from harness.worker import STORES
 from tests.cli.commands import Cli
 from tests.e2e.test_catalog import routed, send_to
 from tests.e2e.test_rollback_interruptions import Killed, end_at
-from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services
 
@@ -160,7 +158,7 @@ def test_a_move_that_is_killed_at_any_write_is_run_again(
             with suppress(Killed):
                 move(sink, *to, again=again)
         if was_reached():
-            if 1 < last:
+            if last > 1:
                 with pytest.raises(ConfigError, match="was interrupted: run it again, with these options"):
                     sink.recover_here()
             move(sink, *to, again=again)
