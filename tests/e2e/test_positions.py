@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,19 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition as KafkaPartition
 from pyiceberg.table import Table
 
 from calving.cli.moving import Destination, move_positions
 from calving.cli.status import status
 from calving.engine.interface import LocalEngine
-from calving.errors import ConfigError
+from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.runtime.app import App
 from calving.settings.load import load
+from calving.source.members import members
 from harness.topic import Topic
+from harness.waiting import wait_for
 from harness.worker import STORES
 from tests.cli.commands import Cli
 from tests.e2e.test_catalog import routed, send_to
 from tests.e2e.test_rollback_interruptions import Killed, end_at
+from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services
 
@@ -136,37 +142,118 @@ def test_records_that_a_move_skips_are_in_no_table_and_no_ledger_claims_them(sin
     sink.assert_exactly_once(350)
 
 
-@pytest.mark.parametrize("options", [(["earliest"], True), (["earliest"], False), (["latest"], False)])
+LATER = {"redis": (5, 8, 9, 12), "zookeeper": (5, 8, 9, 12)}
+"""Where the command is killed: with Kafka at each write, and with other stores around those of the store."""
+
+
 def test_a_move_that_is_killed_at_any_write_is_run_again(
-    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str], options: tuple[list[str], bool]
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
 ) -> None:
-    to, again = options
     sink, _ = routed(tmp_path, topic(), unique, keys)
-    rewinds = STORES[str(keys.get("iceberg.control.backend", "kafka"))][1]
+    backend = str(keys.get("iceberg.control.backend", "kafka"))
+    writes = ((Table, "_do_commit"), (STORES[backend][1], "rewind"))
     wanted: dict[str, Counter[int]] = {name: Counter() for name in ("db.a", "db.b")}
-    sent = 0
-    for last in itertools.count():
-        for name, rows in wanted.items():
-            send_to(sink, name, sent, sent + 2)
-            rows.update([sent, sent + 1])
-            sent += 2
+    for last in LATER.get(backend, itertools.count()):
+        for number, (name, rows) in enumerate(wanted.items()):
+            send_to(sink, name, 10 * last + 2 * number, 10 * last + 2 * number + 2)
+            rows.update([10 * last + 2 * number, 10 * last + 2 * number + 1])
         sink.run_here()
-        if to == ["latest"]:
-            send_to(sink, "db.a", 100_000 + last, 100_001 + last)
         with pytest.MonkeyPatch.context() as patch:
-            was_reached = end_at(last, ((Table, "_do_commit"), (rewinds, "rewind")), Killed, patch)
+            was_reached = end_at(last, writes, Killed, patch)
             with suppress(Killed):
-                move(sink, *to, again=again)
-        if was_reached():
-            if last > 1:
-                with pytest.raises(ConfigError, match="was interrupted: run it again, with these options"):
-                    sink.recover_here()
-            move(sink, *to, again=again)
-        if again:
-            wanted = {name: rows + Counter([*rows]) for name, rows in wanted.items()}
+                move(sink, "earliest", again=True)
+        if 1 < last < 13:
+            with pytest.raises(ConfigError, match="was interrupted: run it again, with these options"):
+                sink.recover_here()
+        move(sink, "earliest", again=True)
+        wanted = {name: rows + Counter([*rows]) for name, rows in wanted.items()}
         sink.run_here()
         for name, rows in wanted.items():
             assert Counter(sink.ids(name)) == rows, f"killed at write {last}"
         if not was_reached():
             break
-    assert last > 8
+    assert last > 11
+
+
+@pytest.mark.parametrize("last", [3, 5])
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_move_that_skips_and_is_killed_is_run_again(sink: Cli, last: int) -> None:
+    """Before and after the position is stored."""
+    sink.send(300, 350)
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        end_at(last, ((Table, "_do_commit"), (STORES["kafka"][1], "rewind")), Killed, patch)
+        move(sink, "latest")
+    move(sink, "latest")
+    sink.send(350, 360)
+    sink.run_here()
+    assert sorted(sink.ids()) == [*range(300), *range(350, 360)]
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_dry_run_changes_nothing(sink: Cli) -> None:
+    before = sink.run("offsets", "--json")
+    assert "skips these" in sink.run("offsets", "--to", "earliest", "--dry-run")
+    assert json.loads(sink.run("offsets", "--json").splitlines()[-1]) == json.loads(before.splitlines()[-1])
+    assert sink.run_here().progress.read == 0
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_what_cannot_be_done_is_refused_in_a_sentence(sink: Cli) -> None:
+    name = sink.topic.name
+    for to, why in (
+        (f"{name}:0=301", f"partition 0 of topic '{name}' has the offsets 0 to 300, and 301 is none of them"),
+        (f"{name}:7=0", f"partition 7 of topic '{name}' is none that the sink reads"),
+        ("yesterday", "yesterday is not a time"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(why)):
+            move(sink, to)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        move(sink, "earliest", by=1)
+    sink.send(300, 310)
+    with pytest.raises(ConfigError, match="no position goes back"):
+        move(sink, "latest", again=True)
+    sink.topic.admin.delete_records([KafkaPartition(name, 0, 100)])[KafkaPartition(name, 0, 100)].result()
+    with pytest.raises(ConfigError, match="has the offsets 100 to 310, and 50 is none of them"):
+        move(sink, f"{name}:0=50")
+    with pytest.raises(ConfigError, match=r"iceberg\.source\.start says where the first start begins"):
+        move(unstarted(sink), "earliest")
+
+
+def unstarted(sink: Cli) -> Cli:
+    other = Cli(sink.folder, sink.topic, f"{sink.name}-other")
+    other.run("validate")
+    return other
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_position_does_not_move_while_workers_run(sink: Cli) -> None:
+    worker = sink.started()
+    try:
+        wait_for(lambda: members(load(sink.config).kafka, load(sink.config).group))
+        assert move(sink, "earliest", dry_run=True)[-1].endswith("1 member: stop all workers of the sink first")
+        with pytest.raises(CommandFailedError, match="has 1 member: stop all workers of the sink first"):
+            move(sink, "earliest")
+    finally:
+        worker.kill()
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_older_changes_are_not_put_beneath_later_ones(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    sink.keys |= {"iceberg.tables.upsert-mode-enabled": True, "iceberg.tables.default-id-columns": "id"}
+    sink.send(0, 10)
+    sink.run_here()
+    with pytest.raises(ConfigError, match="older changes cannot be put beneath later ones"):
+        move(sink, "earliest", again=True)
+    move(sink, "earliest")
+    sink.run_here()
+    sink.assert_exactly_once(10)
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_position_of_a_topic_that_was_recreated_is_not_moved(sink: Cli) -> None:
+    sink.topic.admin.delete_topics([sink.topic.name])[sink.topic.name].result()
+    wait_for(lambda: sink.topic.name not in sink.topic.admin.list_topics().topics)
+    Topic(sink.topic.servers, sink.topic.name).send(*encode({"id": 1}))
+    with pytest.raises(DataLossError, match="was recreated"):
+        move(sink, "latest")

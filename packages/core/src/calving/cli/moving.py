@@ -255,7 +255,7 @@ def _check(found: _Found, move: Move, parts: Mapping[str, TablePart]) -> None:
     others = former_names(found.records, begins.keys(), found.identities)
     again_there = ((name, owner) for name, owner, tp, end in others if move.start.get(tp, end) < end)
     mind_other_names(sink, strangers(found.catalog, sink, again_there))
-    if move.again and not move.back:
+    if move.again and move.skipped and not move.back:
         raise ConfigError("--again: no position goes back, so no record is read again")
     for name, part in parts.items():
         if move.again and sink.mutations(name) is not None and (doubled := part.doubles(move)):
