@@ -15,11 +15,11 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from pyiceberg.table import Table
 
-from calving.cli.moving import Destination, move_positions
 from calving.cli.status import status
 from calving.engine.interface import LocalEngine
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.runtime.app import App
+from calving.runtime.moving import Destination, move_positions
 from calving.settings.load import load
 from calving.source.members import members
 from harness.topic import Topic
@@ -237,7 +237,6 @@ def test_a_position_does_not_move_while_workers_run(sink: Cli) -> None:
         worker.kill()
 
 
-@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 def test_older_changes_are_not_put_beneath_later_ones(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> None:
     sink = Cli(tmp_path, topic(), unique)
     sink.keys |= {"iceberg.tables.upsert-mode-enabled": True, "iceberg.tables.default-id-columns": "id"}

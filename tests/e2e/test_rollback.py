@@ -173,7 +173,7 @@ def test_records_that_the_topic_no_longer_has_are_not_read_again(sink: Cli) -> N
 
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 def test_nothing_moves_while_workers_run_that_would_read_on(sink: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calving.cli.recover._MEMBERS_SECONDS", 0.5)
+    monkeypatch.setattr("calving.runtime.group_members._MEMBERS_SECONDS", 0.5)
     first, *_, last = snapshots(sink)
     worker = sink.started()
     try:

@@ -10,7 +10,6 @@ import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from calving.backend.interface import ControlLog
-from calving.cli.recovered_tables import mark_recovered, supersede
 from calving.errors import ConfigError, SupersededError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.history import place_added
@@ -21,6 +20,7 @@ from calving.model.offsets import TopicPartition
 from calving.protocol.answers import AsItIs, ToSnapshot
 from calving.protocol.ledger import Ledger
 from calving.runtime.preflight import others_of
+from calving.runtime.recovered_tables import mark_recovered, supersede
 from calving.settings.load import load
 from harness.replacing import replace_table
 from tests.iceberg.lake import KEY, TP, Lake

@@ -9,8 +9,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
+from calving.errors import CalvingError
+from calving.model.events import TargetState
 from calving.model.offsets import TopicPartition
 from calving.model.tables import MutationCounts
 from calving.serving.history import History
@@ -167,12 +170,41 @@ def _coordinator(names: list[str], broken: int, now: float) -> CoordinatorStatus
 
 
 @dataclass
+class Control:
+    """The positions of a sink that does not exist."""
+
+    told: list[str]
+    positions: dict[TopicPartition, int] = field(default_factory=lambda: {TopicPartition("orders", 0): 7})
+    refusal: CalvingError | None = None
+
+    def tell(self, state: TargetState) -> None:
+        self.told.append(state.value)
+
+    def stored(self) -> dict[TopicPartition, int]:
+        return self.positions
+
+    def move(self, to: Mapping[TopicPartition, int | None] | None) -> list[str]:
+        if self.refusal is not None:
+            raise self.refusal
+        self.told.append(f"move {to and {str(tp): at for tp, at in to.items()}}")
+        return ["orders-0: back from 7 to 5: 2 offsets to read again"]
+
+
+@dataclass
 class Worker:
     """The controls of a worker that does not exist."""
 
     status: Status
     stopped: dict[str, float] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+
+    @cached_property
+    def control(self) -> Control:
+        return Control(self.told)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.status.worker.stopped
 
     def stopped_loops(self) -> Mapping[str, float]:
         return self.stopped

@@ -25,7 +25,7 @@ def answers() -> dict[str, Any]:
         starting, worker=replace(starting.worker, error="UnavailableError: no broker answers", restarts=1)
     )
     return {
-        "info": connect.info(sink()),
+        "info": connect.info(sink(), status()),
         "status": connect.state(status(partitions=1), {}, "127.0.0.1:8083", NOW),
         "degraded": connect.state(status(broken=1), {}, "127.0.0.1:8083", NOW),
         "stands still": connect.state(status(), {"worker": 61.0}, "127.0.0.1:8083", NOW),
@@ -76,11 +76,13 @@ PATHS = {
     "/connector-plugins/calving/config/validate": "PUT",
     CONNECTOR: "GET",
     **{f"{CONNECTOR}/{part}": "GET" for part in ("status", "config", "tasks", "tasks/0/status", "topics", "offsets")},
-    **{f"{CONNECTOR}/{act}": "PUT" for act in ("pause", "resume")},
+    **{f"{CONNECTOR}/{act}": "PUT" for act in ("stop", "pause", "resume")},
     **{f"{CONNECTOR}/{act}": "POST" for act in ("restart", "commit")},
     "/admin/loggers/root": "GET",
 }
 """Every path of Connect's interface that there is, and a method that it takes, of a sink with an odd name."""
+MORE = {("/admin/loggers/root", "PUT"), *((f"{CONNECTOR}/offsets", method) for method in ("PATCH", "DELETE"))}
+"""Further methods of these paths."""
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -101,10 +103,10 @@ def test_a_name_may_have_any_character_and_a_path_a_slash_at_its_end(path: str, 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE", "PATCH", "TRACE", "BREW"])
 @pytest.mark.parametrize(
-    "path", [*PATHS, f"{CONNECTOR}/stop", f"{CONNECTOR}/tasks/1/status", "/nope", "/connectors/x/y/z"]
+    "path", [*PATHS, f"{CONNECTOR}/starts", f"{CONNECTOR}/tasks/1/status", "/nope", "/connectors/x/y/z"]
 )
 def test_what_is_not_served_is_an_error_in_connects_form(path: str, method: str, client: Client) -> None:
-    if method == PATHS.get(path) or (path, method) == ("/admin/loggers/root", "PUT"):
+    if method == PATHS.get(path) or (path, method) in MORE:
         return
     answer = client.ask(method, path, **BEARER)
     code = 405 if path in PATHS else 404
@@ -160,5 +162,6 @@ def test_an_existing_client_of_kafka_connect_reads_and_changes_a_sink() -> None:
         client.pause_connector("orders")
         client.resume_connector("orders")
         client.restart_connector("orders")
-        assert worker.told == ["pause", "resume", "restart"]
+        client.stop_connector("orders")
+        assert worker.told == ["pause", "resume", "restart", "STOPPED"]
         assert Client(served.url).ask("PUT", "/connectors/orders/pause", Authorization="Basic e").code == 403

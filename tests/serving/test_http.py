@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from calving.errors import ConfigError
+from calving.errors import CalvingError, CommandFailedError, ConfigError, DataLossError, UnavailableError
 from calving.model.events import Leader
 from calving.serving.server import StatusServer
 from calving.status.remedies import REMEDIES
@@ -51,6 +51,7 @@ READS = (
 KNOWN = ("/api/tables/db.t000", "/api/partitions/orders/0")
 """Paths that a worker answers once it knows this table and this partition."""
 CHANGES = (
+    ("PUT", "/connectors/orders/stop", 204),
     ("PUT", "/connectors/orders/pause", 202),
     ("PUT", "/connectors/orders/resume", 202),
     ("POST", "/connectors/orders/restart", 204),
@@ -104,7 +105,94 @@ def test_changes_reach_the_worker(worker: Worker, trusted: Client) -> None:
     worker.told.clear()
     for method, path, _ in CHANGES:
         trusted.ask(method, path, **BEARER)
-    assert worker.told == ["pause", "resume", "restart", "commit"]
+    assert worker.told == ["STOPPED", "pause", "resume", "restart", "commit"]
+
+
+OFFSETS = "/connectors/orders/offsets"
+ONE = {"partition": {"kafka_topic": "orders", "kafka_partition": 0}, "offset": {"kafka_offset": 5}}
+
+
+def stopped() -> Worker:
+    found = status(time.time())
+    return Worker(replace(found, worker=replace(found.worker, stopped=True, partitions={})))
+
+
+@pytest.mark.parametrize(("method", "body"), [("PATCH", {"offsets": [ONE]}), ("DELETE", None)])
+def test_offsets_change_only_while_the_sink_is_stopped(method: str, body: object, trusted: Client) -> None:
+    answer = trusted.ask(method, OFFSETS, body, **BEARER)
+    assert (answer.code, answer.json["error_code"]) == (409, 409)
+    assert answer.json["message"].startswith("Connectors must be in the STOPPED state")
+
+
+@pytest.mark.parametrize(("method", "body"), [("PATCH", {"offsets": [ONE]}), ("DELETE", None)])
+def test_a_change_of_offsets_needs_the_token(method: str, body: object) -> None:
+    worker = stopped()
+    with serving(worker, sink(**{"iceberg.http.token": TOKEN})) as client:
+        assert client.ask(method, OFFSETS, body).code == 403
+    with serving(worker) as client:
+        assert client.ask(method, OFFSETS, body, **BEARER).code == 403
+    assert not worker.told
+
+
+def test_a_stopped_sink_answers_in_connects_form() -> None:
+    worker = stopped()
+    with serving(worker, sink(**{"iceberg.http.token": TOKEN})) as client:
+        state = client.get("/connectors/orders/status").json
+        assert (state["connector"]["state"], state["tasks"]) == ("STOPPED", [])
+        assert client.get("/connectors/orders/tasks").json == []
+        assert client.get("/connectors/orders/tasks/0/status").code == 404
+        assert client.get("/readyz").code == 200
+        stored = [{**ONE, "offset": {"kafka_offset": 7}}]
+        assert client.get(OFFSETS).json == {"offsets": stored}
+        null = {"partition": {"kafka_topic": "orders", "kafka_partition": "1"}, "offset": None}
+        altered = client.ask("PATCH", OFFSETS, {"offsets": [ONE, null]}, **BEARER)
+        assert altered.json["message"] == "The offsets for this connector have been altered successfully"
+        assert altered.json["calving"] == ["orders-0: back from 7 to 5: 2 offsets to read again"]
+        reset = client.ask("DELETE", OFFSETS, **BEARER)
+        assert reset.json["message"] == "The offsets for this connector have been reset successfully"
+        assert client.ask("POST", "/connectors/orders/restart", **BEARER).code == 409
+        assert client.ask("PUT", "/connectors/orders/resume", **BEARER).code == 202
+    assert worker.told == ["move {'orders-0': 5, 'orders-1': None}", "move None", "resume", "RUNNING"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {},
+        {"offsets": []},
+        {"offsets": [1]},
+        {"offsets": [{"partition": {"kafka_topic": "orders"}, "offset": None}]},
+        {"offsets": [{**ONE, "offset": {"kafka_offset": -1}}]},
+        {"offsets": [{**ONE, "offset": {"kafka_offset": True}}]},
+        {"offsets": [{**ONE, "offset": {}}]},
+        {"offsets": [{**ONE, "offset": 5}]},
+        {"offsets": [ONE, ONE]},
+    ],
+)
+def test_a_body_of_another_form_changes_no_offset(body: object) -> None:
+    worker = stopped()
+    with serving(worker, sink(**{"iceberg.http.token": TOKEN})) as client:
+        assert client.ask("PATCH", OFFSETS, body, **BEARER).code == 400
+    assert not worker.told
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (ConfigError("no such offset"), 400),
+        (CommandFailedError("the group has 1 member"), 409),
+        (DataLossError("the topic was recreated"), 409),
+        (UnavailableError("no broker answers"), 503),
+    ],
+)
+def test_a_move_that_is_refused_says_why(refusal: CalvingError, code: int) -> None:
+    worker = stopped()
+    worker.control.refusal = refusal
+    with serving(worker, sink(**{"iceberg.http.token": TOKEN})) as client:
+        answer = client.ask("DELETE", OFFSETS, **BEARER)
+    assert (answer.code, answer.json) == (code, {"error_code": code, "message": str(refusal)})
 
 
 def test_a_commit_is_not_begun_by_a_worker_that_does_not_lead() -> None:
@@ -160,7 +248,6 @@ def test_another_connector_is_not_found(client: Client) -> None:
     ("method", "path", "code", "message"),
     [
         ("GET", "/connectors/orders/tasks/1/status", 404, "HTTP 404 Not Found"),
-        ("PUT", "/connectors/orders/stop", 404, "HTTP 404 Not Found"),
         ("POST", "/connectors", 405, "HTTP 405 Method Not Allowed"),
         ("DELETE", "/connectors/orders", 405, "HTTP 405 Method Not Allowed"),
     ],

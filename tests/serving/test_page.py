@@ -17,7 +17,7 @@ import pytest
 from calving.model.events import Leader
 from calving.model.offsets import TopicPartition
 from calving.serving.history import History
-from calving.serving.routes import page_text
+from calving.serving.pages import page_text
 from calving.status.values import PartitionStatus, Status
 from tests.serving.sinks import Worker, not_leading, serving, status
 

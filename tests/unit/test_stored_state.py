@@ -23,6 +23,7 @@ from calving.model.events import (
     Parked,
     Publication,
     TableReference,
+    TargetState,
     WorkerEnd,
 )
 from calving.model.forms import NEWEST
@@ -54,6 +55,7 @@ ATTACHED = Attachment(
     read={0: 1},
     members=(MEMBER,),
     unanswered=1,
+    state=TargetState.STOPPED,
 )
 
 

@@ -133,6 +133,7 @@ def _attached(attached: Attachment) -> dict[str, object]:
         "read": sorted(attached.read.items()),
         "members": [member.as_json() for member in attached.members],
         "unanswered": attached.unanswered,
+        "state": attached.state,
     }
     return {name: value for name, value in values.items() if value}
 

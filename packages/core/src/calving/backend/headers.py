@@ -22,6 +22,7 @@ from calving.model.events import (
     Parked,
     Place,
     TableId,
+    TargetState,
     WorkerEnd,
 )
 from calving.model.forms import OLDEST, StoredForm, is_version
@@ -206,6 +207,7 @@ def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
         members=_members(said.get("members")),
         read=read,
         unanswered=_number(said.get("unanswered", 0)),
+        state=TargetState(said["state"]) if said.get("state") in [*TargetState] else None,
     )
 
 

@@ -33,11 +33,11 @@ from calving.settings.load import load
 from calving.version import __version__
 
 if TYPE_CHECKING:
-    from calving.cli.moving import Destination
     from calving.cli.status import SinkStatus
     from calving.runtime.app import App
     from calving.runtime.maintenance.maintainer import MaintenanceOrder
     from calving.runtime.maintenance.step import MaintenanceStep
+    from calving.runtime.moving import Destination
     from calving.settings.load import Sink
 
 app = typer.Typer(
@@ -318,7 +318,7 @@ def offsets(
 
         done = go_on(sink)
     if destination is not None:
-        from calving.cli.moving import move_positions
+        from calving.runtime.moving import move_positions
 
         done = move_positions(sink, destination, dry_run=dry_run)
     if as_json:
@@ -332,7 +332,7 @@ def offsets(
 def _destination(to: Sequence[str], by: int | None, *, again: bool) -> Destination | None:
     if not (to or by is not None or again):
         return None  # nothing of the tables is needed
-    from calving.cli.moving import Destination
+    from calving.runtime.moving import Destination
 
     return Destination.of(to, by, again=again)
 

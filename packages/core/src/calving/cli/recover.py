@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -13,20 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
-from calving.cli.recovered_tables import (
-    both_keys,
-    gets_records,
-    leave_out,
-    ledger_of_both,
-    mark_recovered,
-    mind_successors,
-    mind_two_sinks,
-    said_by_tables,
-    strangers,
-    supersede,
-    unfinished_move,
-)
-from calving.errors import CommandFailedError, ConfigError, DataLossError
+from calving.errors import ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.marks import mark_of
 from calving.iceberg.picks import mind_picks
@@ -46,10 +32,11 @@ from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger, entry_of
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.moves import interrupted
 from calving.protocol.recovery import AWAITED_OFFSETS, Recovery, mind_order, recovery, still_awaited
 from calving.protocol.rollback import Marks
+from calving.protocol.target_state import TargetStateInUse
 from calving.runtime import components
+from calving.runtime.group_members import mind_members
 from calving.runtime.preflight import (
     TableRecord,
     former_names,
@@ -58,10 +45,22 @@ from calving.runtime.preflight import (
     owner_of,
     refuse_reused_offsets,
 )
+from calving.runtime.recovered_tables import (
+    both_keys,
+    gets_records,
+    leave_out,
+    ledger_of_both,
+    mark_recovered,
+    mind_moves,
+    mind_other_names,
+    mind_successors,
+    mind_two_sinks,
+    said_by_tables,
+    strangers,
+    supersede,
+)
+from calving.runtime.stopping import keep
 from calving.settings.load import Sink
-from calving.source.interface import Source
-
-_MEMBERS_SECONDS = 10.0
 
 
 def recover(
@@ -84,14 +83,13 @@ def recover(
     with _opened(backend, replay=True) as (session, cursor):  # fences any running coordinator
         identities = topics.identities({tp.topic for tp in begins})
         stored, wanted = session.committed(begins.keys()), frozenset(rolled_back if forgotten else ())
-        entries, marks = _entries(cursor)
+        entries, marks, state = _entries(cursor)
         start = _Start(
             sink, catalog, former, begins, identities, stored=stored, wanted=wanted, marks=marks, control=cursor.log
         )
         said, ledgers = start.look()
         _mind_strangers(sink, rolled_back, ledgers)
-        if (move := unfinished_move(catalog, sink, ledgers, identities)) is not None:
-            raise ConfigError(interrupted(move))
+        mind_moves(catalog, sink, ledgers, identities)
         older = _older(catalog, sink, marks, ledgers, cursor.log.identity, former)
         again = {*rolled_back, *older}
         waiting = start.waiting(ledgers, entries).keys() - again
@@ -109,7 +107,8 @@ def recover(
             return
         leave_out(catalog, sink, plan, identities)
         cursor.rewind(positions)
-    with _opened(backend, replay=False) as (_, cursor):
+    with _opened(backend, replay=state.stopped) as (_, cursor):
+        keep(state, cursor)
         for name in sorted(ledgers, key=rolled_back.__contains__):
             control = replace(start.control, identity=cursor.log.identity)
             mark_recovered(catalog, sink, name, control, former, again=name in again, forgotten=name in wanted)
@@ -230,24 +229,6 @@ class _Start:
         return {tp: plan.positions.get(tp, begin) for tp, begin in self.begins.items()}
 
 
-def mind_members(source: Source, groups: Iterable[str]) -> None:
-    """Refuse while the group has members. A worker that has just ended may stay a member until its session
-    times out.
-    """
-    deadline = time.monotonic() + _MEMBERS_SECONDS
-    for group in groups:
-        while refusals := [*running(source, group)]:
-            if time.monotonic() > deadline:
-                raise CommandFailedError(refusals[0])
-            time.sleep(0.5)
-
-
-def running(source: Source, group: str) -> Iterator[str]:
-    """A sentence on the members of the group, if it has any now."""
-    if members := len(source.members(group)):
-        yield f"group {group} has {counted(members, 'member')}: stop all workers of the sink first"
-
-
 def _groups(former: str | None) -> list[str]:
     """All groups that ``<control topic>.<group>`` may name: topic and group may both contain dots."""
     if former is None:
@@ -277,15 +258,6 @@ def _ledgers(
     return {name: ledger.present(identities) for name, ledger in ledgers.items()}
 
 
-def mind_other_names(sink: Sink, others: Collection[str]) -> None:
-    if others:
-        raise ConfigError(
-            f"records that would be read again are in the tables under the name {', '.join(sorted(others))}: if that is"
-            f" a former name of {owner_of(sink)}, run `calving recover FILE --from {min(others)}`; if it is another"
-            f" sink, set iceberg.control.other-sinks = {','.join(sorted(others))}"
-        )
-
-
 def _mind_strangers(sink: Sink, named: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
     """:raises ConfigError: a table that was named holds nothing of the sink."""
     if unknown := sorted(set(named) - ledgers.keys()):
@@ -311,15 +283,16 @@ def _lines(
             yield f"table {name} skips {counted(size(coverage), 'offset')} that it already holds"
 
 
-def _entries(cursor: Cursor) -> tuple[list[Envelope], Marks]:
-    """The entries of the control log, and the marks of tables in them."""
+def _entries(cursor: Cursor) -> tuple[list[Envelope], Marks, TargetStateInUse]:
+    """The entries of the control log, and in them the marks of tables and the state of the sink."""
     entries: list[Envelope] = []
     with suppress(DataLossError):  # entries after one that cannot be decoded are lost with the log
         entries.extend(read_to_end(cursor))
-    marks = Marks()
+    marks, state = Marks(), TargetStateInUse()
     for entry in entries:
         marks.hear(entry)
-    return entries, marks
+        state.hear(entry)
+    return entries, marks, state
 
 
 def _older(

@@ -11,8 +11,7 @@ from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 
-from calving.cli.recover import mind_members, mind_other_names, recover, running
-from calving.cli.recovered_tables import strangers
+from calving.cli.recover import recover
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.history import line_of
@@ -30,9 +29,11 @@ from calving.protocol.answers import (
     mind_ends,
 )
 from calving.runtime import components
+from calving.runtime.group_members import mind_members, running
 from calving.runtime.log_view import marks_in
 from calving.runtime.maintenance.step import committing
 from calving.runtime.preflight import file_rules, former_names, held, ledger_key, own_tables
+from calving.runtime.recovered_tables import mind_other_names, strangers
 from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
 from calving.source.interface import Source

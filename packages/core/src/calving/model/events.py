@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -187,11 +188,20 @@ Place = tuple[int, int]
 """Partition and offset of an entry of the control log."""
 
 
+class TargetState(StrEnum):
+    """The state of a sink that an operator has asked for, as Kafka Connect names it. In ``STOPPED`` no worker is a
+    member of the group, also after a restart of the process.
+    """
+
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
     """Data that a coordinator attaches to its events for its successor, as headers: Java refuses new fields in events.
 
-    All fields but ``leader`` and ``form`` are set with CommitComplete only.
+    All fields but ``leader``, ``form`` and ``state`` are set with CommitComplete only.
     """
 
     settled: Coverage = field(default_factory=dict)
@@ -222,6 +232,8 @@ class Attachment:
     """
     unanswered: int = 0
     """How many partitions had not answered when the cycle ended. Earlier versions leave it out."""
+    state: TargetState | None = None
+    """The state that an operator has asked for; None if the event tells nothing of it."""
 
 
 NOTHING_ATTACHED = Attachment()

@@ -43,7 +43,7 @@ class Move:
     """``stored``: the positions before, ``targets``: those of the partitions that move. ``start``: where each partition
     is read from afterwards; below its target if records there are published and not in all tables yet. ``settled``: the
     offsets below which all records are in all tables before. ``again``: the tables get the records a second time.
-    ``said``: the options of the command.
+    ``said``: the options of the command. ``stopped``: the sink is to stay stopped.
     """
 
     said: str
@@ -52,6 +52,7 @@ class Move:
     start: SourceOffsets
     settled: SourceOffsets
     again: bool = False
+    stopped: bool = False
 
     @property
     def back(self) -> Coverage:
@@ -150,7 +151,7 @@ def begun(move: Move, key: LedgerKey, end: ControlOffsets, topic_ids: Mapping[st
         what: json.loads(encode_source({within(tp, topic_ids.get(tp.topic, "")): at for tp, at in each.items()}))
         for what, each in positions.items()
     }
-    of_move = {"said": move.said, "again": move.again, **said}
+    of_move = {"said": move.said, "again": move.again, "stopped": move.stopped, **said}
     return {name: json.dumps({**json.loads(text), _MOVE: of_move}, separators=(",", ":"))}
 
 
@@ -169,7 +170,7 @@ def _move(text: str, topic_ids: Mapping[str, str]) -> Move | None:
     stored, targets, start, settled = (
         present(decode_source(json.dumps(said[what])), topic_ids) for what in ("stored", "targets", "start", "settled")
     )
-    return Move(str(said["said"]), stored, targets, start, settled, bool(said["again"]))
+    return Move(str(said["said"]), stored, targets, start, settled, bool(said["again"]), bool(said["stopped"]))
 
 
 def interrupted(move: Move) -> str:

@@ -18,23 +18,23 @@ from calving.engine.opening import OpeningEngine
 from calving.errors import (
     FATAL,
     CalvingError,
+    ConfigError,
     ResignedError,
     RestartNeededError,
-    SilentError,
     UnavailableError,
-    UnreachableError,
 )
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.model.events import Leader
 from calving.model.offsets import SourceOffsets
-from calving.model.text import counted
 from calving.retries import Failures, Retries
 from calving.runtime import components
-from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
+from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership, is_apart
 from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread, Leadership
-from calving.runtime.reporting import Reporter, facts
+from calving.runtime.presenters import Presenters
+from calving.runtime.reporting import Reporter, facts, what_was_done
+from calving.runtime.stopping import Leaving, StoppedSink, state_in, stopped_text
 from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.source import producing
@@ -46,9 +46,6 @@ from calving.version import __version__
 
 if TYPE_CHECKING:
     from calving.runtime.parts import Parts
-    from calving.serving.otel import Exporter
-    from calving.serving.server import StatusServer
-    from calving.serving.webhook import Webhook
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +53,10 @@ T = TypeVar("T")
 
 __all__ = ["App", "Progress"]
 
-_APART_SECONDS = 2.5
 _STEP_SECONDS = 20.0
 """The longest step of the worker's loop: a call to a broker that does not answer."""
+_LEAVING_SECONDS = 15.0
+"""How much longer than a commit may take the leader of a stopped sink waits for what is published to be committed."""
 _RESIGNED_SECONDS = 5.0
 """How long this process waits, so that another process can take over the lead."""
 
@@ -76,6 +74,7 @@ class App:
         self._stop = threading.Event()
         self._member = str(uuid4())
         self._topics = components.source(sink)
+        self.control = StoppedSink(sink, self._backend, self._topics)
         self._membership = Membership(sink, self._topics)
         self._leadership = Leadership(
             self._coordinator,
@@ -90,9 +89,8 @@ class App:
         self._reporter = Reporter(self._board)
         self._restart = False
         self._paused_ms: int | None = None
-        self._server: StatusServer | None = None
-        self._webhook: Webhook | None = None
-        self._otel: Exporter | None = None
+        self._presenters = Presenters(sink)
+        self._leaving = Leaving(keys.commit_timeout_ms / 1000 + _LEAVING_SECONDS, time.monotonic)
 
     @property
     def status(self) -> Status:
@@ -102,7 +100,7 @@ class App:
     @property
     def url(self) -> str | None:
         """The URL of the status page; None until it is served."""
-        return None if self._server is None else self._server.url
+        return self._presenters.url
 
     @property
     def progress(self) -> Progress:
@@ -118,6 +116,11 @@ class App:
         if moved is not None:
             still["coordinator"] = (now - moved, self._leadership.step_seconds)
         return {name: seconds for name, (seconds, longest) in still.items() if seconds > 3 * longest}
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether an operator has stopped the sink."""
+        return self._reporter.table_states.target.stopped
 
     def pause(self) -> None:
         """Start no more batches; answer the coordinator with the finished batches."""
@@ -163,45 +166,46 @@ class App:
             lambda why: self._report_end(RestartNeededError(f"this process ends itself: {why}")),
         )
         try:
-            self._serve()
+            self._presenters.start(self)
             self._patiently(self._provision, failures, steps)
-            self._patiently(lambda: self._live(steps, on_progress, until_caught_up=until_caught_up), failures, steps)
+            while True:
+                self._patiently(
+                    lambda: self._live(steps, on_progress, until_caught_up=until_caught_up), failures, steps
+                )
+                if self._stop.is_set() or not self.is_stopped:
+                    break
+                if until_caught_up:
+                    raise ConfigError(stopped_text(keys.name))
+                self._patiently(lambda: self._stay_stopped(steps), failures, steps)
         finally:
             watchdog.stop()
             self._leadership.stop(keys.stop_timeout_ms / 1000)
             self._membership.leave()
             if self._parts is not None:
                 self._parts.runner.close()
-                self._tell_what_was_done(self._parts.runner)
+                log.info("%s", what_was_done(self._parts.runner))
             self._engine.close()
-            for part in (self._server, self._webhook, self._otel):
-                if part is not None:
-                    part.close()
+            self._presenters.close()
+
+    def _stay_stopped(self, steps: Steps) -> None:
+        """Leave the group, and wait until an operator resumes the sink, or ends the process."""
+        self._leadership.stop(self._sink.keys.stop_timeout_ms / 1000)
+        self._membership.leave()
+        self._reporter.stopped()
+        self._led_since = None
+        log.info("the sink is stopped: this worker has left the group, and waits until it is resumed")
+
+        def meanwhile() -> None:
+            self._last_step = self._last_success = time.monotonic()
+            steps.done()
+
+        self._reporter.table_states.target = self.control.wait(self._member, self._stop.is_set, meanwhile)
+        self._leaving.forget()
 
     def _report_end(self, error: Exception) -> None:
         from calving.runtime.reporting import report_end
 
         report_end(self._sink, self._backend, self._topics, self._member, error)
-
-    def _serve(self) -> None:
-        if self._sink.keys.http_port is not None:
-            from calving.serving.server import StatusServer  # not imported by a sink without it
-
-            self._server = StatusServer(self._sink, self)
-        if self._sink.keys.webhook_url is not None:
-            from calving.serving.webhook import Webhook
-
-            self._webhook = Webhook(self._sink.keys.webhook_url, lambda: self.status)
-        if self._sink.keys.otel_endpoint is not None:
-            from calving.serving import otel
-
-            if not otel.disabled():
-                self._otel = otel.Exporter(self._sink.keys.otel_endpoint, lambda: self.status)
-
-    def _tell_what_was_done(self, runner: BatchRunner) -> None:
-        done = runner.totals
-        stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in done.stages.items())
-        log.info("stopped after %s; stages, CPU seconds: %s", counted(done.read, "record"), stages or "none")
 
     def _patiently(self, act: Callable[[], None], failures: Failures, steps: Steps) -> None:
         """Repeat ``act`` until it succeeds or a stop is asked for.
@@ -221,22 +225,13 @@ class App:
                     self._parts.runner.drop()
                     done = self._parts.runner.totals
                 self._reporter.failed(error, done)
-                if isinstance(error, ResignedError) or self._is_apart(error):
+                lasts = time.monotonic() - self._last_success
+                if isinstance(error, ResignedError) or (self._backend.mirrors and is_apart(error, lasts)):
                     self._membership.leave()
                 pause = failures.add(error, self._reporter.publications.outcomes["done"], time.monotonic())
                 self._stop.wait(_RESIGNED_SECONDS if isinstance(error, ResignedError) else pause)
                 self._last_step = time.monotonic()
                 steps.done()
-
-    def _is_apart(self, error: CalvingError) -> bool:
-        """Whether the process should leave the group, so that other workers take its partitions: they may reach a store
-        that this process cannot reach. A store that refuses connections refuses all workers, and is usually back soon.
-        With Kafka the group itself decides.
-        """
-        lasts = time.monotonic() - self._last_success > _APART_SECONDS
-        return self._backend.mirrors and (
-            isinstance(error, SilentError) or (isinstance(error, UnreachableError) and lasts)
-        )
 
     def _provision(self) -> None:
         self._backend.provision()
@@ -263,7 +258,9 @@ class App:
                 steps.done()  # importing is progress, too
 
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
-            loop.paused_ms = self._paused_ms
+            if self._leaving.has_left:
+                return True
+            loop.paused_ms = self._leaving.since_ms() if self.is_stopped else self._paused_ms
             if self._restart:
                 self._restart = False
                 raise UnavailableError("a restart was requested")
@@ -279,6 +276,8 @@ class App:
             steps.done()
             if on_progress is not None:
                 on_progress(self.progress)
+            if self.is_stopped and self._leaving.may_leave(leadership.coordinator, leads=leads):
+                return True
             if until_caught_up and caught_up.check(loop, group, leadership.coordinator):
                 if leadership.coordinator is not None:
                     leadership.coordinator.stop()  # before it begins another cycle
@@ -303,8 +302,12 @@ class App:
 
     def _prepare(self, session: Session, log: ControlLog) -> BatchRunner:
         parts = self._made()
+        self._reporter.table_states.target = state_in(session)
+        if self.is_stopped:  # an operator may have stopped it to repair what the checks would refuse
+            self._leaving.has_left = True
+            return parts.runner
         parts.check(session, log)
-        if self._server is not None and not self._reporter.cluster:
+        if self._presenters.server is not None and not self._reporter.cluster:
             self._reporter.cluster = self._topics.cluster()
         return parts.runner
 
@@ -333,8 +336,7 @@ class App:
         return None if self._parts is None else self._parts.runner.stalled(self._sink.keys.stalled_ms / 1000)
 
     def _coordinator(self) -> CoordinatorThread:
-        url = "" if self._server is None else self._server.advertised
-        leader = Leader(self._member, socket.gethostname(), url)
+        leader = Leader(self._member, socket.gethostname(), self._presenters.advertised)
         return CoordinatorThread(
             sink=self._sink,
             topics=self._topics,

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
-from calving.errors import CalvingError, UnavailableError, UnexpectedError, UnreachableError
+from calving.errors import CalvingError, SilentError, UnavailableError, UnexpectedError, UnreachableError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.text import counted
 from calving.protocol.worker import BatchLimits, WorkerMachine
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.05
 _LEAVING_SECONDS = 10.0
+_APART_SECONDS = 2.5
 _CAUGHT_UP_SECONDS = 0.3
 
 
@@ -55,6 +56,14 @@ class Membership:
                 within(_LEAVING_SECONDS, "calving-leaving", group.close)
             except LateError:
                 log.warning("the group could not be left in time: its broker removes this member after a timeout")
+
+
+def is_apart(error: CalvingError, seconds: float) -> bool:
+    """Whether a worker should leave the group, so that other workers take its partitions: they may reach a store that
+    this process cannot reach. A store that refuses connections refuses all workers, and is usually back soon. With
+    Kafka the group itself decides. ``seconds``: since the last success.
+    """
+    return isinstance(error, SilentError) or (isinstance(error, UnreachableError) and seconds > _APART_SECONDS)
 
 
 class _Nobody(Listener):

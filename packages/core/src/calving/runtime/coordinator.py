@@ -31,6 +31,7 @@ from calving.protocol.effects import Acknowledge, Announce, CommitTables, Coordi
 from calving.protocol.forms import FormInUse
 from calving.protocol.members import Members
 from calving.protocol.phases import Commit
+from calving.protocol.target_state import TargetStateInUse
 from calving.runtime.worker import Clock
 from calving.settings.deciding import deciding_keys
 from calving.status.values import CommitCycle
@@ -82,7 +83,7 @@ class CoordinatorLoop:
         self.machine = machine
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
         self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown
-        self._leader, self._form = leader, FormInUse(newest)
+        self._leader, self._form, self._target = leader, FormInUse(newest), TargetStateInUse()
         self.complete_cycles = 0
         self.last: CommitCycle | None = None
         self._tables = self._failed = 0
@@ -122,6 +123,7 @@ class CoordinatorLoop:
         heard = self._cursor.read(timeout)
         for self._unheard, envelope in zip(reversed(range(len(heard))), heard, strict=True):
             self._form.hear(envelope)
+            self._target.hear(envelope)
             self._members.hear(envelope, self.machine.commit_id)
             if isinstance(envelope.event, CommitComplete) and envelope.attached.leader != self._leader:
                 self._members.recall(envelope.attached.members)
@@ -199,7 +201,7 @@ class CoordinatorLoop:
         return bool(self._expected) and not self.machine.unanswered
 
     def _attached(self, attached: Attachment) -> Attachment:
-        return replace(attached, leader=self._leader, form=self._form.form)
+        return replace(attached, leader=self._leader, form=self._form.form, state=self._target.repeated)
 
     def _note(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -26,6 +26,7 @@ from calving.model.events import (
     Leader,
     StartCommit,
     TableId,
+    TargetState,
     WorkerEnd,
 )
 from calving.model.offsets import (
@@ -47,6 +48,7 @@ from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.members import Members
 from calving.protocol.recovery import resumed as resumed_at
 from calving.protocol.rollback import Line, Marks
+from calving.protocol.target_state import TargetStateInUse
 from calving.runtime.preflight import held, ledger_key, ledger_of, own_tables
 from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
@@ -228,6 +230,7 @@ class Replay:
     buffer: Buffer
     marks: Marks
     form: FormInUse
+    target: TargetStateInUse
 
     @staticmethod
     def of(cursor: Cursor) -> Replay:
@@ -236,20 +239,26 @@ class Replay:
         :raises UnavailableError: the end was not reached within 60 s.
         :raises NewerVersionError: workers of a later version have written what this one would misread.
         """
-        replay = Replay(Buffer(cursor.log.start), Marks(), FormInUse())
+        replay = Replay(Buffer(cursor.log.start), Marks(), FormInUse(), TargetStateInUse())
         for entry in read_to_end(cursor):
             replay.buffer.hear(entry)
             replay.marks.hear(entry)
             replay.form.hear(entry)
+            replay.target.hear(entry)
         return replay
 
-    def complete(self, cursor: Cursor, commit_id: UUID) -> None:
+    def complete(self, cursor: Cursor, commit_id: UUID, state: TargetState | None = None) -> None:
         """Save the position of the buffer, with a CommitComplete that tells the next coordinator all of this.
+        ``state``: that of the sink from now on; None leaves it as it is.
 
         :raises CalvingError: as ``Cursor.acknowledge``.
         """
         position = self.buffer.position()
-        attached = replace(self.buffer.attachment(position, self.marks.known), form=self.form.form)
+        attached = replace(
+            self.buffer.attachment(position, self.marks.known),
+            form=self.form.form,
+            state=state or self.target.repeated,
+        )
         cursor.acknowledge(position, (CommitComplete(commit_id),), attached)
 
 

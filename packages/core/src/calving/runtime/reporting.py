@@ -18,7 +18,7 @@ from calving.backend.interface import Backend
 from calving.errors import BadRecordError, CalvingError, first_line
 from calving.model.events import WorkerEnd
 from calving.model.offsets import TopicPartition
-from calving.model.text import printable
+from calving.model.text import counted, printable
 from calving.protocol.members import Members
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner
@@ -106,6 +106,24 @@ class Reporter:
         self._board.worker(worker, table_states.status(wall))
         self._tell_degraded(now)
 
+    def stopped(self) -> None:
+        """Report that an operator has stopped the sink, and this worker has left the group."""
+        self._backlog, self._seen = Backlog(), None
+        status = self._board.status
+        worker = replace(
+            status.worker,
+            joined=True,
+            prepared=True,
+            caught_up=True,
+            stopped=True,
+            leads=False,
+            partitions={},
+            behind=0,
+            backlog=self._backlog,
+            error=None,
+        )
+        self._board.worker(worker, status.log)
+
     def ended(self, loop: WorkerLoop) -> None:
         """Keep the totals of a loop that has ended."""
         self._lost += _by_topic(loop.skipped)
@@ -142,6 +160,13 @@ class Reporter:
         status = self._board.status
         for line in self._told.lines(reasons(status, now), status.worker):
             log.warning(line)
+
+
+def what_was_done(runner: BatchRunner) -> str:
+    """The totals of a process, when it ends."""
+    done = runner.totals
+    stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in done.stages.items())
+    return f"stopped after {counted(done.read, 'record')}; stages, CPU seconds: {stages or 'none'}"
 
 
 def _version(loop: WorkerLoop) -> Hashable:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calving.errors import ConfigError
+from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.text import natural
 from calving.settings.keys import SinkKeys
 from calving.settings.load import Sink, parse
 from calving.status.health import Reason, reasons
@@ -22,16 +24,18 @@ def worker(status: Status) -> Json:
     return {"version": status.sink.version, "commit": "", "kafka_cluster_id": status.worker.cluster}
 
 
-def info(sink: Sink) -> Json:
+def info(sink: Sink, status: Status) -> Json:
     """The connector: its configuration with secrets masked."""
     name = sink.keys.name
-    return {"name": name, "config": dict(sink.given), "tasks": [{"connector": name, "task": 0}], "type": "sink"}
+    tasks = [] if status.worker.stopped else [{"connector": name, "task": 0}]
+    return {"name": name, "config": dict(sink.given), "tasks": tasks, "type": "sink"}
 
 
 def state(status: Status, stopped: Mapping[str, float], worker_id: str, now: float) -> Json:
     """The state of the connector and of its task. Both stand for this worker."""
     worker = status.worker
-    own: Json = {"state": "PAUSED" if worker.paused else "FAILED" if stopped else "RUNNING", "worker_id": worker_id}
+    known = {"STOPPED": worker.stopped, "PAUSED": worker.paused, "FAILED": bool(stopped), "RUNNING": True}
+    own: Json = {"state": next(name for name, is_so in known.items() if is_so), "worker_id": worker_id}
     task: Json = {"id": 0, **own}
     if stopped:
         task["trace"] = "; ".join(f"the loop of the {loop} stands still for {s:.0f} s" for loop, s in stopped.items())
@@ -40,7 +44,7 @@ def state(status: Status, stopped: Mapping[str, float], worker_id: str, now: flo
     return {
         "name": status.sink.name,
         "connector": own,
-        "tasks": [task],
+        "tasks": [] if worker.stopped else [task],
         "type": "sink",
         "calving": {**health(status, now), "leader": leader(status)},
     }
@@ -83,15 +87,48 @@ def not_leading(status: Status) -> str:
 
 def offsets(status: Status) -> Json:
     """Next offsets to read, of the partitions that this worker holds."""
+    return offsets_of({tp: partition.position for tp, partition in status.worker.partitions.items()})
+
+
+def offsets_of(positions: SourceOffsets) -> Json:
+    """Next offsets to read, of a sink connector."""
     return {
         "offsets": [
             {
                 "partition": {"kafka_topic": tp.topic, "kafka_partition": tp.partition},
-                "offset": {"kafka_offset": partition.position},
+                "offset": {"kafka_offset": at},
             }
-            for tp, partition in sorted(status.worker.partitions.items())
+            for tp, at in sorted(positions.items())
         ]
     }
+
+
+def altered(body: object) -> dict[TopicPartition, int | None]:
+    """The offsets in the body of a request to change some; None for a partition whose offset is to be reset.
+
+    :raises ValueError: the body has another form.
+    """
+    given = body.get("offsets") if isinstance(body, dict) else None
+    if not isinstance(given, list) or not given:
+        raise ValueError("the body is no object with a list 'offsets' that has items")
+    wanted: dict[TopicPartition, int | None] = {}
+    for each in given:
+        partition, offset = (each.get("partition"), each.get("offset")) if isinstance(each, dict) else (None, None)
+        if not isinstance(partition, dict) or not isinstance(offset, dict | None):
+            raise ValueError("each of the offsets has a 'partition', an object, and an 'offset', an object or null")
+        topic, number = partition.get("kafka_topic"), _whole(partition.get("kafka_partition"))
+        at = None if offset is None else _whole(offset.get("kafka_offset"))
+        if not isinstance(topic, str) or number is None or (at is None and offset is not None):
+            raise ValueError("a partition has 'kafka_topic' and 'kafka_partition', and an offset 'kafka_offset'")
+        if (tp := TopicPartition(topic, number)) in wanted:
+            raise ValueError(f"partition {number} of topic '{topic}' stands twice")
+        wanted[tp] = at
+    return wanted
+
+
+def _whole(value: object) -> int | None:
+    """A number that is none below 0, also as text: Kafka Connect takes both."""
+    return natural(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
 
 
 def plugins(version: str) -> Sequence[Json]:

@@ -1,18 +1,12 @@
-"""The endpoints. Each answers from the status alone; none waits for a broker, a catalog or Spark. The page, and the
-page for those who are on call, load nothing from elsewhere.
+"""The endpoints. Each answers from the status alone, but those that stop a sink and move its positions; no other waits
+for a broker, a catalog or Spark. The page, and the page for those who are on call, load nothing from elsewhere.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from html import escape
-from importlib.resources import files
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -20,18 +14,21 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from calving.serving import connect, views
 from calving.serving.access import Access, Guard, error
+from calving.serving.bodies import json_body
 from calving.serving.history import Events, History
 from calving.serving.metrics import exposition
+from calving.serving.offsets import PositionControl, SinkStates
+from calving.serving.pages import on_call, page
 from calving.settings.load import Sink
 from calving.status.health import not_ready
-from calving.status.remedies import REMEDIES, Trouble, section
+from calving.status.remedies import Trouble
 from calving.status.values import Status
 
 
@@ -57,51 +54,17 @@ class Controls(Protocol):
     def commit(self) -> bool:
         """Start a commit cycle now. Returns false if this worker does not lead."""
 
+    @property
+    def control(self) -> PositionControl:
+        """What an operator does with the state of the whole sink, and with its positions."""
 
-_REST = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-
-
-def page() -> Response:
-    """The page, with a content security policy: browsers run only the page's own scripts, so a table's name cannot
-    inject one.
-    """
-    text, policy = page_text()
-    return HTMLResponse(text, headers={"content-security-policy": policy, "cache-control": "no-cache"})
-
-
-def on_call() -> Response:
-    """What each reason means and what to do next: a page without scripts, with an anchor for each reason."""
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; {_REST}"
-    return HTMLResponse(_on_call(), headers={"content-security-policy": policy, "cache-control": "no-cache"})
-
-
-def _file(name: str) -> str:
-    return files("calving.serving").joinpath(name).read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _on_call() -> str:
-    sections = (
-        f'<section id="{escape(name)}"><h2>{escape(name)}</h2><p>{escape(remedy.meaning)}</p>'
-        f"<p>Next: <code>{escape(remedy.command)}</code></p><p>Manual: {escape(section(name))}</p></section>"
-        for name, remedy in REMEDIES.items()
-    )
-    return _file("on-call.html").replace("<!-- reasons -->", "\n".join(sections))
-
-
-@lru_cache(maxsize=1)
-def page_text() -> tuple[str, str]:
-    """The page and its content security policy."""
-    style, script = _file("page.css"), _file("page.js")
-    text = _file("page.html").replace("/* page.css */", style).replace("/* page.js */", script)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"connect-src 'self'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return text, f"default-src 'none'; {allowed}; {_REST}"
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the sink was stopped, as far as this worker knows."""
 
 
 Handler = Callable[[Request], Response]
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-_MOST_BYTES = 1024 * 1024
 _MOST_KEYS = 5_000
 """Keys of a configuration that is validated."""
 
@@ -117,6 +80,7 @@ class Endpoints:
         self._events = events
         self._access = Access(sink.keys, advertised)
         self._expose = exposition(lambda: controls.status)
+        self._states = SinkStates(sink.keys.name, controls.control, lambda: controls.status.worker.stopped)
 
     def app(self) -> Starlette:
         name = "/connectors/{name}"
@@ -129,16 +93,19 @@ class Endpoints:
             Route("/connectors", self._connectors),
             Route("/connector-plugins", lambda r: JSONResponse(connect.plugins(self._status.sink.version))),
             Route(f"/connector-plugins/{connect.PLUGIN}/config/validate", self._validate, methods=["PUT"]),
-            Route(name, self._of_sink(lambda: connect.info(self._sink))),
+            Route(name, self._of_sink(self._info)),
             Route(f"{name}/status", self._of_sink(self._state)),
             Route(f"{name}/config", self._of_sink(lambda: dict(self._sink.given))),
-            Route(f"{name}/tasks", self._of_sink(lambda: [{"id": {"connector": self._name, "task": 0}, "config": {}}])),
-            Route(f"{name}/tasks/0/status", self._of_sink(lambda: self._state()["tasks"][0])),
+            Route(
+                f"{name}/tasks", self._of_sink(lambda: [{"id": each, "config": {}} for each in self._info()["tasks"]])
+            ),
+            Route(f"{name}/tasks/0/status", self._task),
             Route(f"{name}/topics", self._of_sink(self._topics)),
-            Route(f"{name}/offsets", self._of_sink(lambda: connect.offsets(self._status))),
-            Route(f"{name}/pause", self._act(lambda: self._done(self._controls.pause, 202)), methods=["PUT"]),
-            Route(f"{name}/resume", self._act(lambda: self._done(self._controls.resume, 202)), methods=["PUT"]),
-            Route(f"{name}/restart", self._act(lambda: self._done(self._controls.restart, 204)), methods=["POST"]),
+            Route(f"{name}/offsets", self._offsets, methods=["GET", "PATCH", "DELETE"]),
+            Route(f"{name}/stop", self._change(self._states.stop), methods=["PUT"]),
+            Route(f"{name}/pause", self._change(self._pause), methods=["PUT"]),
+            Route(f"{name}/resume", self._change(self._resume), methods=["PUT"]),
+            Route(f"{name}/restart", self._act(self._restart), methods=["POST"]),
             Route(f"{name}/commit", self._act(self._commit), methods=["POST"]),
             Route("/api/status", self._json(self._overview)),
             Route("/api/tables", self._json(lambda status, now: views.tables(status, now))),
@@ -171,6 +138,13 @@ class Endpoints:
 
     def _overview(self, status: Status, now: float) -> views.Json:
         return views.overview(status, now, with_values=self._sink.keys.http_show_values)
+
+    def _info(self) -> connect.Json:
+        return connect.info(self._sink, self._status)
+
+    def _tasks(self) -> Sequence[connect.Json]:
+        found: Sequence[connect.Json] = self._info()["tasks"]
+        return found
 
     def _state(self) -> connect.Json:
         stopped = self._controls.stopped_loops()
@@ -205,7 +179,7 @@ class Endpoints:
         expand = request.query_params.getlist("expand")
         if not expand:
             return JSONResponse([self._name])
-        parts: Mapping[str, Callable[[], Any]] = {"status": self._state, "info": lambda: connect.info(self._sink)}
+        parts: Mapping[str, Callable[[], Any]] = {"status": self._state, "info": self._info}
         return JSONResponse({self._name: {part: parts[part]() for part in parts if part in expand}})
 
     def _topics(self) -> connect.Json:
@@ -222,9 +196,42 @@ class Endpoints:
         name = unquote(request.path_params["name"])
         return None if name == self._name else error(404, f"Connector {name} not found")
 
-    def _done(self, act: Callable[[], None], code: int) -> Response:
-        act()
-        return Response(status_code=code)
+    def _change(self, act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            refused = self._access.change_refusal(request.headers) or self._unknown(request)
+            return refused or await act(request)
+
+        return answer
+
+    async def _offsets(self, request: Request) -> Response:
+        match request.method:
+            case "PATCH":
+                return await self._change(self._states.alter)(request)
+            case "DELETE":
+                return await self._change(self._states.reset)(request)
+        if (refused := self._unknown(request)) is not None:
+            return refused
+        if self._status.worker.stopped:  # this worker holds none
+            return await self._states.stored(request)
+        return JSONResponse(connect.offsets(self._status))
+
+    async def _pause(self, request: Request) -> Response:
+        self._controls.pause()
+        return await self._states.run() if self._controls.is_stopped else Response(status_code=202)
+
+    async def _resume(self, request: Request) -> Response:
+        self._controls.resume()
+        return await self._states.run() if self._controls.is_stopped else Response(status_code=202)
+
+    def _restart(self) -> Response:
+        if self._controls.is_stopped:
+            return error(409, f"Connector {self._name} is STOPPED: resume it")
+        self._controls.restart()
+        return Response(status_code=204)
+
+    def _task(self, request: Request) -> Response:
+        tasks = self._state()["tasks"]
+        return self._unknown(request) or (JSONResponse(tasks[0]) if tasks else error(404, "No status found for task 0"))
 
     def _commit(self) -> Response:
         if self._controls.commit():
@@ -240,7 +247,7 @@ class Endpoints:
         refused = self._access.change_refusal(request.headers)
         if refused is not None:
             return refused
-        body = await _body(request)
+        body = await json_body(request)
         if not isinstance(body, dict):
             return error(400, "a configuration is an object of keys")
         if len(body) > _MOST_KEYS:
@@ -280,7 +287,7 @@ class Endpoints:
         refused = self._access.change_refusal(request.headers)
         if refused is not None:
             return refused
-        body = await _body(request)
+        body = await json_body(request)
         level = str(body.get("level", "")).upper() if isinstance(body, dict) else ""
         if level not in _LEVELS:
             return error(400, f"a level is one of {', '.join(_LEVELS)}")
@@ -322,16 +329,3 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-async def _body(request: Request) -> Any:
-    """The body as JSON; None if it is no JSON, too long, nested too deep, or does not come to its end."""
-    content = bytearray()
-    try:
-        async for part in request.stream():
-            content += part
-            if len(content) > _MOST_BYTES:
-                return None
-        return json.loads(content)
-    except (ValueError, RecursionError, ClientDisconnect):
-        return None

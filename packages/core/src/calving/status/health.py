@@ -47,6 +47,9 @@ class Reason:
 
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
+    if status.worker.stopped:
+        text = f"the sink was stopped (PUT /connectors/{status.sink.name}/stop): none of its workers reads"
+        return (Reason(Cause.PAUSED, "", text),)
     return (
         *of_tables(status, now),
         *_moved(status),

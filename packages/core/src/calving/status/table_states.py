@@ -18,6 +18,7 @@ from calving.model.events import (
 )
 from calving.model.offsets import Coverage
 from calving.protocol.held_back import OldestPublications, settled
+from calving.protocol.target_state import TargetStateInUse
 from calving.status.values import LogStatus, TableStatus
 
 
@@ -45,6 +46,8 @@ class TableStates:
         self.waiting = OldestPublications()
         self.leader: Leader | None = None
         """The leader that the last event of a coordinator names, if it names one."""
+        self.target = TargetStateInUse()
+        """The state that an operator has asked for."""
         self.end: WorkerEnd | None = None
         """The last worker that has ended with an error, until a commit cycle ends."""
         self.settled: Coverage = {}
@@ -62,6 +65,7 @@ class TableStates:
     def hear(self, envelope: Envelope, now: float) -> None:
         """Take in an entry of the control log."""
         self.waiting.hear(envelope)
+        self.target.hear(envelope)
         if isinstance(envelope.event, StartCommit | CommitComplete):
             self.leader = envelope.attached.leader
         self.end = envelope.end or self.end

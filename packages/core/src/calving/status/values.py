@@ -172,6 +172,8 @@ class WorkerStatus:
     """The id of the cluster of Kafka that records are read from; empty until it is known."""
     backlog: Backlog = field(default_factory=Backlog)
     """What this worker has read, and has to read."""
+    stopped: bool = False
+    """Whether an operator has stopped the sink, and this worker has left the group."""
 
     @property
     def paused(self) -> bool:

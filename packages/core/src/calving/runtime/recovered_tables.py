@@ -61,6 +61,15 @@ def strangers(catalog: Catalog, sink: Sink, found: Iterable[tuple[str, str]]) ->
     return {owner for name, owner in set(found) if owner not in known(name)}
 
 
+def mind_other_names(sink: Sink, others: Collection[str]) -> None:
+    if others:
+        raise ConfigError(
+            f"records that would be read again are in the tables under the name {', '.join(sorted(others))}: if that is"
+            f" a former name of {owner_of(sink)}, run `calving recover FILE --from {min(others)}`; if it is another"
+            f" sink, set iceberg.control.other-sinks = {','.join(sorted(others))}"
+        )
+
+
 def both_keys(key: LedgerKey, former: str | None) -> list[LedgerKey]:
     """The keys of a sink under its present name, and under a ``former`` one."""
     return [key, *([key.named(former)] if former is not None else [])]
@@ -87,6 +96,12 @@ def unfinished_move(
         if move is not None:
             return move
     return None
+
+
+def mind_moves(catalog: Catalog, sink: Sink, names: Iterable[str], identities: Mapping[str, str]) -> None:
+    """:raises ConfigError: an interrupted `calving offsets` has begun to move positions, and has to end first."""
+    if (move := unfinished_move(catalog, sink, names, identities)) is not None:
+        raise ConfigError(moves.interrupted(move))
 
 
 def ledger_of_both(key: LedgerKey, table: Table, former: str) -> Ledger:

@@ -17,13 +17,12 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Session
 from calving.backend.sessions import read_to_end
-from calving.cli.recover import mind_members, mind_other_names, running
-from calving.cli.recovered_tables import mark_recovered, said_by_tables, strangers, unfinished_move
 from calving.errors import ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.restating import restate
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget
+from calving.model.events import TargetState
 from calving.model.offsets import (
     TRUNCATED,
     Coverage,
@@ -42,10 +41,20 @@ from calving.protocol.ledger import Ledger
 from calving.protocol.moves import Move, TablePart
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks
+from calving.protocol.target_state import TargetStateInUse
 from calving.runtime import components
+from calving.runtime.group_members import mind_members, running
 from calving.runtime.log_view import resumed
 from calving.runtime.positions import recreated_text, unread
 from calving.runtime.preflight import TableRecord, former_names, ledger_key, refuse_a_loss
+from calving.runtime.recovered_tables import (
+    mark_recovered,
+    mind_other_names,
+    said_by_tables,
+    strangers,
+    unfinished_move,
+)
+from calving.runtime.stopping import keep
 from calving.settings.load import Sink
 from calving.source.interface import Bounds, Source
 from calving.source.start import EARLIEST, Start, outside
@@ -102,6 +111,7 @@ class _Found:
     records: Mapping[str, TableRecord]
     log: ControlLog
     buffer: Buffer
+    target: TargetStateInUse
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
@@ -149,26 +159,28 @@ def move_positions(sink: Sink, destination: Destination, *, dry_run: bool) -> It
 def _found(sink: Sink, topics: Source, session: Session) -> _Found:
     every = topics.partitions()
     stored = session.committed(every)
-    if not stored:
-        raise ConfigError(
-            f"group {sink.group} has no stored positions: the key iceberg.source.start says where the first start"
-            " begins; if the sink has run before, run `calving recover FILE`"
-        )
     catalog, names = components.catalog(sink), {tp.topic for tp in every}
     with closing(session.watch()) as cursor:
-        buffer, marks = Buffer(cursor.log.start), Marks()
+        buffer, marks, target = Buffer(cursor.log.start), Marks(), TargetStateInUse()
         for entry in read_to_end(cursor):
             buffer.hear(entry)
             marks.hear(entry)
+            target.hear(entry)
         records = dict(said_by_tables(catalog, sink, cursor.log.identity, names, marks))
         identities = topics.identities(names)
-        return _Found(sink, catalog, topics, topics.bounds(every), identities, stored, records, cursor.log, buffer)
+        bounds, log = topics.bounds(every), cursor.log
+        return _Found(sink, catalog, topics, bounds, identities, stored, records, log, buffer, target)
 
 
 def _mind_state(found: _Found, session: Session) -> None:
     """:raises CalvingError: the sink would not start as it is, so it is unknown what its positions mean."""
     sink, topics, stored = found.sink, found.topics, found.stored
     refuse_a_loss(found.catalog, sink, topics, session, found.log, [*found.records])
+    if not stored:
+        raise ConfigError(
+            f"group {sink.group} has no stored positions: the key iceberg.source.start says where the first start"
+            " begins; if the sink has run before, run `calving recover FILE`"
+        )
     for tp, identity in session.topic_ids(stored.keys()).items():
         before = identity.removesuffix(TRUNCATED)
         if before and found.identities.get(tp.topic, before) != before:
@@ -225,7 +237,7 @@ def _planned(found: _Found, destination: Destination) -> Move:
     settled = dict(reached)
     for each in believed:
         settled = {tp: max(at, min(each.get(tp, 0), stored[tp])) for tp, at in settled.items()}
-    return Move(destination.said, stored, targets, start, settled, destination.again)
+    return Move(destination.said, stored, targets, start, settled, destination.again, found.target.stopped)
 
 
 def _targets(found: _Found, destination: Destination, stored: SourceOffsets) -> SourceOffsets:
@@ -309,7 +321,8 @@ def _do(found: _Found, backend: Backend, move: Move, parts: Mapping[str, TablePa
                 {key.holding: encode_coverage(_with_ids(part.leaves_out(move), identities))},
             )
         cursor.rewind({**found.bounds.begins, **move.start})
-    with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=False)) as cursor:
+    with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=move.stopped)) as cursor:
+        keep(TargetStateInUse(TargetState.STOPPED if move.stopped else TargetState.RUNNING), cursor)
         for name in parts:
             mark_recovered(catalog, sink, name, cursor.log, None, again=False, forgotten=False)
 
