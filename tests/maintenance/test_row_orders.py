@@ -25,7 +25,7 @@ from calving.protocol.commit import Step
 from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check
 from tests.iceberg.histories import MutationTable, create, play, pyiceberg_rows
-from tests.iceberg.reader import read_file, rows_of
+from tests.iceberg.reader import read_file
 from tests.maintenance.compacting import (
     append,
     appended,
@@ -327,20 +327,3 @@ def test_compactions_of_every_kind_after_each_other_change_no_row(
         assert pyiceberg_rows(table.table) == table.rows()
     assert duckdb_rows(table.table) == table.rows() and translated
     assert leftovers(table) == []
-
-
-def test_keys_that_are_deleted_in_a_partition_that_is_left_drop_the_group(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = create(catalog, ["bucket(id, 2)"], 2)
-    table.equality = True
-    for number in range(2):
-        table.commit(table.step([], inserts=[{"id": 10 * number + i, "name": "a", "g": 0} for i in range(9)]))
-    with table.table.update_spec() as spec:
-        spec.remove_field("id_bucket").add_field("id", BucketTransform(3), "thirds")
-    (group, _) = planned(table).groups
-    ids = [row["id"] for file in group.files for row in read_file(table.table, file.path)]
-    beside(monkeypatch, lambda: table.commit(table.step([], [{"id": ids[0]}])))
-    done = compactor_of(table).compact(group)
-    assert done.dropped == "rows of one partition were deleted by key while they moved to others"
-    assert rows_of(table.table) == table.rows() and leftovers(table) == []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, takewhile
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
@@ -12,8 +12,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyroaring import BitMap64
 
-from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deleted, Deletions, KnownPositions, write_deleted
+from calving.iceberg.equality import EqualitySearch, Scope, place_of, scope_of
 from calving.iceberg.history import ancestors, summary_of
 from calving.iceberg.live_files import LiveData, LiveDelete, LiveFiles, Manifests, partition_of
 from calving.iceberg.manifests import FileKey, key_of, partition_sources, read_all_entries, read_manifest_list
@@ -55,8 +55,17 @@ class FileReplacement:
 class Compaction:
     """The replacement of one group of files, kept until its commit: only positions are translated again."""
 
-    def __init__(self, key: LedgerKey, table: Table, inputs: Mapping[str, LiveData], rewritten: RewrittenRows) -> None:
-        """``table``: as it was when ``inputs`` were ``rewritten``. ``key``: of the sink that writes the table."""
+    def __init__(
+        self,
+        key: LedgerKey,
+        table: Table,
+        inputs: Mapping[str, LiveData],
+        rewritten: RewrittenRows,
+        search: Callable[[], EqualitySearch] = EqualitySearch,
+    ) -> None:
+        """``table``: as it was when ``inputs`` were ``rewritten``. ``key``: of the sink that writes the table.
+        ``search``: makes the search for rows that keys delete.
+        """
         self._key, self._uuid = key, table.metadata.table_uuid
         self._inputs, self._rewritten = inputs, rewritten
         snapshot = table.metadata.snapshot_by_name(key.branch)
@@ -64,6 +73,9 @@ class Compaction:
         self._sequence = (snapshot.sequence_number or 0) if snapshot is not None else 0
         self._specs = {spec_id: table.specs()[spec_id] for spec_id in {each.spec_id for each in rewritten.outputs}}
         self._manifests, self._known = Manifests(()), KnownPositions()
+        self._new_search = search
+        self._searched: frozenset[FileKey] = frozenset()
+        self._hits: dict[str, BitMap64] = {path: BitMap64() for path in inputs}
         self._made: dict[str, tuple[BitMap64, DataFile]] = {}
         self._written = [output.file_path for output in rewritten.outputs]
         if rewritten.places.permutation is not None:
@@ -84,15 +96,16 @@ class Compaction:
             return None
         live = self._manifests.live(table.io, head.manifest_list)
         deletions = Deletions(table, live, self._known)
-        since = self._deleted_since(table, branch, live, deletions)
-        if since is None or self._is_apart(table, live):
+        settles = self._settles(table, live)
+        since = self._deleted_since(table, branch, live, deletions, settles=settles)
+        if since is None:
             return None
         dead = self._rewritten.places.of(chain.from_iterable(since), partial(places, table.io))
         if dead is None:
             self.dropped = "rows were deleted meanwhile, and nothing tells where they are in the new files"
             return None
         self.is_offered = True
-        return self._replacement(table, live, dead)
+        return self._replacement(table, live, dead, (head.sequence_number or 0) if settles else self._sequence)
 
     def unused(self, used: Collection[str]) -> list[str]:
         """The paths of the files that were written and are not among the ``used`` ones."""
@@ -112,22 +125,27 @@ class Compaction:
         return None
 
     def _deleted_since(
-        self, table: Table, branch: str, live: LiveFiles, deletions: Deletions
+        self, table: Table, branch: str, live: LiveFiles, deletions: Deletions, *, settles: bool
     ) -> list[list[int]] | None:
-        """The rows that were taken and have been deleted since, by input; None if the group is dropped."""
+        """The rows that were taken and have been deleted since, by input; None if the group is dropped. ``settles``:
+        also those that keys delete.
+        """
         missing = [path for path, data in self._inputs.items() if not _is_same(live.data.get(path), data)]
         by_sink = self._removed_by_sink(table, branch) if missing else frozenset()
         strangers = [path for path in missing if path not in by_sink or path in live.data]
         if strangers:
             self.dropped = f"{len(strangers)} {'was' if len(strangers) == 1 else 'were'} removed by someone else"
             return None
+        if settles:
+            self._look_for_keys(table, live)
         rows = []
         for path, taken in self._rewritten.inputs.items():
             deleted = BitMap64(range(taken.records)) if path in by_sink else deletions.before(path)
             if taken.deleted - deleted:
                 self.dropped = "rows that had been deleted are back"
                 return None
-            rows.append(taken.taken(deleted - taken.deleted))
+            by_key = self._hits[path] if settles else BitMap64()
+            rows.append(taken.taken((deleted | by_key) - taken.deleted))
         return rows
 
     def _removed_by_sink(self, table: Table, branch: str) -> frozenset[str]:
@@ -141,25 +159,51 @@ class Compaction:
                 removed.setdefault(path, is_own)
         return frozenset(path for path, is_own in removed.items() if is_own and path in self._inputs)
 
-    def _is_apart(self, table: Table, live: LiveFiles) -> bool:
-        """Whether equality deletes that came since apply to the inputs, and not to the outputs, or the other way."""
+    def _settles(self, table: Table, live: LiveFiles) -> bool:
+        """Whether equality deletes of the head become positions in this commit. The new files then have the head's
+        sequence number, so that none of its equality deletes applies to them. Otherwise those that came since apply
+        to them as they did to the inputs. That is not so if one is about a partition that rows leave or enter, or
+        came before the inputs were read.
+        """
         before, after = self._scopes(table)
-        since = [scope_of(table, d.file) for d in live.equality if d.sequence > self._sequence]
-        if before != after and any(scope in before | after for scope in since):
-            self.dropped = "rows of one partition were deleted by key while they moved to others"
-            return True
+        moves = before | after if before != after else frozenset()
+        inputs = [data for path, data in self._inputs.items() if path in live.data]
+        for delete in live.equality:
+            scope = scope_of(table, delete.file)
+            if delete.sequence > self._sequence:
+                if scope in moves:
+                    return True
+            elif any(data.sequence < delete.sequence and scope in (None, place_of(data.candidate)) for data in inputs):
+                return True
         return False
 
     def _scopes(self, table: Table) -> tuple[set[Scope], set[Scope]]:
         """The partitions of the inputs, and those of the outputs."""
-        inputs = {_scope(data.candidate) for data in self._inputs.values()}
-        return inputs, {_scope(candidate) for candidate in self._candidates(table).values()}
+        inputs = {place_of(data.candidate) for data in self._inputs.values()}
+        return inputs, {place_of(candidate) for candidate in self._candidates(table).values()}
+
+    @cached_property
+    def _search(self) -> EqualitySearch:
+        return self._new_search()
+
+    def _look_for_keys(self, table: Table, live: LiveFiles) -> None:
+        """Find the rows of the inputs that keys delete. Only deletes that are new are searched for."""
+        keys = {key_of(delete.file): delete for delete in live.equality}
+        if not self._searched <= keys.keys():  # rows of a delete that is gone may be back
+            self._searched, self._hits = frozenset(), {path: BitMap64() for path in self._inputs}
+        new = [delete for key, delete in keys.items() if key not in self._searched]
+        inputs = [live.data[path] for path in self._inputs if path in live.data]
+        for path, rows in self._search.rows(table, live.data, new, inputs).items():
+            self._hits[path] |= rows
+        self._searched = frozenset(keys)
 
     def _candidates(self, table: Table) -> Mapping[str, Candidate]:
         metadata = table.metadata
         return new_files([self._rewritten.outputs], metadata.specs(), partition_sources(metadata))
 
-    def _replacement(self, table: Table, live: LiveFiles, dead: Mapping[str, BitMap64]) -> FileReplacement:
+    def _replacement(
+        self, table: Table, live: LiveFiles, dead: Mapping[str, BitMap64], sequence: int
+    ) -> FileReplacement:
         candidates = self._candidates(table)
         outputs = [
             output for output in self._rewritten.outputs if len(dead.get(output.file_path, ())) < output.record_count
@@ -171,14 +215,14 @@ class Compaction:
         ]
         gone = [live.data[path] for path in self._inputs if path in live.data]
         left = [data for data in live.data.values() if data.candidate.path not in self._inputs]
-        added = [LiveData(candidates[output.file_path], self._sequence, "") for output in outputs]
+        added = [LiveData(candidates[output.file_path], sequence, "") for output in outputs]
         obsolete = list(_obsolete(table, live, [*left, *added]))
         return FileReplacement(
             tuple(outputs),
             self._deletes(table, deleted),
             frozenset((*((data.candidate.path, None) for data in gone), *(key_of(d.file) for d in obsolete))),
             frozenset((*(data.manifest for data in gone), *(delete.manifest for delete in obsolete))),
-            self._sequence if table.metadata.format_version > 1 else None,
+            sequence if table.metadata.format_version > 1 else None,
             sum(map(len, dead.values())),
         )
 
@@ -209,17 +253,13 @@ def _removed_by(table: Table, snapshot: Snapshot) -> Iterator[str]:
                 yield entry.data_file.file_path
 
 
-def _scope(file: Candidate) -> Scope:
-    return file.spec_id, file.partition
-
-
 def _obsolete(table: Table, live: LiveFiles, data: Iterable[LiveData]) -> Iterator[LiveDelete]:
     """K5: the delete files that apply to none of the data files."""
     paths: set[str] = set()
     oldest: dict[Scope, int] = {}
     for each in data:
         paths.add(each.candidate.path)
-        for scope in (None, _scope(each.candidate)):
+        for scope in (None, place_of(each.candidate)):
             oldest[scope] = min(each.sequence, oldest.get(scope, each.sequence))
     for path, deletes in live.scoped.items():
         if path not in paths:

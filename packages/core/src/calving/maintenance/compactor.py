@@ -12,8 +12,8 @@ from pyiceberg.typedef import Record
 
 from calving.errors import CalvingError, CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table
-from calving.iceberg.conversion import Scope, scope_of
 from calving.iceberg.delete_files import Deletions, KnownPositions
+from calving.iceberg.equality import EqualitySearch, Scope, place_of, scope_of
 from calving.iceberg.live_files import LiveData, LiveFiles, Manifests, data_of, deletes_of
 from calving.iceberg.locations import delete_orphans
 from calving.iceberg.maintenance import Maintenance, Turn, commit_refusal, without_turns
@@ -62,10 +62,12 @@ class Compactor:
         made: Callable[[Table, Sequence[DataFile]], None] = lambda table, outputs: None,
         strategy: Strategy | None = None,
         changes_rows: bool = True,
+        search: Callable[[], EqualitySearch] = EqualitySearch,
     ) -> None:
         """``key``: of the sink that writes the table; it names the branch. ``about``: entries for the summaries of the
         snapshots. ``write_properties``: they count before the table's. The target size of ``triggers`` is the table's.
         ``strategy``: as ``output_spec`` has it. ``changes_rows``: whether the sink deletes rows of the table.
+        ``search``: makes the search for rows that keys delete.
 
         ``turn``: of each attempt. ``rewriting``: how files are rewritten, by default in this process. ``made``: gets
         the new files before their commit.
@@ -73,7 +75,7 @@ class Compactor:
         self._catalog, self._table, self._key, self._about = catalog, table, key, about
         self._triggers, self._write_properties, self._sleep = triggers, write_properties or {}, sleep
         self._turn, self._rewriting, self._made = turn, rewriting, made
-        self._strategy, self._changes_rows = strategy, changes_rows
+        self._strategy, self._changes_rows, self._search = strategy, changes_rows, search
 
     def load(self) -> Table | None:
         """The table; None if it or its branch does not exist.
@@ -136,19 +138,16 @@ class Compactor:
         if table is None:
             return CompactedGroup(group, None, "the table was dropped")
         live = self._live(table)
-        waiting = _Waiting.of(table, live)
         inputs = {file.path: live.data[file.path] for file in group.files if file.path in live.data}
         if len(inputs) < min(2, len(group.files)):
             return CompactedGroup(group, None)
-        if any(map(waiting.has, inputs.values())):
-            return CompactedGroup(group, None, "equality deletes apply to them now: the task deletes comes first")
         deletions = Deletions(table, live, KnownPositions())
         try:
             rewritten = (self._rewriting or rewrite)(table, inputs.values(), deletions, self.new_files(table, live))
         except Exception as error:  # a storage may raise anything; nothing was committed
             return CompactedGroup(group, None, failed=_text(error))
         self._made(table, rewritten.outputs)
-        task = Compaction(self._key, table, inputs, rewritten)
+        task = Compaction(self._key, table, inputs, rewritten, self._search)
         maintenance = Maintenance(
             self._catalog, self._table, self._key, self._about, sleep=self._sleep, turn=self._turn
         )
@@ -176,7 +175,7 @@ def _text(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Files to which equality deletes apply: they are turned into positions first (K4). ``newest``: the greatest
+    """Files to which equality deletes apply: they are planned once these are positions (K4). ``newest``: the greatest
     sequence number of the deletes of each scope.
     """
 
@@ -191,7 +190,7 @@ class _Waiting:
         return _Waiting(newest)
 
     def has(self, data: LiveData) -> bool:
-        scopes: tuple[Scope, ...] = (None, (data.candidate.spec_id, data.candidate.partition))
+        scopes = (None, place_of(data.candidate))
         return any(data.sequence < self.newest.get(scope, 0) for scope in scopes)
 
 

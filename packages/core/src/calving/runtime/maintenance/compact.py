@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import table_id
+from calving.iceberg.equality import EqualitySearch
 from calving.iceberg.summary import engine
 from calving.maintenance.compactor import CompactedGroup, Compactor, partition_text
 from calving.maintenance.plan import FileGroup, Plan
@@ -37,6 +38,7 @@ def compacted(means: Means, sink: Sink, name: str, now_ms: int, *, dry_run: bool
         made=means.made,
         strategy=sink.maintenance(name, "strategy"),
         changes_rows=sink.mutations(name) is not None,
+        search=lambda: EqualitySearch(means.cache(), tasks=means.tasks),
     )
     table = compactor.load()
     if table is None:
