@@ -4,6 +4,7 @@ written as it is: what would otherwise fail late, or only with the first record.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
@@ -43,6 +44,8 @@ from calving.writing.changes import no_id_columns
 from calving.writing.formats.interface import FORMATS
 from calving.writing.properties import FORMAT, WriteProperties
 from calving.writing.terms import check_names, parse_term, takes
+
+log = logging.getLogger(__name__)
 
 
 def refuse_missing_tables(catalog: Catalog, sink: Sink, unreadable: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
@@ -183,7 +186,7 @@ _VERSIONS = ("1", "2", "3")
 
 def check_settings(sink: Sink, *, files: bool = True) -> None:
     """As ``check_record_path``; and look at addresses, files, partition terms and properties of tables. ``files``: with
-    False, the sink's files may be on another machine.
+    False, the sink's files may be on another machine. Warn if rows land and nothing of the sink moves them.
 
     :raises ConfigError: one of them is wrong.
     """
@@ -199,6 +202,31 @@ def check_settings(sink: Sink, *, files: bool = True) -> None:
     for name in sink.keys.tables or ("", *(name for name in sink.tables if name != sink.keys.dead_letter_table)):
         check_creation(sink, name)
     _check_properties(sink)
+    if (warning := unmoved_rows(sink)) is not None:
+        log.warning("%s", warning)
+
+
+def is_unmoved(sink: Sink, table: str) -> bool:
+    """Whether rows of a table land in no partition, and this sink does not move them into the partitions."""
+    return sink.landing(table) == "unpartitioned" and not sink.maintains(table)
+
+
+def unmoved_rows(sink: Sink) -> str | None:
+    """The warning about tables whose rows land in no partition and are not moved by this sink; None if there are none.
+    Nothing tells whether `calving maintain` moves them.
+    """
+    name = next((name for name in ("", *sink.tables) if is_unmoved(sink, name)), None)
+    if name is None:
+        return None
+    landing, enabled = (
+        (f"iceberg.table.{name}.landing", f"iceberg.table.{name}.maintenance.enabled")
+        if name
+        else ("iceberg.tables.landing", "iceberg.maintenance.enabled")
+    )
+    return (
+        f"{landing} = unpartitioned: rows land in no partition, and this sink does not move them into the partitions:"
+        f" set {enabled} = true, or let `calving maintain FILE --watch` run beside it"
+    )
 
 
 def check_record_path(sink: Sink) -> None:

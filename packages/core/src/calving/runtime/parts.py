@@ -20,7 +20,7 @@ from calving.model.offsets import Coverage, SourceOffsets, named, present
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
-from calving.runtime.checks import check_settings, refuse_missing_tables
+from calving.runtime.checks import check_settings, refuse_missing_tables, unmoved_rows
 from calving.runtime.log_view import hear, nothing_waits, resumed
 from calving.runtime.positions import refuse_a_running_connector
 from calving.runtime.preflight import (
@@ -102,8 +102,10 @@ class Parts:
         )
 
     def maintenance(self, committer: IcebergCommitter, board: Board) -> LeaderMaintenance | None:
-        """The maintenance beside a committer, which has begun; None if the sink asks for none."""
-        if not self._sink.maintains_any:
+        """The maintenance beside a committer, which has begun; None if the sink asks for none, and no rows land that
+        somebody else has to move.
+        """
+        if not self._sink.maintains_any and unmoved_rows(self._sink) is None:
             return None
         from calving.runtime.maintenance.leader import LeaderMaintenance  # not imported by a sink without it
 

@@ -142,7 +142,9 @@ def _rolled_back(status: Status) -> Iterator[Reason]:
 
 
 def _overdue(status: Status, now: float) -> Iterator[Reason]:
-    """Only of the worker that leads: others do not maintain, and tables that somebody else maintains are not known."""
+    """Only of the worker that leads: others do not maintain. Of tables that somebody else maintains it knows only files
+    that have landed.
+    """
     if not status.worker.leads:
         return
     for name, table in sorted(status.maintenance.tables.items()):
@@ -150,7 +152,8 @@ def _overdue(status: Status, now: float) -> Iterator[Reason]:
             tasks = listed(dict.fromkeys(task for task, _ in sorted(overdue)))
             since = _time_text(min(work.since for work in overdue.values()))
             files, size = (sum(getattr(work, of) for work in overdue.values()) for of in ("files", "bytes"))
-            much = f", {counted(files, 'file')} ({bytes_text(size)})" if files else ""
+            of_bytes = f" ({bytes_text(size)})" if size else ""
+            much = f", {counted(files, 'file')}{of_bytes}" if files else ""
             last = f"; the last run: {table.last.outcome}: {table.last.text}" if table.last is not None else ""
             text = f"table {name}: maintenance ({tasks}) has been due since {since}{much}{last}"
             yield Reason(Cause.MAINTENANCE_OVERDUE, name, text)

@@ -116,6 +116,17 @@ def after_look(
     return replace(before, tables={**before.tables, table: replace(known, due=due)})
 
 
+def after_moves(
+    before: MaintenanceStatus, table: str, task: str, files: int, now: float, pause: float, *, was_moved: bool
+) -> MaintenanceStatus:
+    """The status once somebody has looked at a table for files that others have to move. ``was_moved``: whether they
+    have done so since the last look.
+    """
+    known = before.tables.get(table, TableMaintenance())
+    known = replace(known, pause=pause, done_at=now if was_moved else known.done_at)
+    return after_look(replace(before, tables={**before.tables, table: known}), table, task, {"": (files, 0)}, now)
+
+
 def with_due_of(before: MaintenanceStatus, names: Collection[str]) -> MaintenanceStatus:
     """The status when only these tables are maintained: nobody knows whether work of others is still due."""
     tables = {name: known if name in names else replace(known, due={}) for name, known in before.tables.items()}

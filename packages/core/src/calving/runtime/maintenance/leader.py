@@ -28,6 +28,7 @@ from calving.runtime.maintenance.maintainer import DEFAULT, Maintainer, Maintena
 from calving.runtime.maintenance.manifests import MANIFESTS
 from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.step import MaintenanceStep
+from calving.runtime.maintenance.unmoved import UnmovedFiles
 from calving.runtime.maintenance.watch import continuous
 from calving.settings.load import Sink
 from calving.status.board import Board
@@ -54,6 +55,7 @@ class LeaderMaintenance:
         """``tables``: those that may hold records of the sink. ``tasks``: the engine."""
         self._sink, self._held, self._attempts, self._board = sink, tables, attempts, board
         board.maintenance(lambda before: with_due_of(before, ()))  # another worker may have done it meanwhile
+        self._unmoved = UnmovedFiles(sink, catalog, board)
         self._stop = threading.Event()
         self._rewriting = RewritingProcess()
         means = Means(
@@ -91,8 +93,10 @@ class LeaderMaintenance:
                 self._stop.wait(_AGAIN_SECONDS)
 
     def _tables(self) -> Sequence[str]:
-        names = [name for name in dict.fromkeys(self._held()) if self._sink.maintains(name)]
-        self._board.maintenance(lambda before: with_due_of(before, names))
+        held = list(dict.fromkeys(self._held()))
+        names = [name for name in held if self._sink.maintains(name)]
+        looked_at = self._unmoved.look(held, time.time())
+        self._board.maintenance(lambda before: with_due_of(before, (*names, *looked_at)))
         return names
 
     def _turn_of(self, table: TableId) -> Turn:
