@@ -45,6 +45,11 @@ def takes_nothing(sink: Cli, table: str) -> bool:
     return any(f"table {table} was rolled back" in reason for reason in status(load(sink.config)).reasons)
 
 
+def is_noted(sink: Cli, table: str) -> bool:
+    """Whether the table's properties say what was discarded."""
+    return any(name.startswith("calving.discarded-offsets.") for name in table_of(sink, table).properties)
+
+
 def until(sink: Cli, done: Callable[[], bool]) -> None:
     """A worker runs until then."""
     worker = sink.started()
@@ -150,6 +155,21 @@ def test_nothing_is_answered_that_nobody_has_noted(sink: Cli, answer: RollbackAn
     with pytest.raises(ConfigError, match=r"nobody has noted yet what the catalog has discarded"):
         answered(sink, AsItIs(), answer, "db.a")
     assert table_of(sink, "db.a").metadata_location == before
+
+
+@pytest.mark.parametrize("keys", ["redis", "zookeeper"], indirect=True)
+def test_a_recovery_of_another_table_does_not_delay_the_answer(sink: Cli) -> None:
+    """It begins another control log, of which the table with the discarded commits has got none yet."""
+    sink.keys["iceberg.table.db.a.on-rollback"] = "stop"
+    send_to(sink, "db.a", 80, 90)
+    until(sink, lambda: takes_nothing(sink, "db.a") and is_noted(sink, "db.a"))
+    table = table_of(sink, "db.b")
+    table.manage_snapshots().rollback_to_snapshot(table.history()[-2].snapshot_id).commit()
+    answered(sink, AsItIs(), REREAD, "db.b")
+    answered(sink, AsItIs(), FORGET, "db.a", again=True)
+    sink.run_here()
+    assert sorted(sink.ids("db.a")) == [*range(80, 90)]
+    assert sorted(sink.ids("db.b")) == [*range(20, 40), *range(60, 80)]
 
 
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)

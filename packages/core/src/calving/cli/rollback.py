@@ -244,6 +244,8 @@ def _answer(plan: RollbackPlan, *, would: bool) -> str:
     gone = plan.unanswered
     offsets = f"{counted(size(gone), 'offset')} ({text_of(gone)})" if gone else "no offset that is known"
     be = _be(gone, would=would)
+    if plan.answer is RollbackAnswer.FORGET and not gone and plan.ledger.doubt is None:
+        return f"what it lacks was forgotten before ({text_of(plan.ledger.gone)})"
     if plan.answer is RollbackAnswer.FORGET:
         return f"{offsets} {be} forgotten: their records stay away, in this table only{_left(plan)}"
     if plan.answer is RollbackAnswer.REREAD:

@@ -15,8 +15,8 @@ from calving.errors import NothingToAnswerError
 from calving.model.events import Envelope
 from calving.model.marks import TableMark
 from calving.model.offsets import ControlOffsets, Coverage, furthest, intersection, less, text_of, union
-from calving.protocol.ledger import Ledger, entry_of
-from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.ledger import Ledger, decode_recovered, entry_of
+from calving.protocol.ledger_key import RECOVERED_AT, LedgerKey
 from calving.protocol.rollback import Line
 
 SEEN_SEQUENCE = "calving.seen-sequence"
@@ -57,7 +57,16 @@ def table_mark(
     if control is not None:
         # Somebody may have removed the properties by hand, or set former ones: nothing is lost by that.
         control = furthest(control, next(filter(None, map(key.told_control, summaries)), {}))
+        # A recovery may begin another control log. Marks of the former one may still be read for a while.
+        control = furthest(control, _recovered_control(key, properties))
     return TableMark(uuid, max(number, seen_sequence(key, properties)), control)
+
+
+def _recovered_control(key: LedgerKey, properties: Mapping[str, str]) -> ControlOffsets:
+    """The end that this control log had when the sink was recovered last; empty if it was another log."""
+    name = key.of_table(RECOVERED_AT)
+    log_id, control = entry_of(properties, name, decode_recovered) if name in properties else ("", {})
+    return control if log_id == key.log_id else {}
 
 
 def seen_sequence(key: LedgerKey, properties: Mapping[str, str]) -> int:
