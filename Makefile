@@ -15,7 +15,7 @@ help:
 	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000);"
 	@echo "               BENCH='--only java' takes the Java sink beside it, also over 3 * RECORDS"
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
-	@echo "               campaign-short takes ten minutes"
+	@echo "               campaign-short takes ten minutes; ARGS=--maintained: with maintenance and landing"
 	@echo "make rolling   workers of two versions replace each other, on every store (REPLACEMENTS=500);"
 	@echo "               ARGS=--other-settings: and of other settings"
 	@echo "make rollbacks another engine rolls tables back, and the command answers (ROLLBACKS=200);"

@@ -29,7 +29,7 @@ from rich.table import Table
 from calving.services.kafka import KafkaServer
 from calving.services.process import free_port, interruptible
 from calving.services.stores import RedisServer, ZooKeeperServer
-from campaign import changes, records
+from campaign import changes, maintained, records
 from campaign.audit import harm
 from campaign.books import Books
 from campaign.changes import Warehouse, Workload
@@ -49,7 +49,18 @@ _QUIET_RECORDS = 1000
 _START_SECONDS = 300
 _AFTERWARDS_SECONDS = 3.0
 """Records go on for so long, that the last fault has its full commit."""
-_VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "stuck", "unbalanced", "miscounted")
+_VERDICT = (
+    "lost",
+    "doubled",
+    "resurrected",
+    "wrong",
+    "invariants",
+    "stuck",
+    "unbalanced",
+    "miscounted",
+    "missing",
+    "orphans",
+)
 _SESSION_MS = 20_000
 _OTHER_SETTINGS = {"iceberg.limits.nesting": "31"}
 """Workers with and without this setting disagree, and commit the same."""
@@ -63,8 +74,9 @@ class Plan:
     behind a REST catalog. ``workload``: whether records are appended, replace each other by key, are change events with
     deletes, or are of the first two kinds, by table. ``timeout_ms``: of a commit.
     ``kinds``: of faults; if None, all that harm this backend. ``arms``: the faults that workers carry; if None, every
-    one, or none where ``kinds`` are named. ``sabotage``: see ``campaign/worker.py``. ``settle_seconds``: how long those
-    that are there at the end may take until everything is committed.
+    one, or none where ``kinds`` are named. ``sabotage``: see ``campaign/worker.py``. ``settle_seconds``: how long
+    those that are there at the end may take until everything is committed. ``maintained``: whether the leader maintains
+    the tables, most of which have partitions and land their rows; then no worker is of a former version.
     """
 
     backend: str
@@ -79,6 +91,7 @@ class Plan:
     sabotage: str | None = None
     settle_seconds: float = 180
     timeout_ms: int = 4000
+    maintained: bool = False
 
 
 @contextlib.contextmanager
@@ -141,13 +154,20 @@ def on_broker(
             checked = checker.report()
             books.close(before, books.look(run), Counter(outcome(n, run) for n in range(first, run.sent)))
             led_by = run.led_by()
+            storage = _storage(run, database) if plan.maintained else {"missing": 0, "orphans": 0}
         finally:
             producing.stop()
             run.stop()
             checker.stop()
             if lake is not None:
                 lake.stop()
-    return {**_result(plan, field, happened, settled, checked), **asdict(books), "led_by": led_by}
+    return {**_result(plan, field, happened, settled, checked), **asdict(books), **storage, "led_by": led_by}
+
+
+def _storage(run: Sink, database: Path) -> dict[str, Any]:
+    """What maintenance has done, and what it leaves on the storage once no worker runs."""
+    run.stop()
+    return {"maintenance": maintained.done(run), **maintained.end(run, database)}
 
 
 def _lake(folder: Path, plan: Plan) -> Lake | None:
@@ -176,7 +196,11 @@ def outcome(number: int, run: Sink) -> str:
 def _harm(field: Field, plan: Plan, books: Books) -> list[tuple[str, float]]:
     """Which faults there were, and when they were over, seconds since the epoch."""
     happened: list[tuple[str, float]] = []
-    kinds = list(plan.kinds) if plan.kinds is not None else faults_of(field.store, plan.workload, plan.warehouse)
+    kinds = (
+        list(plan.kinds)
+        if plan.kinds is not None
+        else faults_of(field.store, plan.workload, plan.warehouse, maintained=plan.maintained)
+    )
     if field.former is None:
         kinds = [kind for kind in kinds if kind != OF_VERSIONS]
     weights = [FAULTS[kind][1] for kind in kinds]
@@ -241,6 +265,8 @@ def _settings(store: Store, plan: Plan, names: Sequence[str], sink: str) -> dict
         **settings_of(store),
         **changes.settings(plan.workload, plan.warehouse, names),
     }
+    if plan.maintained:
+        found |= maintained.settings(plan.workload, names)
     if isinstance(store, KafkaServer):
         found["iceberg.control.topic.partitions"] = "2"
     if plan.protocol == "consumer":
@@ -309,6 +335,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the consumer group")
+    parser.add_argument("--maintained", action="store_true", help="the leader maintains tables, and rows land")
     parser.add_argument("--only", choices=FAULTS, action="append", help="kinds of faults")
     parser.add_argument("--out", type=Path, default=Path("campaign-results"))
     args = parser.parse_args()
@@ -317,12 +344,21 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
     with interruptible(), tempfile.TemporaryDirectory(prefix="calving-former-") as kept:
-        if (former := former_version(Path(kept))) is None:
+        former = None if args.maintained else former_version(Path(kept))
+        if former is None and not args.maintained:
             console.print(f"no worker of another version takes part: {NO_HISTORY}")
         for backend in args.backend or BACKENDS:
             for tables in args.tables or (1, 20):
                 plan = Plan(
-                    backend, tables, args.warehouse, args.workload, args.seconds, args.seed, args.protocol, args.only
+                    backend=backend,
+                    tables=tables,
+                    warehouse=args.warehouse,
+                    workload=args.workload,
+                    seconds=args.seconds,
+                    seed=args.seed,
+                    protocol=args.protocol,
+                    kinds=args.only,
+                    maintained=args.maintained,
                 )
                 folder = Path(tempfile.mkdtemp(prefix="calving-campaign-"))
                 try:

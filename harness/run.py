@@ -186,9 +186,9 @@ class Run:
         self._command("release", "--table", table, "--record", str(out))
         return out.exists()
 
-    def maintain(self) -> None:
+    def maintain(self, *options: str) -> None:
         """``calving maintain``, which may lose every race with the sink's commits."""
-        done = self._command("maintain")
+        done = self._command("maintain", *options)
         assert done.returncode == 0 or "run it again" in done.stderr + done.stdout, done.stdout + done.stderr
 
     def _command(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:

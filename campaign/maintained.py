@@ -1,0 +1,123 @@
+"""A campaign whose sink maintains its tables and lands rows; and what is on the disk in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from campaign.changes import Workload
+from campaign.files import avro, content
+from campaign.sink import Sink
+from harness.locations import locations
+
+_DELETED = 2
+_DAY_SECONDS = 86_400
+_EXAMPLES = 5
+_ON_DISK = ("file://", "file:", "/")
+
+
+def settings(workload: Workload, tables: Sequence[str]) -> dict[str, str | None]:
+    """The leader maintains all tables, often. Those in odd places have partitions; rows of most of these land first.
+    A catalog that is restored is ten seconds old, and a busy machine is slow: files stay a minute longer than their
+    snapshots.
+    """
+    found: dict[str, str | None] = {
+        "iceberg.maintenance.enabled": "true",
+        "iceberg.maintenance.pause-ms": "500",
+        "iceberg.maintenance.small-files": "3",
+        "iceberg.maintenance.medium-files": "2",
+        "iceberg.maintenance.manifests": "8",
+        "iceberg.maintenance.grace-ms": "60000",
+        "iceberg.maintenance.orphans-older-than-ms": str(_DAY_SECONDS * 1000),
+        "iceberg.tables.auto-create-props.calving.expire.max-snapshots": "12",
+    }
+    for place, name in enumerate(tables):
+        if place % 2 and workload in ("append", "mixed"):
+            found[f"iceberg.table.{name}.partition-by"] = "bucket(id, 3)"
+        if place % 2 and place % 3 != 2:
+            found[f"iceberg.table.{name}.landing"] = "unpartitioned"
+    return found
+
+
+def done(run: Sink) -> dict[str, int]:
+    """How often the leaders say that a task of theirs has done something."""
+    found: dict[str, int] = {}
+    for worker in run.workers:
+        for line in worker.log.read_text(errors="replace").splitlines():
+            _, is_told, rest = line.partition(" maintenance (")
+            task = rest.partition(")")[0]
+            if is_told and any(word in rest for word in (" became ", " expired", " deleted")):
+                found[task] = found.get(task, 0) + 1
+    return found
+
+
+def end(run: Sink, database: Path) -> dict[str, Any]:
+    """Once no worker runs: all files get two days older, and an operator looks for orphan files. Then every file that a
+    snapshot, a branch or a tag has must be there, and on a disk no other one but those of the last cycle, which the
+    control log names.
+    """
+    run.config.write_text(json.dumps(json.loads(run.config.read_text()) | {"iceberg.maintenance.grace-ms": "0"}))
+    for _ in range(2):  # what the first one expires, the second one deletes
+        run.maintain("--task", "expire", "--anyway")
+    tables = _metadata(database)
+    folders = [Path(location.removeprefix("file://").removeprefix("file:")).parent.parent for location in tables]
+    is_on_disk = all(location.startswith(_ON_DISK) for location in tables)
+    if is_on_disk:
+        old = time.time() - 2 * _DAY_SECONDS
+        for file in _files(folders):
+            os.utime(file, (old, old))
+        run.maintain("--task", "orphans", "--anyway")
+    named: set[str] = set()
+    for location in _metadata(database):
+        named |= set(_named(location))
+    there = {file.name for file in _files(folders)} if is_on_disk else None
+    missing = sorted(path for path in named if not _exists(path, there))
+    names = {Path(path).name for path in named}
+    orphans = sorted(name for name in there or () if name not in names and "-keys" not in name)
+    return {
+        "missing": len(missing),
+        "orphans": len(orphans),
+        "examples_of_files": [*missing[:_EXAMPLES], *orphans[:_EXAMPLES]],
+        "tags": sum(len(json.loads(content(each)).get("refs", {})) - 1 for each in _metadata(database)),
+    }
+
+
+def _metadata(database: Path) -> list[str]:
+    return list(locations(database).values())
+
+
+def _files(folders: Collection[Path]) -> list[Path]:
+    """Those that are not hidden."""
+    every = (file for folder in folders for file in folder.rglob("*"))
+    return [file for file in every if file.is_file() and not file.name.startswith((".", "_"))]
+
+
+def _named(location: str) -> Iterator[str]:
+    """All files of the table with its metadata here. A file that a snapshot has removed is named, too."""
+    metadata: Mapping[str, Any] = json.loads(content(location))
+    yield location
+    yield from (entry["metadata-file"] for entry in metadata.get("metadata-log", ()))
+    yield from (each["statistics-path"] for each in metadata.get("statistics", ()))
+    seen: set[str] = set()
+    for snapshot in metadata.get("snapshots", ()):
+        yield snapshot["manifest-list"]
+        for manifest in avro(snapshot["manifest-list"]):
+            path = manifest["manifest_path"]
+            if path not in seen:
+                seen.add(path)
+                yield path
+                yield from (entry["data_file"]["file_path"] for entry in avro(path) if entry["status"] != _DELETED)
+
+
+def _exists(path: str, there: Collection[str] | None) -> bool:
+    if there is not None:
+        return Path(path).name in there
+    try:
+        content(path)
+    except OSError:
+        return False
+    return True
