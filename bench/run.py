@@ -23,6 +23,7 @@ from bench import (
     memory,
     mutations,
     partitions,
+    planning,
     records,
     recovery,
     rollback,
@@ -58,6 +59,7 @@ def main() -> None:
         "records",
         "backends",
         "memory",
+        "planning",
         "recovery",
         "rollback",
         "fleet",
@@ -101,6 +103,8 @@ def main() -> None:
             report["records"] = records.measure(folder / "records", min(args.records, _RECORDS_OF_A_CASE), console)
         if args.only in (None, "memory"):
             report["memory"] = memory.report(console)
+        if args.only in (None, "planning"):
+            report["planning"] = planning.report(console)
         if args.only in (None, "backends"):
             report["backends"] = backends.measure(folder / "backends", console)
         if args.only in (None, "recovery"):
