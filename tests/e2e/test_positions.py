@@ -221,6 +221,7 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(sink: Cli) -> None:
 
 def unstarted(sink: Cli) -> Cli:
     other = Cli(sink.folder, sink.topic, f"{sink.name}-other")
+    other.keys["iceberg.tables"] = "db.other"
     other.run("validate")
     return other
 

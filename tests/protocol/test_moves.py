@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from calving.model.offsets import Coverage, Span, TopicPartition, size, within
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.moves import Move, TablePart, begun, part_of, reached, restated, unfinished
+from calving.protocol.moves import PositionMove, TablePart, begun, part_of, reached, restated, unfinished
 
 TP = TopicPartition("t", 0)
 IDS = {"t": "id"}
 OWN = within(TP, "id")
 KEY = LedgerKey("control", "group", "log")
-BACK = Move("--by -40", {TP: 100}, {TP: 60}, {TP: 60}, {TP: 100})
-AGAIN = Move("--by -40 --again", {TP: 100}, {TP: 60}, {TP: 60}, {TP: 100}, again=True)
-FORWARD = Move("--to latest", {TP: 100}, {TP: 130}, {TP: 130}, {TP: 100})
+BACK = PositionMove("--by -40", {TP: 100}, {TP: 60}, {TP: 60}, {TP: 100})
+AGAIN = PositionMove("--by -40 --again", {TP: 100}, {TP: 60}, {TP: 60}, {TP: 100}, again=True)
+FORWARD = PositionMove("--to latest", {TP: 100}, {TP: 130}, {TP: 130}, {TP: 100})
 
 
 def ledger(source: int, settled: int | None = None, *missing: Span, gone: tuple[Span, ...] = ()) -> Ledger:
@@ -30,11 +30,11 @@ def ledger(source: int, settled: int | None = None, *missing: Span, gone: tuple[
     )
 
 
-def part(move: Move, found: Ledger, *, waits: bool = False) -> TablePart:
+def part(move: PositionMove, found: Ledger, *, waits: bool = False) -> TablePart:
     return part_of(move, found.present(IDS), waits=waits)
 
 
-def after(move: Move, found: Ledger) -> Ledger:
+def after(move: PositionMove, found: Ledger) -> Ledger:
     return restated(move, found, part=part(move, found), topic_ids=IDS)
 
 
@@ -102,7 +102,7 @@ def test_a_second_run_changes_nothing_more(end: int, settled: int, to: int, agai
     missing = (
         [Span(max(low, min(settled, end)), min(high, end))] if max(low, min(settled, end)) < min(high, end) else []
     )
-    move = Move("", {TP: 100}, {TP: to}, {TP: to}, {TP: 100}, again=again)
+    move = PositionMove("", {TP: 100}, {TP: to}, {TP: to}, {TP: 100}, again=again)
     first = after(move, ledger(end, min(settled, end), *missing))
     assert after(move, first) == first
     assert part(move, first).leaves_out(move) == part(move, ledger(end, min(settled, end), *missing)).leaves_out(move)
@@ -119,7 +119,7 @@ def test_of_partitions_of_which_the_log_tells_nothing_the_tables_tell() -> None:
 
 
 @pytest.mark.parametrize("move", [BACK, AGAIN, FORWARD])
-def test_a_table_remembers_the_move_until_it_has_ended(move: Move) -> None:
+def test_a_table_remembers_the_move_until_it_has_ended(move: PositionMove) -> None:
     properties = begun(move, KEY, {0: 9}, IDS)
     assert unfinished(KEY, properties, IDS) == move
     assert KEY.is_superseded(properties, SourceProgress({}, {}, since={0: 9}))

@@ -76,8 +76,7 @@ def recover(
 
     :raises CalvingError: workers are running, or no table has a ledger of this sink.
     """
-    topics = components.source(sink)
-    mind_members(topics, (sink.group, *_groups(former)))
+    mind_members(topics := components.source(sink), (sink.group, *_groups(former)))
     begins = topics.bounds(topics.partitions()).begins
     catalog, backend = components.catalog(sink), _provisioned(sink)
     with _opened(backend, replay=True) as (session, cursor):  # fences any running coordinator
@@ -89,7 +88,6 @@ def recover(
         )
         said, ledgers = start.look()
         _mind_strangers(sink, rolled_back, ledgers)
-        mind_moves(catalog, sink, ledgers, identities)
         older = _older(catalog, sink, marks, ledgers, cursor.log.identity, former)
         again = {*rolled_back, *older}
         waiting = start.waiting(ledgers, entries).keys() - again
@@ -185,6 +183,7 @@ class _Start:
         waiting: Collection[str],
     ) -> None:
         """:raises ConfigError: a recovery would mix up rows or double records, or there is nothing to recover."""
+        mind_moves(self.catalog, self.sink, ledgers, self.identities)
         mind_successors(self.catalog, self.sink, ledgers, self.former)
         mind_order([name for name in again if self.sink.mutations(name) is not None], ledgers)
         for name in again:

@@ -39,7 +39,7 @@ _MOVE = "move"
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PositionMove:
     """``stored``: the positions before, ``targets``: those of the partitions that move. ``start``: where each partition
     is read from afterwards; below its target if records there are published and not in all tables yet. ``settled``: the
     offsets below which all records are in all tables before. ``again``: the tables get the records a second time.
@@ -80,11 +80,11 @@ class TablePart:
     held: Coverage
     away: Coverage = field(default_factory=dict)
 
-    def doubles(self, move: Move) -> Coverage:
+    def doubles(self, move: PositionMove) -> Coverage:
         """The offsets to which positions go back and that the table holds."""
         return less(move.back, less(move.back, self.held))
 
-    def leaves_out(self, move: Move) -> Coverage:
+    def leaves_out(self, move: PositionMove) -> Coverage:
         """The offsets that the table skips while they are read again."""
         kept = union(less(self.held, move.back) if move.again else self.held, self.away)
         later = {tp: beyond(spans, move.start.get(tp, 0)) for tp, spans in kept.items()}
@@ -100,7 +100,7 @@ def reached(stored: SourceOffsets, progress: SourceProgress, by_tables: SourceOf
     return {tp: min(at, known.get(tp, by_tables.get(tp, at))) for tp, at in stored.items()}
 
 
-def part_of(move: Move, ledger: Ledger, *, waits: bool) -> TablePart:
+def part_of(move: PositionMove, ledger: Ledger, *, waits: bool) -> TablePart:
     """``ledger``: of the present topics. ``waits``: an earlier recovery has not read all records again for the table.
     Then only its own ledger counts, as for a table that has never got a commit of the sink.
     """
@@ -113,7 +113,7 @@ def part_of(move: Move, ledger: Ledger, *, waits: bool) -> TablePart:
     return TablePart({tp: spans for tp, spans in held.items() if spans}, ledger.gone)
 
 
-def restated(move: Move, ledger: Ledger, *, part: TablePart, topic_ids: Mapping[str, str]) -> Ledger:
+def restated(move: PositionMove, ledger: Ledger, *, part: TablePart, topic_ids: Mapping[str, str]) -> Ledger:
     """The ledger from the move on. ``part``: as before it, also if an earlier run of the command has restated the
     ledger.
     """
@@ -143,7 +143,7 @@ def _keys(ledger: Ledger, tp: TopicPartition, topic_ids: Mapping[str, str]) -> C
     return sorted(known) or (own,)
 
 
-def begun(move: Move, key: LedgerKey, end: ControlOffsets, topic_ids: Mapping[str, str]) -> dict[str, str]:
+def begun(move: PositionMove, key: LedgerKey, end: ControlOffsets, topic_ids: Mapping[str, str]) -> dict[str, str]:
     """The table property of the move's first step: nothing is committed until the last one. ``end``: of the log."""
     ((name, text),) = key.recovered_at("", end).items()
     positions = {"stored": move.stored, "targets": move.targets, "start": move.start, "settled": move.settled}
@@ -155,7 +155,7 @@ def begun(move: Move, key: LedgerKey, end: ControlOffsets, topic_ids: Mapping[st
     return {name: json.dumps({**json.loads(text), _MOVE: of_move}, separators=(",", ":"))}
 
 
-def unfinished(key: LedgerKey, properties: Mapping[str, str], topic_ids: Mapping[str, str]) -> Move | None:
+def unfinished(key: LedgerKey, properties: Mapping[str, str], topic_ids: Mapping[str, str]) -> PositionMove | None:
     """The move that has begun with this table and not ended, of the topics that are there now; None if there is none.
 
     :raises TableTroubleError: the property is not what calving writes.
@@ -163,16 +163,17 @@ def unfinished(key: LedgerKey, properties: Mapping[str, str], topic_ids: Mapping
     return entry_of(properties, key.of_table(RECOVERED_AT), lambda text: _move(text, topic_ids))
 
 
-def _move(text: str, topic_ids: Mapping[str, str]) -> Move | None:
+def _move(text: str, topic_ids: Mapping[str, str]) -> PositionMove | None:
     said = json.loads(text).get(_MOVE)
     if said is None:
         return None
     stored, targets, start, settled = (
         present(decode_source(json.dumps(said[what])), topic_ids) for what in ("stored", "targets", "start", "settled")
     )
-    return Move(str(said["said"]), stored, targets, start, settled, bool(said["again"]), bool(said["stopped"]))
+    words, again, stopped = str(said["said"]), bool(said["again"]), bool(said["stopped"])
+    return PositionMove(words, stored, targets, start=start, settled=settled, again=again, stopped=stopped)
 
 
-def interrupted(move: Move) -> str:
+def interrupted(move: PositionMove) -> str:
     """A sentence on a move that has not ended."""
     return f"`calving offsets FILE {move.said}` was interrupted: run it again, with these options, to its end"

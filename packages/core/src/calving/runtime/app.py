@@ -238,13 +238,7 @@ class App:
         if self._sink.identity.dead_letters is not None:
             producing.provision(self._sink.kafka, self._sink.identity.dead_letters)
 
-    def _live(
-        self,
-        steps: Steps,
-        on_progress: Callable[[Progress], None] | None,
-        *,
-        until_caught_up: bool,
-    ) -> None:
+    def _live(self, steps: Steps, on_progress: Callable[[Progress], None] | None, *, until_caught_up: bool) -> None:
         caught_up = CaughtUp(lambda: self._made().nothing_waits(self._backend))
         leadership = self._leadership
 
@@ -276,17 +270,21 @@ class App:
             steps.done()
             if on_progress is not None:
                 on_progress(self.progress)
-            if self.is_stopped and self._leaving.may_leave(leadership.coordinator, leads=leads):
-                return True
-            if until_caught_up and caught_up.check(loop, group, leadership.coordinator):
-                if leadership.coordinator is not None:
-                    leadership.coordinator.stop()  # before it begins another cycle
-                return True
-            return self._stop.is_set()
+            return self._is_over(loop, group, caught_up if until_caught_up else None, leads=leads)
 
         parts = self._sink, self._backend, self._member, self._membership
         attempt = Attempt(*parts, self._prepare, meanwhile, self._stop.is_set, self._reporter, self._resumed)
         attempt.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
+
+    def _is_over(self, loop: WorkerLoop, group: Group, caught_up: CaughtUp | None, *, leads: bool) -> bool:
+        coordinator = self._leadership.coordinator
+        if self.is_stopped and self._leaving.may_leave(coordinator, leads=leads):
+            return True
+        if caught_up is None or not caught_up.check(loop, group, coordinator):
+            return self._stop.is_set()
+        if coordinator is not None:
+            coordinator.stop()  # before it begins another cycle
+        return True
 
     def _stale(self) -> str | None:
         """The reason to end the process, if it leads and no commit cycle was full for too long; otherwise None."""

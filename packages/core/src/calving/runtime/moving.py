@@ -38,7 +38,7 @@ from calving.protocol import moves
 from calving.protocol import positions as unread_offsets
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger
-from calving.protocol.moves import Move, TablePart
+from calving.protocol.moves import PositionMove, TablePart
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.protocol.target_state import TargetStateInUse
@@ -82,20 +82,27 @@ class Destination:
             if again:
                 raise ConfigError("--again: say from where on records are read again, with --to or --by")
             return None
-        said = " ".join([*(f"--to {each}" for each in to), *([f"--by {by}"] if by is not None else [])])
-        said += " --again" if again else ""
         if to and by is not None:
             raise ConfigError("--to and --by exclude each other")
-        try:
-            starts = [Start.of(each) for each in to]
-        except ValueError as error:
-            raise ConfigError(f"--to: {error}") from error
-        places = [each.place for each in starts if not each.offsets]
-        offsets = [each for start in starts for each in start.offsets]
-        if len(places) > 1 or len(dict(offsets)) < len(offsets):
-            raise ConfigError(f"{said}: one --to for each partition, and one for all others")
-        start = Start(places[0] if places else "earliest", tuple(sorted(offsets)))
-        return Destination(said, start, moves_all=bool(places), by=by, again=again)
+        options = [*(f"--to {each}" for each in to), *([] if by is None else [f"--by {by}"]), *(["--again"] * again)]
+        start, moves_all = _start_of(to)
+        return Destination(" ".join(options), start, moves_all=moves_all, by=by, again=again)
+
+
+def _start_of(to: Sequence[str]) -> tuple[Start, bool]:
+    """The place and the offsets that these options name, and whether they name a place.
+
+    :raises ConfigError: they cannot be read, or name a partition twice.
+    """
+    try:
+        starts = [Start.of(each) for each in to]
+    except ValueError as error:
+        raise ConfigError(f"--to: {error}") from error
+    places = [each.place for each in starts if not each.offsets]
+    offsets = [each for start in starts for each in start.offsets]
+    if len(places) > 1 or len(dict(offsets)) < len(offsets):
+        raise ConfigError("--to: name each partition once, and one place for all others")
+    return Start(places[0] if places else "earliest", tuple(sorted(offsets))), bool(places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +176,18 @@ def _found(sink: Sink, topics: Source, session: Session) -> _Found:
         records = dict(said_by_tables(catalog, sink, cursor.log.identity, names, marks))
         identities = topics.identities(names)
         bounds, log = topics.bounds(every), cursor.log
-        return _Found(sink, catalog, topics, bounds, identities, stored, records, log, buffer, target)
+        return _Found(
+            sink,
+            catalog,
+            topics,
+            bounds,
+            identities,
+            stored=stored,
+            records=records,
+            log=log,
+            buffer=buffer,
+            target=target,
+        )
 
 
 def _mind_state(found: _Found, session: Session) -> None:
@@ -204,7 +222,7 @@ def _mind_state(found: _Found, session: Session) -> None:
             )
 
 
-def _planned(found: _Found, destination: Destination) -> Move:
+def _planned(found: _Found, destination: Destination) -> PositionMove:
     """:raises ConfigError: a position would be outside its partition, or records would get lost."""
     sink, begins = found.sink, found.bounds.begins
     stored = {**begins, **found.stored}
@@ -237,7 +255,8 @@ def _planned(found: _Found, destination: Destination) -> Move:
     settled = dict(reached)
     for each in believed:
         settled = {tp: max(at, min(each.get(tp, 0), stored[tp])) for tp, at in settled.items()}
-    return Move(destination.said, stored, targets, start, settled, destination.again, found.target.stopped)
+    said, again, stopped = destination.said, destination.again, found.target.stopped
+    return PositionMove(said, stored, targets, start=start, settled=settled, again=again, stopped=stopped)
 
 
 def _targets(found: _Found, destination: Destination, stored: SourceOffsets) -> SourceOffsets:
@@ -256,12 +275,12 @@ def _targets(found: _Found, destination: Destination, stored: SourceOffsets) -> 
     return {**ends, **found.topics.first_at(ends.keys(), start.place), **named}
 
 
-def _parts(found: _Found, move: Move) -> dict[str, TablePart]:
+def _parts(found: _Found, move: PositionMove) -> dict[str, TablePart]:
     waiting = found.waiting()
     return {name: moves.part_of(move, ledger, waits=name in waiting) for name, ledger in found.ledgers.items()}
 
 
-def _check(found: _Found, move: Move, parts: Mapping[str, TablePart]) -> None:
+def _check(found: _Found, move: PositionMove, parts: Mapping[str, TablePart]) -> None:
     """:raises ConfigError: rows would be mixed up or doubled that nobody wants twice."""
     sink, begins = found.sink, found.bounds.begins
     others = former_names(found.records, begins.keys(), found.identities)
@@ -278,7 +297,7 @@ def _check(found: _Found, move: Move, parts: Mapping[str, TablePart]) -> None:
             )
 
 
-def _lines(found: _Found, move: Move, parts: Mapping[str, TablePart]) -> Iterator[str]:
+def _lines(found: _Found, move: PositionMove, parts: Mapping[str, TablePart]) -> Iterator[str]:
     """The plan for a person."""
     for tp, at in sorted(move.targets.items()):
         stored = move.stored[tp]
@@ -293,7 +312,7 @@ def _lines(found: _Found, move: Move, parts: Mapping[str, TablePart]) -> Iterato
         yield f"table {name}: {_of_table(move, part)}"
 
 
-def _of_table(move: Move, part: TablePart) -> str:
+def _of_table(move: PositionMove, part: TablePart) -> str:
     held = part.doubles(move)
     if not held:
         return "it holds none of them, so it gets those records that are routed to it"
@@ -301,7 +320,7 @@ def _of_table(move: Move, part: TablePart) -> str:
     return f"{what}: their records are read again, and stand twice in it" if move.again else f"{what} and skips these"
 
 
-def _do(found: _Found, backend: Backend, move: Move, parts: Mapping[str, TablePart]) -> None:
+def _do(found: _Found, backend: Backend, move: PositionMove, parts: Mapping[str, TablePart]) -> None:
     sink, catalog, identities = found.sink, found.catalog, found.identities
     with (
         closing(backend.open(str(uuid4()))) as session,

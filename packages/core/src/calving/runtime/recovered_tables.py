@@ -87,7 +87,7 @@ def mind_successors(catalog: Catalog, sink: Sink, names: Iterable[str], former: 
 
 def unfinished_move(
     catalog: Catalog, sink: Sink, names: Iterable[str], identities: Mapping[str, str]
-) -> moves.Move | None:
+) -> moves.PositionMove | None:
     """The move of positions that an interrupted `calving offsets` has begun with one of these tables."""
     for name in sorted(names):
         key, table = ledger_key(sink, "", name), catalog.load_table(table_id(name))
