@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from kafka_connect import KafkaConnect
 
+from calving.cli.status import status
 from calving.engine.interface import LocalEngine
 from calving.errors import ConfigError
 from calving.runtime.app import App
@@ -98,6 +99,7 @@ def test_a_stopped_sink_stays_stopped_and_its_offsets_move_until_it_is_resumed(
     first.wait_for("STOPPED")
     assert not members(loaded.kafka, loaded.group)
     sink.send(320, 330)
+    assert any("the sink was stopped" in reason for reason in status(loaded).reasons)
     first.end()
     with pytest.raises(ConfigError, match="the sink was stopped"):
         sink.run_here()

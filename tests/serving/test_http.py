@@ -195,6 +195,25 @@ def test_a_move_that_is_refused_says_why(refusal: CalvingError, code: int) -> No
     assert (answer.code, answer.json) == (code, {"error_code": code, "message": str(refusal)})
 
 
+def test_other_requests_are_answered_while_offsets_wait_for_a_service() -> None:
+    worker, called, answers = stopped(), threading.Event(), threading.Event()
+
+    def move(to: object) -> list[str]:
+        called.set()
+        assert answers.wait(60)
+        return []
+
+    worker.control.move = move  # type: ignore[method-assign]
+    with serving(worker, sink(**{"iceberg.http.token": TOKEN})) as client:
+        asking = threading.Thread(target=client.ask, args=("DELETE", OFFSETS), kwargs=BEARER)
+        asking.start()
+        assert called.wait(60)
+        for path in ("/connectors/orders/status", OFFSETS, "/api/status"):
+            assert client.get(path).code == 200
+        answers.set()
+        asking.join(60)
+
+
 def test_a_commit_is_not_begun_by_a_worker_that_does_not_lead() -> None:
     with serving(Worker(not_leading(status())), sink(**{"iceberg.http.token": TOKEN})) as client:
         answer = client.ask("POST", "/connectors/orders/commit", **BEARER)

@@ -127,6 +127,14 @@ class PartitionState:
         return None if self.committed is None else max(self.lag, self.end - self.committed)
 
 
+def beyond_end_text(p: PartitionState) -> str:
+    """That the stored position of a partition is beyond its end."""
+    return (
+        f"topic '{p.partition.topic}', partition {p.partition.partition}: the stored position {p.stored} is beyond the"
+        f" end {p.end}: the topic was recreated or truncated, and how many of its records wait is not known"
+    )
+
+
 def positions(sink: Sink) -> list[PartitionState]:
     """The positions of every source partition in the broker and the backend."""
     session = components.backend(sink).open(str(uuid4()))

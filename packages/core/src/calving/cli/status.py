@@ -21,7 +21,7 @@ from calving.cli.health import (
     read_token,
     reasons_of,
 )
-from calving.cli.inspect import PartitionState, positions_of
+from calving.cli.inspect import PartitionState, beyond_end_text, positions_of
 from calving.model.events import Leader, WorkerEnd
 from calving.model.offsets import SourceOffsets, TopicPartition, named, text_of
 from calving.model.sink import strangers
@@ -32,7 +32,7 @@ from calving.runtime import components
 from calving.runtime.log_view import ControlLogView, hear, resumed
 from calving.runtime.positions import Resumed, unread
 from calving.settings.load import Sink
-from calving.status.health import end_text, hanging_text, longest_cycle, paused_text
+from calving.status.health import end_text, hanging_text, longest_cycle, paused_text, stopped_text
 from calving.status.remedies import REMEDIES, Cause, Trouble, section
 
 COMMIT = "commit-ms"
@@ -82,6 +82,8 @@ class SinkStatus:
     """Records that all workers together have read a second, by the control log; None if it does not tell."""
     maintained: Mapping[str, Maintained] | None = None
     """By table, from the leader; None if no leader answers, or none maintains tables."""
+    stopped: bool = False
+    """Whether somebody has stopped the sink."""
 
     @property
     def health(self) -> str:
@@ -155,7 +157,7 @@ class SinkStatus:
             Trouble.UNREADABLE_ENTRY: self.unreadable,
             Cause.UNSIGNED_ENTRY: [self.unsigned] if self.unsigned else [],
             Cause.POSITION_MOVED: self.moved,
-            Trouble.POSITION_BEYOND_END: map(_beyond_end, self.beyond_end),
+            Trouble.POSITION_BEYOND_END: map(beyond_end_text, self.beyond_end),
         }
         yield from ((text, cause) for cause, texts in by_cause.items() for text in texts)
 
@@ -177,6 +179,8 @@ class SinkStatus:
         return [hanging_text(self.workers, self.silent)] if hang else []
 
     def _waits_for_paused(self) -> Iterator[str]:
+        if self.stopped:
+            yield stopped_text(self.sink.keys.name)
         waiting = Counter[float]()
         for p in (p for p in self.positions if self.workers and p.partition in self.paused):
             waiting[self.paused[p.partition]] += p.not_visible
@@ -184,7 +188,7 @@ class SinkStatus:
 
     def _nobody(self) -> list[str]:
         tables = sum(bool(t.files or t.parked) for t in self.tables)
-        if self.workers or not (self.not_visible or tables):
+        if self.workers or self.stopped or not (self.not_visible or tables):
             return []
         waits = counted(self.not_visible, "record") if self.not_visible else f"files of {counted(tables, 'table')}"
         clients = f"has other members, with the client ids {listed(self.strangers)}"
@@ -223,14 +227,8 @@ def status(sink: Sink) -> SinkStatus:
     facts = workers, leader, told, seconds, heard.unreadable, at, sentences, others
     log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused, heard.versions
     rate = heard.published.rate(time.time(), sink.keys.commit_interval_ms / 1000)
-    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, rate, maintained_of(sink, answering, token))
-
-
-def _beyond_end(p: PartitionState) -> str:
-    return (
-        f"topic '{p.partition.topic}', partition {p.partition.partition}: the stored position {p.stored} is beyond the"
-        f" end {p.end}: the topic was recreated or truncated, and how many of its records wait is not known"
-    )
+    maintained = maintained_of(sink, answering, token)
+    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, rate, maintained, heard.stopped)
 
 
 def _moved(

@@ -120,6 +120,11 @@ class ControlLogView:
         return committed_up_to(self._listening.settled)
 
     @property
+    def stopped(self) -> bool:
+        """Whether an operator has stopped the sink."""
+        return self._listening.target.stopped
+
+    @property
     def tables(self) -> list[str]:
         """Tables with entries in the log."""
         return [".".join(table) for table in self._buffer.tables()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -39,6 +39,8 @@ class SinkStates:
 
     def __init__(self, name: str, control: PositionControl, is_stopped: Callable[[], bool]) -> None:
         self._name, self._control, self._is_stopped = name, control, is_stopped
+        # Other answers wait for the interpreter alone. These may wait for services, so they have threads of their own.
+        self._changes, self._looks = CapacityLimiter(1), CapacityLimiter(1)
 
     async def stop(self, request: Request) -> Response:
         return await self._answered(lambda: self._tell(TargetState.STOPPED, 204))
@@ -48,7 +50,7 @@ class SinkStates:
         return await self._answered(lambda: self._tell(TargetState.RUNNING, 202))
 
     async def stored(self, request: Request) -> Response:
-        return await self._answered(lambda: JSONResponse(connect.offsets_of(self._control.stored())))
+        return await self._answered(lambda: JSONResponse(connect.offsets_of(self._control.stored())), self._looks)
 
     async def alter(self, request: Request) -> Response:
         try:
@@ -78,9 +80,9 @@ class SinkStates:
             f" specified connector by issuing a 'PUT' request to the '/connectors/{self._name}/stop' endpoint",
         )
 
-    async def _answered(self, act: Callable[[], Response]) -> Response:
+    async def _answered(self, act: Callable[[], Response], limiter: CapacityLimiter | None = None) -> Response:
         try:
-            return await run_in_threadpool(act)
+            return await to_thread.run_sync(act, limiter=limiter or self._changes)
         except CalvingError as failure:
             return error(_code(failure), str(failure))
 

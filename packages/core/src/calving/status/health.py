@@ -48,8 +48,7 @@ class Reason:
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
     if status.worker.stopped:
-        text = f"the sink was stopped (PUT /connectors/{status.sink.name}/stop): none of its workers reads"
-        return (Reason(Cause.PAUSED, "", text),)
+        return (Reason(Cause.PAUSED, "", stopped_text(status.sink.name)),)
     return (
         *of_tables(status, now),
         *_moved(status),
@@ -237,6 +236,11 @@ def _paused(status: Status) -> Iterator[Reason]:
     worker = status.worker
     if worker.paused_at is not None and worker.not_visible:
         yield Reason(Cause.PAUSED, "", paused_text(worker.paused_at, worker.not_visible))
+
+
+def stopped_text(name: str) -> str:
+    """That somebody has stopped the sink."""
+    return f"the sink was stopped (PUT /connectors/{name}/stop): none of its workers reads"
 
 
 def paused_text(since: float, records: int) -> str:
