@@ -18,7 +18,7 @@ LEVELS = (
     {"errors"},
     {"avro_binary", "host", "importing", "lean", "plugins", "retries", "storage_errors", "threads", "model"},
     {"protocol", "wire", "records"},
-    {"casting", "catalogs", "converters", "status"},
+    {"audit", "casting", "catalogs", "converters", "status"},
     {"source", "transforms", "writing"},
     {"backend", "mutations"},
     {"iceberg", "tasks"},
@@ -135,6 +135,14 @@ def test_the_checker_of_campaigns_shares_no_code_with_the_sink() -> None:
     found = subprocess.run([sys.executable, "-c", imported], cwd=ROOT, check=True, capture_output=True, text=True)
     assert "'campaign'" in found.stdout
     assert "'calving'" not in found.stdout
+
+
+def test_the_audit_shares_no_code_with_what_it_judges() -> None:
+    names = [f"calving.audit.{path.stem}" for path in sorted((CORE / "audit").glob("*.py"))]
+    imported = f"import sys, {', '.join(names)}; print(*(name for name in sys.modules if name.startswith('calving')))"
+    found = subprocess.run([sys.executable, "-c", imported], cwd=ROOT, check=True, capture_output=True, text=True)
+    used = {name for name in found.stdout.split() if not name.startswith("calving.audit")}
+    assert used == {"calving", "calving.version", "calving.errors", "calving.secrets", "calving.storage_errors"}
 
 
 def test_all_errors_of_the_core_stand_in_one_module_and_say_what_the_caller_does_next() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -455,6 +455,47 @@ def _maintained(sink: Sink, order: MaintenanceOrder, *, go_on: bool) -> Iterator
 
 
 @app.command()
+def audit(
+    file: File,
+    worker: Worker = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="A table; may be repeated. Without it, all tables of the sink.")
+    ] = None,
+    at: Annotated[int | None, typer.Option(help="A snapshot: it and its ancestors are judged, and no other.")] = None,
+    sample: Annotated[
+        int, typer.Option(min=0, help="Read so many files of each table as a whole, others every time.")
+    ] = 0,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            help="Judge nothing: say which snapshot took this record, and its files (TOPIC:PARTITION=OFFSET)."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each table, for scripts.")] = False,
+) -> None:
+    """Judge the sink's tables: ledgers, snapshots, manifests, files, deletes; exit code 1: something is wrong. Writes
+    nothing, and shares no code with what writes. The sink may run meanwhile.
+    """
+    from calving.cli.audit import AuditOrder, as_text, record_named, whereabouts
+    from calving.cli.audit import audit as judge
+
+    sink, order = load(file, worker), AuditOrder(table or [], at, sample)
+    is_well = offset is None
+    if offset is not None:
+        for place in whereabouts(sink, order, *record_named(offset)):
+            is_well = True
+            _print_json(place.json()) if as_json else _print_lines(place.lines())
+    else:
+        for found in judge(sink, order):
+            is_well = is_well and not found.findings
+            _print_json(found.json()) if as_json else _print_lines(as_text(found))
+    if offset is not None and not is_well:
+        _print_lines([f"no table has taken {offset}"])
+    if not is_well:
+        raise typer.Exit(1)
+
+
+@app.command()
 def release(
     file: File,
     table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be repeated.")],
@@ -493,6 +534,10 @@ def version() -> None:
 for _command in app.registered_commands:
     # In the list of commands typer keeps the line breaks of the code.
     _command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(_command.callback) or "")
+
+
+def _print_json(found: dict[str, Any]) -> None:
+    print(json.dumps(found), flush=True)  # noqa: T201 - for programs
 
 
 def _print_lines(lines: Iterable[str]) -> None:

@@ -1,0 +1,149 @@
+"""``calving audit``: which tables are judged, and what is said of them. ``calving.audit`` judges."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from calving.audit.ledgers import CONTROL, Partition, count, named, ranges_text
+from calving.audit.lines import SinkLine
+from calving.audit.metadata import TableMetadataFile
+from calving.audit.records import FoundRecord, find_record
+from calving.audit.storage import AuditedStore, DamagedFileError
+from calving.audit.table import TableAudit, TableAuditor
+from calving.errors import CommandFailedError, ConfigError
+from calving.iceberg.catalog import find_table, table_id, tables_of
+from calving.model.offsets import TopicPartition
+from calving.model.text import counted
+from calving.runtime import components
+from calving.settings.load import Sink
+from calving.source.start import record_at
+
+_TRIES = 3
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOrder:
+    """What to audit. ``sample``: how many files of each table are read as a whole. ``at``: a snapshot."""
+
+    tables: Collection[str] = ()
+    at: int | None = None
+    sample: int = 0
+
+
+def audit(sink: Sink, order: AuditOrder) -> Iterator[TableAudit]:
+    """Judge the tables one after the other. A sink that runs meanwhile does no harm.
+
+    :raises ConfigError: there is no such table or snapshot. :raises UnavailableError: catalog or store do not answer.
+    """
+    for name, table in _tables(sink, order):
+        for _ in range(_TRIES):
+            metadata, store = _loaded(name, table)
+            if order.at is not None and order.at not in metadata.snapshots:
+                raise ConfigError(f"--at {order.at}: table {name} has no such snapshot; it may have expired")
+            found = TableAuditor(store, metadata, order.sample).audit(name, order.at)
+            table = _again(sink, name)
+            if not found.findings or table.metadata_location == metadata.location:
+                break  # otherwise somebody has committed, and may have deleted files
+        yield found
+
+
+def whereabouts(sink: Sink, order: AuditOrder, tp: TopicPartition, offset: int) -> Iterator[FoundRecord]:
+    """Where the record of an offset is, by the ledgers of the tables; errors as of ``audit``."""
+    partition: Partition = tp.topic, tp.partition
+    for name, table in _tables(sink, order):
+        metadata, store = _loaded(name, table)
+        try:
+            yield from find_record(store, metadata, name, partition, offset, order.at)
+        except (DamagedFileError, FileNotFoundError) as error:
+            raise CommandFailedError(f"table {name}: {error}: `calving audit FILE --table {name}` says more") from error
+
+
+def record_named(text: str) -> tuple[TopicPartition, int]:
+    """:raises ConfigError: the text names no record."""
+    try:
+        return record_at(text)
+    except ValueError as error:
+        raise ConfigError(f"--offset {error}") from error
+
+
+def _tables(sink: Sink, order: AuditOrder) -> Iterator[tuple[str, Table]]:
+    catalog = components.catalog(sink)
+    if order.at is not None and len(order.tables) != 1:
+        raise ConfigError("--at names a snapshot of one table: name the table with --table")
+    for name in order.tables:
+        yield name, _present(find_table(catalog, table_id(name)), name)
+    if order.tables:
+        return
+    letters = sink.keys.dead_letter_table
+    configured = [*sink.keys.tables, *([] if letters is None else [letters])]
+    for name in configured:
+        if (table := find_table(catalog, table_id(name))) is not None:
+            yield name, table
+    if sink.keys.routes_freely:
+        for each in tables_of(catalog):
+            name = ".".join(each)
+            if name not in configured and (table := find_table(catalog, each)) is not None and _is_ours(sink, table):
+                yield name, table
+
+
+def _is_ours(sink: Sink, table: Table) -> bool:
+    own = f"{CONTROL}{sink.keys.control_topic}.{sink.group}"
+    summaries: list[Mapping[str, str]] = [
+        each.summary.additional_properties for each in table.metadata.snapshots if each.summary is not None
+    ]
+    return any(name == own or name.startswith(f"{own}@") for each in (table.properties, *summaries) for name in each)
+
+
+def _present(table: Table | None, name: str) -> Table:
+    if table is None:
+        raise ConfigError(f"--table {name}: there is no such table")
+    return table
+
+
+def _again(sink: Sink, name: str) -> Table:
+    return _present(find_table(components.catalog(sink), table_id(name)), name)
+
+
+def _loaded(name: str, table: Table) -> tuple[TableMetadataFile, AuditedStore]:
+    store = AuditedStore(table.io)
+    try:
+        return TableMetadataFile.load(store, table.metadata_location), store
+    except (DamagedFileError, FileNotFoundError) as error:
+        raise CommandFailedError(
+            f"table {name}: its metadata {table.metadata_location} cannot be read: {error}: restore this file"
+        ) from error
+
+
+def as_text(found: TableAudit) -> Iterator[str]:
+    """The audit of a table for people."""
+    verdict = "sound" if not found.findings else counted(len(found.findings), "finding")
+    whole = f", {found.contents} read as a whole" if found.contents else ""
+    yield (
+        f"table {found.table}: {verdict}; {counted(found.snapshots, 'snapshot')},"
+        f" {counted(found.files, 'file')}{whole}, {counted(found.rows, 'row')}"
+    )
+    for line in found.lines:
+        yield from _line_text(line)
+    yield from (f"  {each.line()}" for each in found.findings[:_SHOWN])
+    if len(found.findings) > _SHOWN:
+        yield f"  and {len(found.findings) - _SHOWN} more, which --json has"
+
+
+def _line_text(line: SinkLine) -> Iterator[str]:
+    where = f"  {line.owner}" + (f", branch {line.branch}" if line.branch not in ("", "main") else "")
+    ledger = line.ledger
+    if ledger is None or ledger.source is None:
+        yield f"{where}: it names no source offsets, as the Java sink does"
+        return
+    for partition, ranges in sorted(ledger.held().items()):
+        takers = sum(partition in each.offsets for each in line.taken)
+        missing = ledger.missing.get(partition, ())
+        gone = line.gone.get(partition, ())
+        lacks = f"; lacks {ranges_text(missing)}, not committed yet" if missing else ""
+        lacks += f"; {ranges_text(gone)} left by a rollback" if gone else ""
+        held = f"{ranges_text(ranges) or 'no offset'} of {named(partition)} ({count(ranges)})"
+        yield f"{where}: holds {held}, taken by {counted(takers, 'snapshot')} of those left{lacks}"
