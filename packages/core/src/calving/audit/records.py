@@ -70,7 +70,15 @@ def find_record(
         snapshot = metadata.snapshots[taken.snapshot]
         added = [each.path for each in _entries(store, snapshot) if each.status == ADDED] if taken.is_known else []
         now = [each.path for each in _entries(store, snapshots[0], snapshot.sequence) if each.is_live]
-        yield FoundRecord(table, line.owner, line.branch, taken, snapshot, tuple(added), tuple(now))
+        yield FoundRecord(
+            table=table,
+            sink=line.owner,
+            branch=line.branch,
+            taken=taken,
+            snapshot=snapshot,
+            files=tuple(added),
+            now=tuple(now),
+        )
 
 
 def _begins(store: AuditedStore, snapshot: SnapshotState) -> bool:

@@ -39,6 +39,8 @@ class TableAudit:
     rows: int = 0
     findings: list[AuditFinding] = field(default_factory=list)
     lines: list[SinkLine] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What was compared with the records of the topics, and what could not be."""
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -51,6 +53,7 @@ class TableAudit:
             "contents": self.contents,
             "rows": self.rows,
             "sound": not self.findings,
+            "notes": self.notes,
             "findings": [each.json() for each in self.findings],
             "sinks": [
                 {"sink": line.owner, "branch": line.branch, "snapshots": [each.json() for each in line.taken]}

@@ -13,6 +13,7 @@ from calving.audit.metadata import TableMetadataFile
 from calving.audit.records import FoundRecord, find_record
 from calving.audit.storage import AuditedStore, DamagedFileError
 from calving.audit.table import TableAudit, TableAuditor
+from calving.cli.audited_rows import compare
 from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.model.offsets import TopicPartition
@@ -32,6 +33,8 @@ class AuditOrder:
     tables: Collection[str] = ()
     at: int | None = None
     sample: int = 0
+    full: bool = False
+    """Whether all files are read as a whole, and the records of the topics once more."""
 
 
 def audit(sink: Sink, order: AuditOrder) -> Iterator[TableAudit]:
@@ -44,7 +47,9 @@ def audit(sink: Sink, order: AuditOrder) -> Iterator[TableAudit]:
             metadata, store = _loaded(name, table)
             if order.at is not None and order.at not in metadata.snapshots:
                 raise ConfigError(f"--at {order.at}: table {name} has no such snapshot; it may have expired")
-            found = TableAuditor(store, metadata, order.sample).audit(name, order.at)
+            found = TableAuditor(store, metadata, None if order.full else order.sample).audit(name, order.at)
+            if order.full:
+                compare(sink, store, metadata, found)
             table = _again(sink, name)
             if not found.findings or table.metadata_location == metadata.location:
                 break  # otherwise somebody has committed, and may have deleted files
@@ -128,6 +133,7 @@ def as_text(found: TableAudit) -> Iterator[str]:
     )
     for line in found.lines:
         yield from _line_text(line)
+    yield from (f"  {each}" for each in found.notes)
     yield from (f"  {each.line()}" for each in found.findings[:_SHOWN])
     if len(found.findings) > _SHOWN:
         yield f"  and {len(found.findings) - _SHOWN} more, which --json has"

@@ -465,6 +465,12 @@ def audit(
     sample: Annotated[
         int, typer.Option(min=0, help="Read so many files of each table as a whole, others every time.")
     ] = 0,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Read all files as a whole, and all records of the topics once more, and compare their rows."
+        ),
+    ] = False,
     offset: Annotated[
         str | None,
         typer.Option(
@@ -479,7 +485,9 @@ def audit(
     from calving.cli.audit import AuditOrder, as_text, record_named, whereabouts
     from calving.cli.audit import audit as judge
 
-    sink, order = load(file, worker), AuditOrder(table or [], at, sample)
+    sink, order = load(file, worker), AuditOrder(table or [], at, sample, full)
+    if full and (sample or offset is not None):
+        raise ConfigError("--full reads everything: leave --sample and --offset out")
     is_well = offset is None
     if offset is not None:
         for place in whereabouts(sink, order, *record_named(offset)):

@@ -17,7 +17,7 @@ from calving.records.arrays import Indices, compose, without
 from calving.records.fields import Projection
 from calving.records.values import Records, Values, texts
 from calving.source.reading import Block
-from calving.tasks.cast import Caster
+from calving.tasks.cast import Caster, CastRows
 from calving.tasks.decode import Decoders, Projections
 from calving.tasks.mutations import as_objects
 from calving.tasks.route import HeldOffsets, Router
@@ -71,6 +71,12 @@ class Pipeline:
         these records request it when they are written.
         """
         return self._run(block, places, Accounts(self.changes.copy()), Trial(self.writers))
+
+    def rows(self, block: Block, accounts: Accounts) -> Iterator[CastRows]:
+        """The rows of the block's records, which are written nowhere. The accounts are as of ``run``."""
+        for selected in self._selections(block, range(len(block)), accounts):
+            for routed in self._routed(selected):
+                yield from self.cast.rows(routed)
 
     def _run(self, block: Block, places: Indices | None, accounts: Accounts, writers: Writers | Trial) -> Accounts:
         for selected in self._selections(block, range(len(block)) if places is None else places, accounts):

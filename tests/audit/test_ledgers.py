@@ -1,0 +1,123 @@
+"""Ledgers of sound tables: after rollbacks, expiry, compactions, cherry-picks, and the Java sink's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calving.audit.ledgers import subtracted
+from calving.audit.lines import LineJudge, SinkLine, sink_lines
+from calving.audit.metadata import TableMetadataFile
+from tests.audit.conftest import audited
+from tests.iceberg.lake import Lake
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+PARTITION = ("orders@id1", 0)
+
+
+def taken(lake: Lake) -> list[Any]:
+    (line,) = audited(lake.table).lines
+    return [each.offsets[PARTITION] for each in line.taken]
+
+
+@pytest.fixture(params=["1", "2"])
+def lake(request: pytest.FixtureRequest, catalog: Catalog) -> Lake:
+    made = Lake(catalog, request.param, "main")
+    made.snapshots = []
+    for start in (0, 100, 200):
+        made.commit(start, start + 100)
+        made.snapshots.append(made.head)
+    return made
+
+
+def test_each_snapshot_has_taken_what_the_one_below_does_not_hold(lake: Lake) -> None:
+    assert audited(lake.table).findings == []
+    assert taken(lake) == [((0, 100),), ((100, 200),), ((200, 300),)]
+
+
+def test_after_a_rollback_the_line_of_the_head_counts(lake: Lake) -> None:
+    lake.roll_back(lake.snapshots[0])
+    lake.commit(300, 400)
+    assert audited(lake.table).findings == []
+    assert taken(lake)[0] == ((0, 100),)
+
+
+def test_a_compaction_takes_nothing(lake: Lake) -> None:
+    lake.compact()
+    lake.commit(300, 400)
+    assert audited(lake.table).findings == []
+    assert len(taken(lake)) == 4
+
+
+def test_rows_of_another_writer_are_in_no_ledger(lake: Lake) -> None:
+    lake.append(7, 8)
+    assert audited(lake.table).findings == []
+    assert len(taken(lake)) == 3
+
+
+def test_once_snapshots_have_expired_the_first_one_left_stands_for_them(lake: Lake) -> None:
+    lake.commit(300, 400)
+    lake.expire(lake.snapshots[2])
+    found = audited(lake.table)
+    assert found.findings == []
+    (line,) = found.lines
+    assert [(each.is_known, each.offsets[PARTITION]) for each in line.taken] == [
+        (False, ((0, 300),)),
+        (True, ((300, 400),)),
+    ]
+
+
+def test_a_cherry_pick_is_sound(lake: Lake) -> None:
+    lake.roll_back(lake.snapshots[1])
+    lake.append(7)
+    lake.cherry_pick(lake.snapshots[2])
+    lake.look()
+    assert audited(lake.table).findings == []
+
+
+def java(name: str) -> TableMetadataFile:
+    snapshots = json.loads((GOLDENS / f"java-{name}-snapshots.json").read_text())
+    raw = {
+        "format-version": 2,
+        "schema": {"type": "struct", "fields": []},
+        "snapshots": snapshots,
+        "current-snapshot-id": snapshots[-1]["snapshot-id"],
+        "last-sequence-number": 99,
+    }
+    return TableMetadataFile("golden", raw)
+
+
+@pytest.mark.parametrize("name", ["orders", "clicks"])
+def test_ledgers_of_the_java_sink_are_sound_and_name_no_offsets(name: str) -> None:
+    metadata = java(name)
+    (line,) = sink_lines(metadata, None)
+    assert line.owner == "control-iceberg.connect-golden"
+    assert list(LineJudge(metadata, line, {}, {}).judge(metadata.current)) == []
+    assert line.ledger is not None and line.ledger.source is None and not line.taken
+
+
+def test_a_ledger_of_the_java_sink_that_goes_back_is_found() -> None:
+    metadata = java("orders")
+    last = metadata.snapshots[metadata.current or 0]
+    last.summary["kafka.connect.offsets.control-iceberg.connect-golden"] = '{"0":1}'  # type: ignore[index]
+    line = SinkLine("control-iceberg.connect-golden", "main")
+    (found,) = LineJudge(metadata, line, {}, {}).judge(metadata.current)
+    assert "went from" in found.text
+
+
+@pytest.mark.parametrize(
+    ("ranges", "holes", "left"),
+    [
+        ([(0, 10)], [], ((0, 10),)),
+        ([(0, 10)], [(3, 5)], ((0, 3), (5, 10))),
+        ([(0, 10)], [(0, 10)], ()),
+        ([(0, 4), (6, 9)], [(2, 7)], ((0, 2), (7, 9))),
+        ([(0, 10)], [(20, 30)], ((0, 10),)),
+    ],
+)
+def test_holes_are_cut_out_of_ranges(ranges: Any, holes: Any, left: Any) -> None:
+    assert subtracted(ranges, holes) == left
