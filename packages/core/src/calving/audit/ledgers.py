@@ -45,18 +45,23 @@ class StatedLedger:
 
     def faults(self) -> Iterator[str]:
         """What is wrong with it in itself."""
+        source = self.source or {}
         for partition, spans in self.missing.items():
-            end, low = (self.source or {}).get(partition, 0), self.settled.get(partition, 0)
-            flat = [at for span in spans for at in span]
-            if flat != sorted(flat) or any(start >= stop for start, stop in spans):
-                yield f"the missing offsets of {named(partition)} are not in order"
-            elif spans and (spans[0][0] < low or spans[-1][1] > end):
-                text = f"are not between the settled offset {low} and the source offset {end}"
-                yield f"the missing offsets of {named(partition)} {text}"
+            if spans:
+                yield from _faults(partition, spans, self.settled.get(partition, 0), source.get(partition, 0))
         for partition, offset in self.settled.items():
-            end = (self.source or {}).get(partition, 0)
+            end = source.get(partition, 0)
             if offset > end:
                 yield f"the settled offset {offset} of {named(partition)} is above its source offset {end}"
+
+
+def _faults(partition: Partition, spans: Ranges, low: int, end: int) -> Iterator[str]:
+    flat = [at for span in spans for at in span]
+    if flat != sorted(flat) or any(start >= stop for start, stop in spans):
+        yield f"the missing offsets of {named(partition)} are not in order"
+    elif spans[0][0] < low or spans[-1][1] > end:
+        text = f"are not between the settled offset {low} and the source offset {end}"
+        yield f"the missing offsets of {named(partition)} {text}"
 
 
 def owners(entries: Iterable[str]) -> list[str]:

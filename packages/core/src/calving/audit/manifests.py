@@ -148,6 +148,16 @@ class ManifestReader:
             yield f"it has content {entry.content}, in a manifest of content {listed.content}"
         if entry.records < 0 or entry.size <= 0:
             yield f"it has {entry.records} rows and {entry.size} bytes"
+        yield from self._judged_delete(entry)
+        fields = self._metadata.specs.get(listed.spec_id)
+        if fields is None:
+            yield f"the table has no partition spec {listed.spec_id}"
+        elif len(fields) != len(entry.partition):
+            yield f"it has {len(entry.partition)} partition values, and spec {listed.spec_id} has {len(fields)} fields"
+        else:
+            yield from _outside(entry, listed, fields)
+
+    def _judged_delete(self, entry: AuditedEntry) -> Iterator[str]:
         if entry.content == EQUALITY_DELETES:
             unknown = [each for each in entry.equality_ids if each not in self._metadata.columns]
             if unknown or not entry.equality_ids:
@@ -157,13 +167,6 @@ class ManifestReader:
                 yield "the vector names no data file, or no place in its file"
             if self._metadata.version < 3:
                 yield f"a table of version {self._metadata.version} has no deletion vectors"
-        fields = self._metadata.specs.get(listed.spec_id)
-        if fields is None:
-            yield f"the table has no partition spec {listed.spec_id}"
-        elif len(fields) != len(entry.partition):
-            yield f"it has {len(entry.partition)} partition values, and spec {listed.spec_id} has {len(fields)} fields"
-        else:
-            yield from _outside(entry, listed, fields)
 
     def _judged_inheritance(self, entry: AuditedEntry, listed: ListedManifest) -> Iterator[str]:
         if entry.status == ADDED and entry.own_snapshot_id not in (None, listed.snapshot_id):

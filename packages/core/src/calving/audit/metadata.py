@@ -141,21 +141,22 @@ class TableMetadataFile:
             yield self._wrong(f"the current snapshot is {self.current}, and main is at {self.heads.get(MAIN)}")
         if len(self.snapshots) != len(self._raw.get("snapshots") or ()):
             yield self._wrong("two snapshots have one id")
+        for snapshot in self.snapshots.values():
+            yield from self._judge_snapshot(snapshot)
+
+    def _judge_snapshot(self, snapshot: SnapshotState) -> Iterator[AuditFinding]:
         last = self._raw.get("last-sequence-number") or 0
         schemas = {each.get("schema-id") for each in self._raw.get("schemas") or ()}
-        for snapshot in self.snapshots.values():
-            if snapshot.sequence > last:
-                yield self._wrong(
-                    f"{snapshot.name} has sequence number {snapshot.sequence}, above the last one, {last}"
-                )
-            if snapshot.schema_id is not None and schemas and snapshot.schema_id not in schemas:
-                yield self._wrong(f"{snapshot.name} has schema {snapshot.schema_id}, which is not there")
-            parent = self.snapshots.get(snapshot.parent) if snapshot.parent is not None else None
-            if self.version > 1 and parent is not None and parent.sequence >= snapshot.sequence > 0:
-                yield self._wrong(
-                    f"{snapshot.name} has sequence number {snapshot.sequence}, and its parent has {parent.sequence}"
-                )
-            yield from self._judge_row_ids(snapshot, parent)
+        if snapshot.sequence > last:
+            yield self._wrong(f"{snapshot.name} has sequence number {snapshot.sequence}, above the last one, {last}")
+        if snapshot.schema_id is not None and schemas and snapshot.schema_id not in schemas:
+            yield self._wrong(f"{snapshot.name} has schema {snapshot.schema_id}, which is not there")
+        parent = self.snapshots.get(snapshot.parent) if snapshot.parent is not None else None
+        if self.version > 1 and parent is not None and parent.sequence >= snapshot.sequence > 0:
+            yield self._wrong(
+                f"{snapshot.name} has sequence number {snapshot.sequence}, and its parent has {parent.sequence}"
+            )
+        yield from self._judge_row_ids(snapshot, parent)
 
     def _judge_row_ids(self, snapshot: SnapshotState, parent: SnapshotState | None) -> Iterator[AuditFinding]:
         if snapshot.first_row_id is None:

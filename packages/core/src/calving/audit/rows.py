@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -43,22 +44,24 @@ def _values(array: pa.Array) -> list[Any]:
     if isinstance(array, pa.ExtensionArray):
         return _values(array.storage)
     if isinstance(array, pa.StructArray):
-        ids = [field_id(kind.field(at)) or 0 for at in range(kind.num_fields)]
-        columns = [_values(child) for child in array.flatten()]
-        rows = list(zip(*columns, strict=True)) if columns else [()] * len(array)
-        return [
-            _struct(zip(ids, row, strict=True)) if valid else None
-            for row, valid in zip(rows, _valid(array), strict=True)
-        ]
+        return _structs(array)
     if pa.types.is_map(kind):
-        return [None if pairs is None else _pairs(pairs) for pairs in _lists(array)]
+        return _mapped(_lists(array), _pairs)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _lists(array)
     return _primitives(array)
 
 
-def _valid(array: pa.Array) -> list[bool]:
-    return [bool(each) for each in array.is_valid().to_pylist()]
+def _mapped(values: Iterable[Any], make: Callable[[Any], Any]) -> list[Any]:
+    return [None if each is None else make(each) for each in values]
+
+
+def _structs(array: pa.StructArray) -> list[Any]:
+    ids = [field_id(array.type.field(at)) or 0 for at in range(array.type.num_fields)]
+    columns = [_values(child) for child in array.flatten()]
+    rows = list(zip(*columns, strict=True)) if columns else [()] * len(array)
+    there = array.is_valid().to_pylist()
+    return [_struct(zip(ids, row, strict=True)) if valid else None for row, valid in zip(rows, there, strict=True)]
 
 
 def _struct(values: Iterable[tuple[int, Any]]) -> tuple[Any, ...]:
@@ -75,29 +78,26 @@ def _lists(array: Any) -> list[Any]:
         items = list(zip(_values(entries.field(0)), _values(entries.field(1)), strict=True))
     else:
         items = _values(array.flatten())
-    found, at = [], 0
-    for length in array.value_lengths().to_pylist():
-        found.append(None if length is None else tuple(items[at : at + length]))
-        at += length or 0
-    return found
+    left = iter(items)
+    return _mapped(array.value_lengths().to_pylist(), lambda length: tuple(islice(left, length)))
 
 
 def _primitives(array: pa.Array) -> list[Any]:
     """Moments as nanoseconds, because Arrow reads ORC so; times as microseconds, decimals without their point."""
     kind = array.type
     if pa.types.is_timestamp(kind):
-        factor = _NANOS[kind.unit]
-        return [None if each is None else each * factor for each in array.cast(pa.int64()).to_pylist()]
+        return _scaled(array.cast(pa.int64()), _NANOS[kind.unit])
     if pa.types.is_time(kind):
-        whole = array.cast(pa.int64() if kind.bit_width == 64 else pa.int32()).to_pylist()
-        factor = _MICROS[kind.unit]
-        return [None if each is None else each * factor for each in whole]
+        return _scaled(array.cast(pa.int64() if kind.bit_width == 64 else pa.int32()), _MICROS[kind.unit])
     if pa.types.is_date32(kind):
-        found: list[Any] = array.cast(pa.int32()).to_pylist()
-        return found
+        return _scaled(array.cast(pa.int32()), 1)
     if pa.types.is_decimal(kind):
-        return [None if each is None else int(each.scaleb(kind.scale)) for each in array.to_pylist()]
-    return [int(each) if isinstance(each, bool) else each for each in array.to_pylist()]
+        return _mapped(array.to_pylist(), lambda each: int(each.scaleb(kind.scale)))
+    return _mapped(array.to_pylist(), int) if pa.types.is_boolean(kind) else array.to_pylist()
+
+
+def _scaled(numbers: pa.Array, factor: int) -> list[Any]:
+    return _mapped(numbers.to_pylist(), lambda each: each * factor)
 
 
 def live_rows(store: AuditedStore, metadata: TableMetadataFile, snapshot: SnapshotState) -> Counter[bytes] | None:
@@ -141,28 +141,35 @@ def _avro(value: Any, kind: Any, column_id: int, known: Mapping[int, TableColumn
     if value is None:
         return None
     kind = not_null(kind)
-    match kind.get("type") if isinstance(kind, dict) else kind:
-        case "record":
-            return _struct(
-                (each["field-id"], _avro(value[each["name"]], each["type"], each["field-id"], known))
-                for each in kind["fields"]
-            )
-        case "array" if "element-id" in kind:
-            return tuple(_avro(each, kind["items"], kind["element-id"], known) for each in value)
-        case "array":  # a map whose keys are no texts
-            ids = [each["field-id"] for each in kind["items"]["fields"]]
-            kinds = [each["type"] for each in kind["items"]["fields"]]
-            pairs = [(each["key"], each["value"]) for each in value]
-            return _pairs(tuple(map(lambda v, k, i: _avro(v, k, i, known), pair, kinds, ids)) for pair in pairs)
-        case "map":
-            return _pairs((name, _avro(each, kind["values"], kind["value-id"], known)) for name, each in value.items())
-    column = known.get(column_id)
-    of_table = column.kind if column is not None else ""
-    if of_table.startswith("timestamp"):
-        return value if of_table.endswith("_ns") else value * 1000
-    if isinstance(value, str | bytes) and not of_table.startswith("decimal"):
+    form = kind.get("type") if isinstance(kind, dict) else kind
+    if form == "record":
+        return _struct(
+            (each["field-id"], _avro(value[each["name"]], each["type"], each["field-id"], known))
+            for each in kind["fields"]
+        )
+    if form in ("array", "map"):
+        return _avro_items(value, kind, known)
+    return _avro_primitive(value, known[column_id].kind if column_id in known else "")
+
+
+def _avro_items(value: Any, kind: Mapping[str, Any], known: Mapping[int, TableColumn]) -> Any:
+    if "element-id" in kind:
+        return tuple(_avro(each, kind["items"], kind["element-id"], known) for each in value)
+    if kind["type"] == "map":
+        return _pairs((name, _avro(each, kind["values"], kind["value-id"], known)) for name, each in value.items())
+    # A map whose keys are no texts is an array of pairs.
+    return _pairs(
+        tuple(_avro(pair[of["name"]], of["type"], of["field-id"], known) for of in kind["items"]["fields"])
+        for pair in value
+    )
+
+
+def _avro_primitive(value: Any, kind: str) -> Any:
+    if kind.startswith("timestamp"):
+        return value if kind.endswith("_ns") else value * 1000
+    if isinstance(value, str | bytes) and not kind.startswith("decimal"):
         return value
-    return from_avro(of_table, value)
+    return from_avro(kind, value)
 
 
 @dataclass

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyiceberg.table import Table
 
@@ -37,6 +38,35 @@ class AuditOrder:
     """Whether all files are read as a whole, and the records of the topics once more."""
 
 
+@dataclass(frozen=True, slots=True)
+class AuditAnswer:
+    """What is said of a table, or of where a record is: for programs, and for people."""
+
+    found: Mapping[str, Any]
+    lines: Iterable[str]
+    is_well: bool = True
+
+
+def shown(sink: Sink, order: AuditOrder, record: str | None = None) -> Iterator[AuditAnswer]:
+    """The answers of the command. With a ``record``, ``topic:partition=offset``, nothing is judged.
+
+    :raises ConfigError: the options do not go together, or there is no such table, snapshot or record.
+    :raises UnavailableError: catalog or store do not answer.
+    """
+    if order.full and (order.sample or record is not None):
+        raise ConfigError("--full reads everything: leave --sample and --offset out")
+    if record is None:
+        for found in audit(sink, order):
+            yield AuditAnswer(found.json(), as_text(found), not found.findings)
+        return
+    is_found = False
+    for place in whereabouts(sink, order, *_record_named(record)):
+        is_found = True
+        yield AuditAnswer(place.json(), place.lines())
+    if not is_found:
+        yield AuditAnswer({"offset": record, "snapshot": None}, [f"no table has taken {record}"], is_well=False)
+
+
 def audit(sink: Sink, order: AuditOrder) -> Iterator[TableAudit]:
     """Judge the tables one after the other. A sink that runs meanwhile does no harm.
 
@@ -67,7 +97,7 @@ def whereabouts(sink: Sink, order: AuditOrder, tp: TopicPartition, offset: int) 
             raise CommandFailedError(f"table {name}: {error}: `calving audit FILE --table {name}` says more") from error
 
 
-def record_named(text: str) -> tuple[TopicPartition, int]:
+def _record_named(text: str) -> tuple[TopicPartition, int]:
     """:raises ConfigError: the text names no record."""
     try:
         return record_at(text)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -482,23 +482,16 @@ def audit(
     """Judge the sink's tables: ledgers, snapshots, manifests, files, deletes; exit code 1: something is wrong. Writes
     nothing, and shares no code with what writes. The sink may run meanwhile.
     """
-    from calving.cli.audit import AuditOrder, as_text, record_named, whereabouts
-    from calving.cli.audit import audit as judge
+    from calving.cli.audit import AuditOrder, shown
 
     sink, order = load(file, worker), AuditOrder(table or [], at, sample, full)
-    if full and (sample or offset is not None):
-        raise ConfigError("--full reads everything: leave --sample and --offset out")
-    is_well = offset is None
-    if offset is not None:
-        for place in whereabouts(sink, order, *record_named(offset)):
-            is_well = True
-            _print_json(place.json()) if as_json else _print_lines(place.lines())
-    else:
-        for found in judge(sink, order):
-            is_well = is_well and not found.findings
-            _print_json(found.json()) if as_json else _print_lines(as_text(found))
-    if offset is not None and not is_well:
-        _print_lines([f"no table has taken {offset}"])
+    is_well = True
+    for answer in shown(sink, order, offset):
+        is_well = is_well and answer.is_well
+        if as_json:
+            print(json.dumps(answer.found), flush=True)  # noqa: T201 - for programs
+        else:
+            _print_lines(answer.lines)
     if not is_well:
         raise typer.Exit(1)
 
@@ -542,10 +535,6 @@ def version() -> None:
 for _command in app.registered_commands:
     # In the list of commands typer keeps the line breaks of the code.
     _command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(_command.callback) or "")
-
-
-def _print_json(found: dict[str, Any]) -> None:
-    print(json.dumps(found), flush=True)  # noqa: T201 - for programs
 
 
 def _print_lines(lines: Iterable[str]) -> None:
