@@ -38,6 +38,7 @@ from campaign.faults import FAULTS, OF_VERSIONS, faults_of
 from campaign.field import Field, armory
 from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
+from campaign.second_judge import findings
 from campaign.sink import NO_HISTORY, Sink, former_version
 from harness.producing import Producing
 from harness.proxy import Proxy
@@ -60,6 +61,7 @@ _VERDICT = (
     "miscounted",
     "missing",
     "orphans",
+    "findings",
 )
 _SESSION_MS = 20_000
 _OTHER_SETTINGS = {"iceberg.limits.nesting": "31"}
@@ -155,13 +157,21 @@ def on_broker(
             books.close(before, books.look(run), Counter(outcome(n, run) for n in range(first, run.sent)))
             led_by = run.led_by()
             storage = _storage(run, database) if plan.maintained else {"missing": 0, "orphans": 0}
+            audited = findings(run.catalog, run.tables)
         finally:
             producing.stop()
             run.stop()
             checker.stop()
             if lake is not None:
                 lake.stop()
-    return {**_result(plan, field, happened, settled, checked), **asdict(books), **storage, "led_by": led_by}
+    return {
+        **_result(plan, field, happened, settled, checked),
+        **asdict(books),
+        **storage,
+        "led_by": led_by,
+        "findings": len(audited),
+        "audited": audited,
+    }
 
 
 def _storage(run: Sink, database: Path) -> dict[str, Any]:
