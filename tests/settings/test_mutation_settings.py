@@ -202,3 +202,44 @@ def test_upserts_without_the_operation_that_a_transform_makes_are_warned_about(
     chain = {"transforms": "unwrap", "transforms.unwrap.type": kind, "iceberg.tables.upsert-mode-enabled": "true"}
     parse({**BASE, **chain, **more})
     assert ("transform 'unwrap' puts the operation into _cdc.op: set iceberg.tables.cdc-field" in caplog.text) is warns
+
+
+def test_the_keys_of_records_may_name_the_id_columns() -> None:
+    sink = parse(
+        {
+            **BASE,
+            "iceberg.tables.cdc-field": "op",
+            "iceberg.tables.default-id-columns": "@key",
+            "iceberg.table.db.log.id-columns": "at",
+        }
+    )
+    assert (sink.mutations("db.orders"), sink.id_columns("db.orders")) == (RowMutations("op", by_key=True), ())
+    assert (sink.mutations("db.log"), sink.id_columns("db.log")) == (RowMutations("op"), ("at",))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"iceberg.tables.cdc-field": "op", "iceberg.table.db.orders.id-columns": "@key, id"},
+            "iceberg.table.db.orders.id-columns: @key stands alone: the id columns are then all fields of the records'"
+            " keys",
+        ),
+        (
+            {"iceberg.tables.cdc-field": "op", "iceberg.tables.default-id-columns": "id, @key"},
+            "iceberg.tables.default-id-columns: @key stands alone: the id columns are then all fields of the records'"
+            " keys",
+        ),
+        (
+            {"iceberg.tables.cdc-field": "op", "iceberg.table.db.orders.on-missing-key": "append"},
+            "iceberg.table.db.orders.on-missing-key has no effect without id-columns = @key",
+        ),
+        (
+            {"iceberg.table.db.orders.id-columns": "@key"},
+            "iceberg.table.db.orders.id-columns = @key has no effect without a cdc-field or upsert-mode-enabled = true",
+        ),
+    ],
+)
+def test_id_columns_of_keys_stand_alone_in_mutation_tables(change: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        parse({**BASE, **change})

@@ -40,7 +40,9 @@ class SchemaChanges(dict[tuple[str, str, tuple[str, ...]], SchemaChange]):
         if change.seen is not None:
             seen = {"kinds": {}} if seen is None else seen
             join(seen, change.seen, fold=self._fold)
-        self[key] = SchemaChange(change.table, change.kind, spelt, folded(kind) if self._fold else kind, seen)
+        kind = folded(kind) if self._fold else kind
+        keys = tuple(sorted({*change.keys, *(() if known is None else known.keys)}))
+        self[key] = SchemaChange(change.table, change.kind, spelt, kind, seen, keys)
 
     def copy(self) -> SchemaChanges:
         """The same changes, to which others can be added."""

@@ -5,14 +5,14 @@ columns, and whether records can change the rows of a table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType
 
-from calving.casting.evolution import check_partition_names
+from calving.casting.evolution import UnfitError, check_partition_names
 from calving.errors import ConfigError
 from calving.iceberg.catalog import is_rest
 from calving.iceberg.schemas import as_in
@@ -23,6 +23,7 @@ from calving.model.tables import (
     PARTITIONED,
     RESERVED_COLUMNS,
     SOFT_DELETE_FIELD,
+    KeyFields,
     Landing,
     MissingTable,
     RowMutations,
@@ -99,6 +100,21 @@ class TableRules:
         soft = None if mutations is None or mutations.delete_mode != "soft" else mutations.soft_delete_field
         return soft is not None and change.kind == "add" and [*map(self.key, change.path)] == [self.key(soft)]
 
+    def created_by(self, table: str, keys: Collection[KeyFields]) -> TableRules:
+        """The rules for a table that records create whose keys have these fields.
+
+        :raises UnfitError: the keys do not agree on the id columns.
+        """
+        mine = self.of(table)
+        if mine.mutations is None or not mine.mutations.by_key:
+            return self
+        if len(keys) > 1:
+            named = "; ".join(", ".join(fields) or "none" for fields in sorted(keys))
+            raise UnfitError((), f"the keys of its records do not name the same id columns: {named}")
+        ids = next(iter(keys), ())
+        mine = replace(mine, id_columns=ids, mutations=mine.mutations if ids else None)
+        return replace(self, tables={**self.tables, table: mine})
+
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)
 
@@ -141,6 +157,13 @@ def check_declared(name: str, columns: Iterable[str], *, fold: bool) -> None:
                 f"table {name}: iceberg.table.{name}.columns: Iceberg reserves the name {column}, and Spark could not"
                 " read the table: choose another name"
             )
+
+
+def in_use(schema: Schema, mutations: RowMutations | None) -> RowMutations | None:
+    """The mutations of a table with this schema; None if its records have no keys, so that rows are only added."""
+    if mutations is None or not mutations.by_key or schema.identifier_field_ids:
+        return mutations
+    return None if mutations.on_missing_key == "append" else mutations
 
 
 def check_mutations(

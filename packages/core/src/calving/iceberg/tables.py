@@ -28,6 +28,7 @@ from calving.iceberg.rules import (
     TableRules,
     check_mutations,
     check_soft_addition,
+    in_use,
     new_version,
     reserved_mark,
     spelt_mutations,
@@ -243,7 +244,7 @@ class Tables:
         if landed is not None or (distribution == "hash" and metadata.spec().is_unpartitioned()):
             distribution = "none"
         rules = self._rules.of(name)
-        id_columns, mutations = rules.id_columns, rules.mutations
+        id_columns, mutations = rules.id_columns, in_use(table.schema(), rules.mutations)
         if mutations is not None:
             id_columns = as_in(table.schema(), id_columns, fold=self._rules.fold)
             mutations = spelt_mutations(table.schema(), mutations, fold=self._rules.fold)
@@ -320,11 +321,12 @@ class Tables:
             self._refused[name] = reason if own == reason else f"it {own}"
 
     def _create(self, name: str, change: SchemaChange) -> None:
-        schema, spec = new_table(name, change, self._rules)
+        named = self._rules.created_by(name, change.keys)
+        schema, spec = new_table(name, change, named)
         properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
         version = new_version(self._catalog, properties)
         self._check_version(version, VERSION_KEY)
-        rules = self._rules.of(name)
+        rules = named.of(name)
         if rules.mutations is not None:
             id_columns = as_in(schema, rules.id_columns, fold=self._rules.fold)
             mutations = spelt_mutations(schema, rules.mutations, fold=self._rules.fold)

@@ -15,10 +15,15 @@ RowDeletes = Literal["positions", "equality"]
 Inserts = Literal["upsert", "append"]
 DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
+OnMissingKey = Literal["fail", "dead-letter", "append"]
 OnRollback = Literal["continue", "stop", "stop-on-doubt"]
 OrderType = Literal["parsed", "text"]
 Landing = Literal["partitioned", "unpartitioned"]
 PARTITIONED: Landing = "partitioned"
+BY_KEY = "@key"
+"""Instead of id columns: those that the keys of the records name."""
+KeyFields = tuple[str, ...]
+"""The names of the fields of a record's key, sorted; none of a key that is no object."""
 SOFT_DELETE_FIELD, FORMER_SOFT_DELETE_FIELD = "_cdc_deleted", "_deleted"
 """The default column that marks deleted rows, and the default of version 0.1.0, a name that Iceberg reserves."""
 
@@ -61,7 +66,8 @@ class RowMutations:
     topic counts. ``order_type``: how texts of that column compare: as numbers and as positions in a log, or letter by
     letter. ``delete_mode``: whether a deleted row is removed, or stays with ``soft_delete_field`` true.
     ``tombstones``: the operation of a record without a value. ``on_truncate``: the response to a truncate event,
-    which says that the source table was emptied.
+    which says that the source table was emptied. ``by_key``: the id columns are the fields of the records' keys, with
+    which the table was created. ``on_missing_key``: the response to a record whose key names no column then.
     """
 
     cdc_field: str | None = None
@@ -74,6 +80,8 @@ class RowMutations:
     soft_delete_field: str = SOFT_DELETE_FIELD
     tombstones: Tombstones = "skip"
     on_truncate: Literal["fail", "skip"] = "fail"
+    by_key: bool = False
+    on_missing_key: OnMissingKey = "fail"
 
     @property
     def in_steps(self) -> bool:
@@ -224,7 +232,8 @@ class SchemaChange:
     ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.
 
     ``seen`` counts the types that values without a schema need (``casting.type_counts``). For values with a schema,
-    ``type`` is the schema's type.
+    ``type`` is the schema's type. ``keys``: the fields of the records' keys, if these name the id columns of a table to
+    create.
     """
 
     table: str
@@ -232,6 +241,7 @@ class SchemaChange:
     path: tuple[str, ...] = ()
     type: Any = None
     seen: Any = None
+    keys: tuple[KeyFields, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +258,11 @@ class MissingTable:
     mutations: RowMutations | None = None
     moments: Moments = Moments()
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def by_key(self) -> bool:
+        """Whether the keys of the records that create the table name its id columns."""
+        return self.mutations is not None and self.mutations.by_key
 
     @property
     def order_field(self) -> str | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import Stage
+from calving.model.tables import KeyFields
 from calving.records import arrays
 from calving.records.arrays import Indices, arrow, compose
 from calving.records.jsontext import load_json, parse
@@ -143,16 +144,22 @@ class Values:
     """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` holds their places in the block.
 
     ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope). Other values have only the types that
-    their text shows.
+    their text shows. ``key_fields``: the fields of the keys of all their records, if keys name id columns.
     """
 
-    __slots__ = ("content", "data", "index", "typed")
+    __slots__ = ("content", "data", "index", "key_fields", "typed")
 
     def __init__(
-        self, data: pa.Array | Objects, typed: bool, index: Indices | None = None, *, content: Content = "row"
+        self,
+        data: pa.Array | Objects,
+        typed: bool,
+        index: Indices | None = None,
+        *,
+        content: Content = "row",
+        key_fields: KeyFields = (),
     ) -> None:
         """``index`` None: the values of the whole block, in order."""
-        self.data, self.typed, self.content = data, typed, content
+        self.data, self.typed, self.content, self.key_fields = data, typed, content, key_fields
         self.index: Indices = range(len(data)) if index is None else index
 
     def __len__(self) -> int:
@@ -166,11 +173,18 @@ class Values:
             data: pa.Array | Objects = [self.data[row] for row in rows]
         else:
             data = arrays.chosen(self.data, rows)
-        return Values(data, self.typed, compose(self.index, rows), content=self.content)
+        return self._like(data, compose(self.index, rows))
 
     def within(self, outer: Indices) -> Values:
         """The same values, whose places in this selection become those in the larger block: ``outer`` maps them."""
-        return Values(self.data, self.typed, compose(outer, self.index), content=self.content)
+        return self._like(self.data, compose(outer, self.index))
+
+    def with_key_fields(self, fields: KeyFields) -> Values:
+        """The same values, of records whose keys have these fields."""
+        return Values(self.data, self.typed, self.index, content=self.content, key_fields=fields)
+
+    def _like(self, data: pa.Array | Objects, index: Indices) -> Values:
+        return Values(data, self.typed, index, content=self.content, key_fields=self.key_fields)
 
 
 @dataclass(slots=True)

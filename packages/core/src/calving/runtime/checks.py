@@ -25,6 +25,7 @@ from calving.iceberg.rules import (
     check_soft_field,
     check_soft_name,
     check_version,
+    in_use,
     new_version,
     spelt_mutations,
 )
@@ -136,7 +137,10 @@ def check_creation(sink: Sink, name: str) -> None:
 def _check_rows(sink: Sink, name: str, table: Table, mutations: RowMutations) -> None:
     """:raises ConfigError: records cannot change the rows of this table."""
     id_columns = as_in(table.schema(), sink.id_columns(name), fold=sink.keys.case_insensitive)
-    mutations = spelt_mutations(table.schema(), mutations, fold=sink.keys.case_insensitive)
+    used = in_use(table.schema(), mutations)
+    if used is None:
+        return
+    mutations = spelt_mutations(table.schema(), used, fold=sink.keys.case_insensitive)
     check_mutations(name, table.metadata.format_version, table.schema(), id_columns, mutations)
     check_soft_addition(name, mutations, table.schema(), spec_names(table.metadata))
 
@@ -145,8 +149,8 @@ def _check_new_rows(catalog: Catalog, sink: Sink, name: str, mutations: RowMutat
     """:raises ConfigError: the settings show that records could not change the rows of the table that will be
     created.
     """
-    if not sink.id_columns(name):
-        raise no_id_columns(name)
+    if not sink.id_columns(name) and not mutations.by_key:
+        raise no_id_columns(name, mutations)
     if sink.keys.auto_create:
         check_version(name, new_version(catalog, sink.create_properties), mutations, new=True)
         declared, soft = sink.declared(name), mutations.soft_delete_field

@@ -205,7 +205,7 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
     types = {column: declared.type for column, declared in keys.default_columns}
     defaults = TableSettings(
         keys.default_partition_by,
-        keys.default_id_columns,
+        sink.id_columns(""),
         mutations=sink.mutations(""),
         types=types,
         units=sink.units(""),
@@ -214,7 +214,7 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
     tables = {
         name: TableSettings(
             partition_by=defaults.partition_by if t.partition_by is None else t.partition_by,
-            id_columns=defaults.id_columns if t.id_columns is None else t.id_columns,
+            id_columns=sink.id_columns(name),
             location=t.location,
             mutations=sink.mutations(name),
             columns={column: declared.type for column, declared in t.columns},

@@ -20,6 +20,7 @@ from calving.model.tables import (
     DeleteMode,
     Inserts,
     Landing,
+    OnMissingKey,
     OnRollback,
     OrderType,
     RowDeletes,
@@ -209,6 +210,7 @@ MUTATIONS = (
     "soft_delete_field",
     "tombstones",
     "on_truncate",
+    "on_missing_key",
 )
 """Keys of row mutations. The sink has them for all tables, and each table has its own."""
 
@@ -230,7 +232,7 @@ class TableKeys(BaseModel):
         None,
         alias="id-columns",
         description="Columns that identify a row. They become the identifier fields of a table that the sink creates."
-        " Default: `iceberg.tables.default-id-columns`.",
+        " `@key`: as in `iceberg.tables.default-id-columns`, which is the default.",
     )
     partition_by: Names | None = Field(
         None,
@@ -274,6 +276,9 @@ class TableKeys(BaseModel):
     )
     tombstones: Tombstones | None = Field(None, alias="tombstones", description="As `iceberg.tables.tombstones`.")
     on_truncate: Policy | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
+    on_missing_key: OnMissingKey | None = Field(
+        None, alias="on-missing-key", description="As `iceberg.tables.on-missing-key`."
+    )
     on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
     maintenance_enabled: bool | None = Field(
         None, alias="maintenance.enabled", description="As `iceberg.maintenance.enabled`."
@@ -345,7 +350,8 @@ class SinkKeys(BaseModel):
     default_id_columns: DistinctNames = Field(
         (),
         alias="iceberg.tables.default-id-columns",
-        description="Columns that identify a row. They become the identifier fields of tables that the sink creates.",
+        description="Columns that identify a row. They become the identifier fields of tables that the sink creates."
+        " `@key`: the fields of the records' keys; a table that exists has its identifier fields.",
     )
     default_partition_by: Names = Field(
         (),
@@ -487,6 +493,13 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.on-truncate",
         description="The sink's response to a truncate event (the source table was emptied), such as Debezium's `t`."
         " `fail`: it is a bad record. `skip`: the sink skips and counts it.",
+    )
+    on_missing_key: OnMissingKey = Field(
+        _MUTATIONS.on_missing_key,
+        alias="iceberg.tables.on-missing-key",
+        description="With `id-columns = @key`: the sink's response to a record whose key names no columns, such as one"
+        " of a source table without a primary key. `fail`: the sink stops. `dead-letter`: the record is bad. `append`:"
+        " the sink creates such a table without identifier fields, and only adds rows to it.",
     )
     on_rollback: OnRollback | None = Field(
         None,

@@ -25,6 +25,7 @@ from calving.settings.catalogs import check_catalog, kind_of
 from calving.settings.clients import client_properties, consumer_keys
 from calving.settings.connect import connector_group, from_tabular, with_worker
 from calving.settings.files import read
+from calving.settings.id_columns import id_columns
 from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, TRIGGERS, SinkKeys, TableKeys
 from calving.settings.records import (
     check_dead_letter_table,
@@ -121,9 +122,8 @@ class Sink:
         return row_mutations(self.keys, table, self.tables.get(table))
 
     def id_columns(self, table: str) -> tuple[str, ...]:
-        """The columns that identify a table's rows, as the settings name them."""
-        own = self.tables.get(table)
-        return self.keys.default_id_columns if own is None or own.id_columns is None else own.id_columns
+        """The columns that identify a table's rows, as the settings name them; none if records' keys name them."""
+        return id_columns(self.keys, self.tables.get(table))
 
     def landing(self, table: str) -> Landing:
         """Whether files of a table are written into its partitions, or landed in none."""

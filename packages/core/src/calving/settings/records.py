@@ -10,6 +10,7 @@ from typing import Any
 from calving.errors import ConfigError
 from calving.model.record_path import ConverterSpec, PredicateSpec, TopicConverters, TransformSpec
 from calving.model.tables import MAIN, Branches, RowMutations, is_table_name
+from calving.settings.id_columns import check_unused, is_by_key
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 from calving.wording import meant, missing
 
@@ -240,6 +241,7 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
         if idle := sorted(changed.keys() - {"cdc_field", "upsert"}):
             alias = TableKeys.model_fields[idle[0]].alias
             raise ConfigError(f"{where}{alias} has no effect without a cdc-field or upsert-mode-enabled = true")
+        check_unused(own, where)
         return None
     fields["cdc_field"] = fields["cdc_field"] or None
     fields["order_field"] = fields["order_field"] or None
@@ -249,7 +251,7 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
         _check_order_field(fields, changed, where)
     elif "order_type" in changed:
         raise ConfigError(f"{where}order-type has no effect without an order-field")
-    return RowMutations(**fields)
+    return RowMutations(**fields, by_key=is_by_key(keys, own, where))
 
 
 def branches(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> Branches:

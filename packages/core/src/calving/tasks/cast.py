@@ -21,6 +21,7 @@ from calving.records.values import RecordError, Values
 from calving.tasks.creation import Creation
 from calving.tasks.mutations import TRUNCATE, UNCLEAR, Conversion, Origin, operations
 from calving.tasks.route import HeldOffsets
+from calving.tasks.row_keys import identified
 from calving.tasks.selection import Accounts, Routed, Tables, Timings
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import refusals
@@ -71,7 +72,7 @@ class Caster:
         for when it asks for the next part.
         """
         self._timings.start("convert")
-        routed = self._complete_only(self._operated(_objects_only(routed)))
+        routed = self._complete_only(self._operated(identified(_objects_only(routed), self._spec.tables)))
         accounts, values = routed.selected.accounts, routed.values
         if values.content == "truncate":
             self.creation.look_for(accounts, routed.tables)

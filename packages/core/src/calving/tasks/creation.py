@@ -24,6 +24,7 @@ from calving.records.fields import table_schema
 from calving.records.inferred import InferredType, find, folded, merge, of_array, of_type, of_value
 from calving.records.values import Values, objects
 from calving.tasks.mutations import TRUNCATE, operations
+from calving.tasks.row_keys import can_create
 from calving.tasks.selection import Accounts
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import refusals
@@ -48,6 +49,8 @@ class Creation:
         missing, refused = [], self._spec.refused
         for table in tables:
             if table in self._spec.missing:
+                if not can_create(accounts, values.index, table, self._spec.missing[table], values.key_fields):
+                    return
                 missing.append(table)
             elif table in refused:
                 accounts.reject(values.index, Stage.CONVERSION, "UnfitError", f"table {table}: {refused[table]}")
@@ -67,14 +70,18 @@ class Creation:
             if reasons:
                 _request_without_schema(accounts, reasons)
             else:
-                self._infer(accounts, missing, group, typed=values.typed)
+                self._infer(accounts, missing, group, values)
 
     def _groups(self, tables: Sequence[str], values: Values) -> list[tuple[_SchemaGroup, Mapping[str, str]]]:
         """The values by the schema that they need, with the tables that these values cannot create, and why."""
         groups: list[tuple[_SchemaGroup, Mapping[str, str]]] = []
         able: list[_SchemaGroup] = []
         for group in _by_schema(values):
-            reasons = {table: why for table in tables if (why := self._obstacle(table, group.type)) is not None}
+            reasons = {
+                table: why
+                for table in tables
+                if (why := self._obstacle(self._new(table, values), table, group.type)) is not None
+            }
             if reasons:
                 groups.append((group, reasons))
             else:
@@ -89,7 +96,7 @@ class Creation:
 
     def _refused(self, table: str, kind: InferredType | None, values: Values) -> dict[int, str]:
         """Those of the values that a writer would refuse if values of this type created the table, and why."""
-        new, path = self._spec.missing[table], self._spec.path
+        new, path = self._new(table, values), self._spec.path
         fold = path.evolution.case_insensitive
         if not len(values) or not (new.partition_by or FORMAT in new.properties):
             return {}  # unpartitioned Parquet files hold every row
@@ -108,6 +115,11 @@ class Creation:
         prefix = f"table {table}: "
         return {row: error.reason.removeprefix(prefix) for row, error in found.items() if row not in gone}
 
+    def _new(self, table: str, values: Values) -> MissingTable:
+        """The missing table, with the id columns that the keys of the values' records name, if they are to."""
+        new = self._spec.missing[table]
+        return replace(new, id_columns=values.key_fields) if new.by_key else new
+
     def look_for(self, accounts: Accounts, tables: Iterable[str]) -> None:
         """Request these tables. Rows for them are converted once the tables are loaded, or are created because of other
         records.
@@ -117,24 +129,27 @@ class Creation:
                 continue
             if table not in self._spec.missing:
                 accounts.changes.add(SchemaChange(table, "load"))
-            elif self._spec.path.evolution.create and self._spec.missing[table].id_columns:
+            elif self._spec.path.evolution.create and (
+                self._spec.missing[table].id_columns or self._spec.missing[table].by_key
+            ):
                 _request_without_schema(accounts, [table])
 
-    def _infer(self, accounts: Accounts, tables: Iterable[str], group: _SchemaGroup, *, typed: bool) -> None:
+    def _infer(self, accounts: Accounts, tables: Iterable[str], group: _SchemaGroup, values: Values) -> None:
         """Request the tables, with schemas that can also hold these records."""
         fold = self._spec.path.evolution.case_insensitive
         for table in tables:
-            if typed:
-                accounts.changes.add(SchemaChange(table, "create", type=group.type))
+            keys = (values.key_fields,) if self._spec.missing[table].by_key else ()
+            if values.typed:
+                accounts.changes.add(SchemaChange(table, "create", type=group.type, keys=keys))
             else:
                 seen = seen_of(folded(group.type) if fold else group.type, len(group.rows), group.value)
-                accounts.changes.add(SchemaChange(table, "create", seen=seen))
+                accounts.changes.add(SchemaChange(table, "create", seen=seen, keys=keys))
 
-    def _obstacle(self, table: str, kind: InferredType | None) -> str | None:
+    def _obstacle(self, new: MissingTable, table: str, kind: InferredType | None) -> str | None:
         """The reason why the table cannot be created from a record of this type; None if it can be created, perhaps
         with columns of other records.
         """
-        new, fold = self._spec.missing[table], self._spec.path.evolution.case_insensitive
+        fold = self._spec.path.evolution.case_insensitive
         kind = folded(kind) if fold else kind
         key = str.lower if fold else str
         if (reason := _without_identity(new, kind, key) or _unpartitioned(table, new, kind, key)) is not None:

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from calving.casting.evolution import SchemaChanges
 from calving.model.dead_letters import LEFT_OUT, Stage
-from calving.records.arrays import Indices, compose, without
+from calving.model.tables import KeyFields
+from calving.records.arrays import Indices, compose, numbers, without
 from calving.records.fields import Projection
 from calving.records.values import Records, Values, texts
 from calving.source.reading import Block
@@ -21,10 +22,12 @@ from calving.tasks.cast import Caster, CastRows
 from calving.tasks.decode import Decoders, Projections
 from calving.tasks.mutations import as_objects
 from calving.tasks.route import HeldOffsets, Router
+from calving.tasks.row_keys import any_by_key, by_key_fields, is_by_key
 from calving.tasks.selection import Accounts, Routed, Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
 from calving.tasks.transform import Columns, Transforms, chain_of, incomplete, origins, values_of
 from calving.tasks.write import Trial, Writers
+from calving.transforms.interface import Column
 
 _INCOMPLETE = (
     f"the dead letter lacks a part of its record, which was too large for the dead-letter topic: its header {LEFT_OUT}"
@@ -49,7 +52,9 @@ class Pipeline:
         self._projections = Projections(spec, transforms.leaves)
         decimals, replayed = self._projections.decimals, spec.path.tolerance.replayed
         self._wants_headers = "headers" in transforms.needs
-        columns = Columns(self._decoders, transforms.needs, transforms.null_types, decimals=decimals, replayed=replayed)
+        self._wants_keys = any_by_key(spec)
+        wanted: frozenset[Column] = transforms.needs | frozenset(["key"] if self._wants_keys else [])
+        columns = Columns(self._decoders, wanted, transforms.null_types, decimals=decimals, replayed=replayed)
         self._transforms = Transforms(transforms, columns, timings) if transforms else None
 
     @property
@@ -171,8 +176,17 @@ class Pipeline:
         )
 
     def _route_records(self, selected: Selection, records: Records) -> Iterator[Routed]:
+        if not self._wants_keys:
+            yield from self._route_alike(selected, records, ())
+            return
+        for fields, rows in by_key_fields(records.key):
+            part = records if len(rows) == len(records) else records.take(numbers(rows))
+            yield from self._route_alike(selected, part, fields)
+
+    def _route_alike(self, selected: Selection, records: Records, fields: KeyFields) -> Iterator[Routed]:
+        """Records whose keys have these fields, if they were looked for."""
         if self._field is not None:
-            values = _without_nulls(values_of(records), selected.accounts)
+            values = _without_nulls(values_of(records, fields), selected.accounts)
             for tables, rows in self._by_field(values):
                 yield from self._send(selected, tables, values.choose(rows))
             return
@@ -185,7 +199,7 @@ class Pipeline:
                 gone = part.value.is_null()
                 yield from self._tombstones(selected.at(part.index.filter(gone).to_pylist()))
                 part = part.take(pc.invert(gone))
-            yield from self._send(selected, self._router.by_topic(topic), values_of(part), topic)
+            yield from self._send(selected, self._router.by_topic(topic), values_of(part, fields), topic)
 
     def _by_field(self, values: Values) -> Sequence[tuple[Tables, Indices]]:
         """Rows of values by the tables that their route field names."""
@@ -201,7 +215,25 @@ class Pipeline:
     def _named(self, selected: Selection, tables: Tables, values: Values) -> Iterator[Routed]:
         """The values for these tables, if these are names of tables. Otherwise the values are bad."""
         if len(values.data) and self._router.are_named(tables, values.index, selected.accounts):
-            yield Routed(selected, tables, values)
+            for part in self._with_keys(selected, tables, values):
+                yield Routed(selected, tables, part)
+
+    def _with_keys(self, selected: Selection, tables: Tables, values: Values) -> Iterator[Values]:
+        """The values by the fields of their records' keys, if these name the id columns of one of the tables. Without
+        a transform, the keys were not decoded yet.
+        """
+        if self._transforms is not None or values.content == "deleted key" or not is_by_key(self._spec, tables):
+            yield values
+            return
+        keys = selected.block.keys.take(values.index)
+        if keys.nulls:
+            yield values.choose(keys.nulls)
+        row_of = {place: row for row, place in enumerate(values.index)}
+        keyed = selected.at(compose(values.index, without(len(keys), {*keys.nulls})))
+        for decoded in self._decoders.keys_of(keyed):
+            for fields, rows in by_key_fields(decoded.data):
+                places = compose(decoded.index, rows)
+                yield values.choose([row_of[place] for place in places]).with_key_fields(fields)
 
 
 def _without_tombstones(selected: Selection) -> tuple[Selection, Indices]:

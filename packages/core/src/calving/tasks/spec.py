@@ -151,7 +151,10 @@ class TaskResult:
             files={table: [_file_in(f) for f in files_of_table] for table, files_of_table in raw["files"].items()},
             ranges=[RangeResult(Range(*source), *rest) for source, *rest in raw["ranges"]],
             changes=[
-                SchemaChange(n["table"], n["kind"], tuple(n["path"]), n["type"], n["seen"]) for n in raw["changes"]
+                SchemaChange(
+                    **each | {"path": tuple(each["path"]), "keys": tuple(tuple(fields) for fields in each["keys"])}
+                )
+                for each in raw["changes"]
             ],
             dead_letters=[_letter_in(letter) for letter in raw["dead_letters"]],
             first_bad=raw["first_bad"],

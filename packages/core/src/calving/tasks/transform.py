@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import LEFT_OUT, Stage, origin
+from calving.model.tables import KeyFields
 from calving.records.arrays import Indices, chosen, compose, numbers, without
 from calving.records.shapes import alone, by_shape
 from calving.records.values import HEADERS, RecordError, Records, Values
@@ -51,9 +52,10 @@ def chain_of(spec: TaskSpec) -> Chain:
     return Chain(spec.path.transforms, images=changes_rows, fold=fold, limits=spec.path.limits)
 
 
-def values_of(records: Records) -> Values:
-    """The values of these records."""
-    return Values(records.value, records.typed, records.index.to_pylist(), content=records.content)
+def values_of(records: Records, key_fields: KeyFields = ()) -> Values:
+    """The values of these records, whose keys have these fields."""
+    index = records.index.to_pylist()
+    return Values(records.value, records.typed, index, content=records.content, key_fields=key_fields)
 
 
 class Columns:

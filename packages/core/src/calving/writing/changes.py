@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, StructType
 
 from calving.errors import ConfigError
-from calving.model.tables import RowMutations, TableSpec
+from calving.model.tables import BY_KEY, RowMutations, TableSpec
 from calving.records.fields import table_schema
 from calving.records.foreign import takes_values
 from calving.records.positions import order_keys
@@ -118,7 +118,7 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
     """
     names = id_columns or [schema.find_column_name(each) or "" for each in sorted(schema.identifier_field_ids)]
     if not names:
-        raise no_id_columns(table)
+        raise no_id_columns(table, mutations)
     places = [_column_path(table, schema, name, "id column") for name in names]
     columns = tuple({place.field_id: place for place in places}.values())  # a column that is named twice counts once
     for column in columns:
@@ -129,8 +129,14 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
     return Identity(columns, order)
 
 
-def no_id_columns(table: str) -> ConfigError:
+def no_id_columns(table: str, mutations: RowMutations) -> ConfigError:
     """The error for a mutation table without id columns."""
+    if mutations.by_key:
+        return ConfigError(
+            f"table {table} has no identifier fields, which id-columns = {BY_KEY} needs of a table that exists: set"
+            f" them (in Spark, ALTER TABLE {table} SET IDENTIFIER FIELDS ...), or set iceberg.table.{table}.id-columns;"
+            " with on-missing-key = append rows are only added"
+        )
     return ConfigError(
         f"table {table} has no id columns: set iceberg.table.{table}.id-columns or iceberg.tables.default-id-columns"
     )

@@ -18,7 +18,7 @@ from calving.iceberg.live_files import LiveFiles, Manifests
 from calving.iceberg.lookups import KeySearch, Lookups
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.mending import Corrections, Mending
-from calving.iceberg.rules import spelt_mutations
+from calving.iceberg.rules import in_use, spelt_mutations
 from calving.iceberg.schemas import as_in
 from calving.iceberg.summary import engine
 from calving.model.tables import RowMutations
@@ -121,6 +121,8 @@ def mended(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, *, dry_run:
     mutations = sink.mutations(name)
     if mutations is not None and not dry_run and not (mutations.cdc_field and mutations.inserts == "append"):
         now = catalog.load_table(table_id(name))
+        if in_use(now.schema(), mutations) is None:
+            return
         own = _ids(now, sink.id_columns(name), mutations, fold=sink.keys.case_insensitive)
         yield from _repeated(now, key.branch, corrections, own, cache)
 
