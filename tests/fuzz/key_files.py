@@ -16,7 +16,7 @@ from calving.model.record_path import Limits
 from calving.model.tables import RowMutations, TableSpec
 from calving.records.fields import arrow_schema
 from calving.writing.changes import identity_of
-from calving.writing.mutations import KeyWriter
+from calving.writing.key_files import KeyWriter
 from tests.fuzz import plain, spec
 from tests.fuzz.blocks import Case, batch
 

@@ -18,7 +18,7 @@ from calving.protocol.commit import Step
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import SourceProgress
-from calving.writing.mutations import key_file_properties
+from calving.writing.key_files import key_file_properties
 from tests.iceberg.histories import MutationTable, create
 from tests.iceberg.reader import rows_of
 from tests.iceberg.test_mutation_commits import TP, UPSERT, committer, entry

@@ -18,7 +18,7 @@ from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableFiles, TableReference
-from calving.model.offsets import Range, Span, TopicPartition
+from calving.model.offsets import Coverage, Range, Span, TopicPartition
 from calving.model.record_path import (
     ConverterSpec,
     Evolution,
@@ -76,6 +76,8 @@ class Changing:
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     """Tables that differ from this one."""
     name: str = NAME
+    held: Coverage = field(default_factory=dict)
+    """Offsets that the tables hold, which a recovery has the sink read again."""
     witness: str | None = None
     """A table that was loaded before."""
     keys: Mapping[str, str] | None = None
@@ -116,6 +118,7 @@ class Changing:
         rules = TableRules(
             create_properties=self.properties,
             tables=self.tables,
+            left_out=lambda name, properties: self.held,
             defaults=settings,
             evolution=self.evolution,
             limits=self.limits,

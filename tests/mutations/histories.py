@@ -73,6 +73,12 @@ class Shape:
     grows: bool
     """Whether an id column, and the order field, are added midway, with defaults."""
 
+    @property
+    def empties(self) -> bool:
+        """Whether truncate events empty the table. Between partitions they have no order."""
+        is_plain = self.row_deletes == "positions" and self.order is None and self.delete == "hard"
+        return is_plain and self.partitions == 1 and self.source in ("Debezium", "plain")
+
     @staticmethod
     def of(chance: random.Random, version: int) -> Shape:
         order = None if chance.random() < 0.4 else chance.choice([*_ORDERS])
@@ -92,7 +98,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Change:
-    """An insert, update or delete (c, u, d). ``row``: after it, or what a delete says. ``before``: the image of an update.
+    """An insert, update, delete or truncate (c, u, d, t). ``row``: after it, or what a delete says. ``before``: the image of an update.
 
     ``number``: its place in the order; None if the text of its order field has none.
     """
@@ -128,6 +134,9 @@ class Oracle:
                 last[self._key(effect[1])] = number, partition, place, effect
             found = [*last.values()]
         for number, _, _, (keeps, key, row) in found:
+            if not key:
+                self.rows = []
+                continue
             self._apply(number, key, row, keeps=keeps)
 
     def _apply(self, number: int, key: Row, row: Row | None, *, keeps: bool) -> None:
@@ -140,7 +149,9 @@ class Oracle:
             self.rows.append((row, number))
 
     def _effects(self, change: Change) -> list[tuple[bool, Row, Row | None]]:
-        """Whether the rows of a key stay; the key; and the row that comes."""
+        """Whether the rows of a key stay; the key, or nothing for all rows; and the row that comes."""
+        if change.op == "t":
+            return [(False, {}, None)]
         is_soft = self.shape.delete == "soft"
         found: list[tuple[bool, Row, Row | None]] = []
         if change.before is not None and change.op == "u":
@@ -208,6 +219,7 @@ class History:
             order_field="seq" if is_ordered else None,
             order_type="text" if shape.order == "letters" else "parsed",
             delete_mode=shape.delete,  # type: ignore[arg-type]
+            on_truncate="delete" if shape.empties and not is_ordered else "fail",
         )
         unwrap = {"Debezium": "DebeziumTransform", "DMS": "DmsTransform", "DMS fields": "DmsTransform"}.get(
             shape.source
@@ -266,6 +278,9 @@ class History:
     def _change(self, partition: int) -> Change:
         """A change of a key of the partition; with an order field, of any key."""
         chance = self.chance
+        if self.shape.empties and not self.oracle.is_ordered and chance.random() < 0.05:
+            self.counts["truncates"] += 1
+            return Change("t", {})
         op = chance.choice("ccuuudr")
         row = self._row(partition)
         number: int | None = self._number()
@@ -308,7 +323,7 @@ class History:
         row = change.row
         match self.shape.source:
             case "Debezium":
-                sides = (row, None) if change.op == "d" else (change.before, row)
+                sides = (row, None) if change.op == "d" else (change.before, row or None)
                 source = {"db": "shop", "schema": "public", "table": "t"}
                 return None, {"op": change.op, "ts_ms": 5, "before": sides[0], "after": sides[1], "source": source}
             case "DMS" | "DMS fields":

@@ -220,6 +220,23 @@ def test_the_keys_of_records_may_name_the_id_columns() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
+        ({"row-deletes": "equality"}, "on-truncate = delete needs row-deletes = positions"),
+        ({"order-field": "seq"}, "on-truncate = delete and order-field exclude each other"),
+        ({"delete-mode": "soft"}, "on-truncate = delete and delete-mode = soft exclude each other"),
+    ],
+)
+def test_a_truncate_event_empties_only_tables_whose_rows_are_deleted_in_order(
+    change: dict[str, str], sentence: str
+) -> None:
+    emptying = {**BASE, "iceberg.tables.cdc-field": "op", "iceberg.tables.on-truncate": "delete"}
+    own = {f"iceberg.table.db.orders.{key}": value for key, value in change.items()}
+    with pytest.raises(ConfigError, match=f"iceberg.table.db.orders.{sentence}"):
+        parse({**emptying, **own})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
         (
             {"iceberg.tables.cdc-field": "op", "iceberg.table.db.orders.id-columns": "@key, id"},
             "iceberg.table.db.orders.id-columns: @key stands alone: the id columns are then all fields of the records'"

@@ -22,7 +22,7 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from calving.errors import TableTroubleError
+from calving.errors import OtherSettingsError, TableTroubleError
 from calving.iceberg.landing import unpartitioned
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import carried
@@ -30,7 +30,7 @@ from calving.iceberg.lookups import with_same_keys
 from calving.iceberg.manifests import partition_sources, read_manifest_list
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import engine
-from calving.model.files import DELETES, DataFile, FileContent, PartitionTuple
+from calving.model.files import DELETES, EVERY_ROW, DataFile, FileContent, PartitionTuple
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
@@ -41,7 +41,7 @@ from calving.protocol.commit import Step
 from calving.protocol.ledger_key import COMMIT_ID
 from calving.records.fields import arrow_schema
 from calving.writing.changes import optional
-from calving.writing.mutations import key_file_properties
+from calving.writing.key_files import key_file_properties
 from calving.writing.table import TableWriter
 
 _OF_EACH = {COMMIT_ID, *engine()}
@@ -234,8 +234,16 @@ class Prepared:
 def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterable[Step]) -> Prepared:
     """The snapshots of the steps. Only the last one gets ``summary``, because each of the others holds only a part of
     the commit.
+
+    :raises OtherSettingsError: a file deletes all rows, which no equality delete does.
     """
     steps = list(steps)
+    if any(file.equality_ids == EVERY_ROW for step in steps for file in step.delete_files):
+        raise OtherSettingsError(
+            f"table {'.'.join(table.name())}: a file for it deletes all rows (on-truncate = delete), and this worker's"
+            " settings have row-deletes = equality: let a worker with the former settings lead until it has committed"
+            " the file"
+        )
     layers = _joined(steps, overlaps(table, steps))
     below = {name: value for name, value in summary.items() if name in _OF_EACH}
     snapshots: list[SinkSnapshot] = []

@@ -113,7 +113,8 @@ class RowChangeResolver:
 
     def deletes(self, steps: Sequence[Step]) -> bool:
         """Whether these steps may have a key without a new row."""
-        keys = sum(file.record_count for step in steps for file in step.delete_files)
+        key_files = (file for step in steps for file in step.delete_files if file.equality_ids != files.EVERY_ROW)
+        keys = sum(file.record_count for file in key_files)
         return self._appends or keys > sum(file.record_count for step in steps for file in step.data_files)
 
     def live(self, table: Table, branch: str, ids: frozenset[int]) -> LiveFiles:
@@ -162,6 +163,8 @@ class _Resolution:
         self._resolver, self._table, self._steps, self._clock = resolver, table, steps, clock
         self._started = clock()
         self._key_files = by_id_columns(steps)
+        self._emptying = self._key_files.pop(files.EVERY_ROW, [])
+        """The files of each step that delete all rows."""
         self._live = resolver.live(table, branch, frozenset(chain.from_iterable(self._key_files)))
         self._deletions = Deletions(table, self._live, resolver.positions)
         self._counts: Counter[str] = Counter()
@@ -174,6 +177,7 @@ class _Resolution:
         self._files = {path: data.candidate for path, data in self._live.data.items()} | new
         loaded = self._clock()
         self._resolver.lookups.begin(self._live.data)
+        self._empty()
         for ids, key_files in self._key_files.items():
             self._locate(ids, key_files)
         deleted, gone = self._deletions.added(self._files, self._hits)
@@ -185,6 +189,13 @@ class _Resolution:
         self._counts["positions"] += sum(len(each.positions) for each in deleted)
         seconds = {"load": loaded - self._started, "resolve": resolved - loaded, "write": self._clock() - resolved}
         return self._made(deleted, gone, tuple(deletes), tuple(written), seconds)
+
+    def _empty(self) -> None:
+        """Delete all rows from the files before the last step that empties the table."""
+        last = max((number for number, of_step in enumerate(self._emptying) if of_step), default=-1)
+        for path, file in self._files.items():
+            if last >= 0 and (file.step is None or file.step < last):
+                self._hits[path].add_range(0, file.records)
 
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
         """Find the rows that these keys delete."""

@@ -20,6 +20,10 @@ KEYS = "-keys"
 DELETES = "-deletes"
 """The ending of a key file of a sink that keeps equality deletes: the table may get the file as it is."""
 
+EVERY_ROW = (2_147_483_646,)
+"""The equality ids of a key file that deletes all rows of its table. It is Iceberg's id for the file of a row, which no
+column has: a coordinator of a version before 0.2.0 commits no file with it.
+"""
 _ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _NAME = re.compile(rf"(?:[01]+-)?\d{{5,}}-\d+-({_ID})-\d{{5,}}(|{KEYS}|{DELETES})\.[a-z]+")
 _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}

@@ -15,6 +15,7 @@ RowDeletes = Literal["positions", "equality"]
 Inserts = Literal["upsert", "append"]
 DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
+OnTruncate = Literal["fail", "skip", "delete"]
 OnMissingKey = Literal["fail", "dead-letter", "append"]
 OnRollback = Literal["continue", "stop", "stop-on-doubt"]
 OrderType = Literal["parsed", "text"]
@@ -79,7 +80,7 @@ class RowMutations:
     delete_mode: DeleteMode = "hard"
     soft_delete_field: str = SOFT_DELETE_FIELD
     tombstones: Tombstones = "skip"
-    on_truncate: Literal["fail", "skip"] = "fail"
+    on_truncate: OnTruncate = "fail"
     by_key: bool = False
     on_missing_key: OnMissingKey = "fail"
 
@@ -91,6 +92,25 @@ class RowMutations:
         their steps is a snapshot.
         """
         return self.row_deletes == "positions" and self.order_field is None
+
+    @property
+    def contradiction(self) -> str | None:
+        """Why a truncate event cannot empty a table with these settings; None if it can, or is not to."""
+        if self.on_truncate != "delete":
+            return None
+        if self.row_deletes == "equality":
+            return "on-truncate = delete needs row-deletes = positions"
+        if self.order_field is not None:
+            return (
+                "on-truncate = delete and order-field exclude each other: a truncate event has no order value; set"
+                " on-truncate = skip or fail"
+            )
+        if self.delete_mode == "soft":
+            return (
+                "on-truncate = delete and delete-mode = soft exclude each other: no row of the event would be there to"
+                " mark; set on-truncate = skip or fail"
+            )
+        return None
 
     def refusal(self, version: int) -> str | None:
         """The reason why records cannot change the rows of tables of this format version; None if records can change

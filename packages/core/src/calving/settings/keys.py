@@ -22,6 +22,7 @@ from calving.model.tables import (
     Landing,
     OnMissingKey,
     OnRollback,
+    OnTruncate,
     OrderType,
     RowDeletes,
     RowMutations,
@@ -275,7 +276,7 @@ class TableKeys(BaseModel):
         None, alias="soft-delete-field", description="As `iceberg.tables.soft-delete-field`."
     )
     tombstones: Tombstones | None = Field(None, alias="tombstones", description="As `iceberg.tables.tombstones`.")
-    on_truncate: Policy | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
+    on_truncate: OnTruncate | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
     on_missing_key: OnMissingKey | None = Field(
         None, alias="on-missing-key", description="As `iceberg.tables.on-missing-key`."
     )
@@ -488,11 +489,12 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.tombstones",
         description="`delete`: a record without a value deletes the row that its key identifies.",
     )
-    on_truncate: Policy = Field(
+    on_truncate: OnTruncate = Field(
         _MUTATIONS.on_truncate,
         alias="iceberg.tables.on-truncate",
         description="The sink's response to a truncate event (the source table was emptied), such as Debezium's `t`."
-        " `fail`: it is a bad record. `skip`: the sink skips and counts it.",
+        " `fail`: it is a bad record. `skip`: the sink skips and counts it. `delete`: it deletes all rows of the table"
+        " that came before it.",
     )
     on_missing_key: OnMissingKey = Field(
         _MUTATIONS.on_missing_key,

@@ -251,7 +251,10 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
         _check_order_field(fields, changed, where)
     elif "order_type" in changed:
         raise ConfigError(f"{where}order-type has no effect without an order-field")
-    return RowMutations(**fields, by_key=is_by_key(keys, own, where))
+    mutations = RowMutations(**fields, by_key=is_by_key(keys, own, where))
+    if (why := mutations.contradiction) is not None:
+        raise ConfigError(f"{where}{why}")
+    return mutations
 
 
 def branches(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> Branches:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter, TableRows
 from calving.errors import ConfigError
@@ -19,21 +18,15 @@ from calving.records.cells import FullBlockError
 from calving.records.fields import name_mapping, table_schema
 from calving.records.values import RecordError, Values
 from calving.tasks.creation import Creation
-from calving.tasks.mutations import TRUNCATE, UNCLEAR, Conversion, Origin, operations
+from calving.tasks.mutations import Conversion, Origin
+from calving.tasks.operated import complete_only, operated
 from calving.tasks.route import HeldOffsets
 from calving.tasks.row_keys import identified
 from calving.tasks.selection import Accounts, Routed, Tables, Timings
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import refusals
-from calving.writing.changes import INSERT
 from calving.writing.layout import Layout
 from calving.writing.schemas import evolved, is_declared
-
-WHOLE = (
-    "the connector has to write whole documents, such as Debezium's for MongoDB with capture.mode ="
-    " change_streams_update_full"
-)
-"""What makes partial updates whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +65,10 @@ class Caster:
         for when it asks for the next part.
         """
         self._timings.start("convert")
-        routed = self._complete_only(self._operated(identified(_objects_only(routed), self._spec.tables)))
+        found = operated(_objects_only(routed), self._spec.tables, fold=self._spec.path.evolution.case_insensitive)
+        if found.truncates is not None:
+            yield from self._emptied(found.truncates)
+        routed = complete_only(identified(found.routed, self._spec.tables))
         accounts, values = routed.selected.accounts, routed.values
         if values.content == "truncate":
             self.creation.look_for(accounts, routed.tables)
@@ -98,45 +94,17 @@ class Caster:
             holders = tuple(table for table in routed.tables if refused and table not in tables)
             yield replace(routed.choose(rows), tables=tables, holders=holders)
 
-    def _operated(self, routed: Routed) -> Routed:
-        """The values with their operations, without the events that empty their source: these are no rows, and are bad
-        or filtered.
-        """
-        accounts = routed.selected.accounts
-        lacking: dict[str, int] = {}
-        for table in routed.tables:
-            mutations = self._spec.tables[table].mutations if table in self._spec.tables else None
-            if mutations is None:
+    def _emptied(self, truncates: Routed) -> Iterator[CastRows]:
+        """Truncate events for the tables that they empty and that do not hold them yet."""
+        for part in self._lacking(truncates):
+            if not len(part.values):
                 continue
-            named = operations(routed.values, mutations, fold=self._spec.path.evolution.case_insensitive)
-            if named.null_count:
-                lacking[f"without a value in cdc-field {mutations.cdc_field}"] = named.null_count
-                named = pc.fill_null(named, INSERT)
-            unclear = pc.equal(named, UNCLEAR)
-            if odd := len(pc.indices_nonzero(unclear)):
-                lacking[f"whose text in cdc-field {mutations.cdc_field} names no operation"] = odd
-                named = pc.if_else(unclear, pa.scalar(INSERT, pa.int8()), named)
-            routed = replace(routed, operations={**routed.operations, table: named})
-            truncates = pc.indices_nonzero(pc.equal(named, TRUNCATE)).to_pylist()
-            if not truncates:
-                continue
-            if mutations.on_truncate == "skip":
-                accounts.filtered["truncate event"] += len(truncates)
-            else:
-                places = compose(routed.values.index, truncates)
-                accounts.reject(places, Stage.CONVERSION, "UnfitError", "truncate event")
-            routed = routed.choose(without(len(named), dict.fromkeys(truncates)))
-        accounts.unnamed.update(lacking)
-        return routed
-
-    def _complete_only(self, routed: Routed) -> Routed:
-        """The values, unless they are partial rows and a mutation table would take them for whole ones."""
-        values, table = routed.values, next(iter(routed.operations), None)
-        if values.content != "partial row" or table is None:
-            return routed
-        reason = f"table {table}: the update has only the changed fields, and would empty all others: {WHOLE}"
-        routed.selected.accounts.reject(values.index, Stage.CONVERSION, "PartialUpdateError", reason)
-        return routed.choose([])
+            converted = []
+            for table in part.tables:
+                self.converter(table)  # makes its conversion
+                origin = Origin.of(part.selected.block, part.values.index)
+                converted.append((table, self._conversions[table].emptied(origin)))
+            yield CastRows(part, converted, {})
 
     def _parts(self, routed: Routed) -> list[Routed]:
         """The values in parts whose rows do not take too much memory together."""

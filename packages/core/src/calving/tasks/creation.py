@@ -23,12 +23,12 @@ from calving.records.declared import declaration
 from calving.records.fields import table_schema
 from calving.records.inferred import InferredType, find, folded, merge, of_array, of_type, of_value
 from calving.records.values import Values, objects
-from calving.tasks.mutations import TRUNCATE, operations
+from calving.tasks.mutations import operations
 from calving.tasks.row_keys import can_create
 from calving.tasks.selection import Accounts
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import refusals
-from calving.writing.changes import DELETE
+from calving.writing.changes import DELETE, TRUNCATE
 from calving.writing.properties import FORMAT
 from calving.writing.schemas import planned
 from calving.writing.terms import becomes_moment, misfit, parse_term, partition_names, takes

@@ -23,6 +23,7 @@ from calving.tasks.before_images import bad_images, moved
 from calving.writing.changes import (
     DELETE,
     INSERT,
+    TRUNCATE,
     UPDATE,
     ColumnPath,
     Identity,
@@ -32,8 +33,6 @@ from calving.writing.changes import (
     row_schema,
 )
 
-TRUNCATE = 3
-"""A truncate event: the source table was emptied. It is no operation on a row."""
 UNCLEAR = 4
 """A text that no source is known to write: an insert (M1), of which the log tells."""
 _INSERTS = pa.array([*"CIRL", "CREATE", "INSERT", "READ", "LOAD", "REFRESH", "SNAPSHOT", "BOOTSTRAP-INSERT"])
@@ -126,6 +125,14 @@ class Conversion:
             *(self._marked(each, operations, origin) for each in parts),
             *(self._marked(each, deletes, origin) for each in left),
         ]
+
+    def emptied(self, origin: Origin) -> Converted:
+        """Truncate events, as changes without a row."""
+        count = len(origin.offsets)
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(count)], [""])
+        operations = pa.repeat(pa.scalar(TRUNCATE, pa.int8()), count)
+        rows = marked(nothing, self._schema, operations, origin.source, origin.offsets)
+        return replace(Converted(None, [], []), rows=rows, index=range(count))
 
     def _changed_keys(
         self, found: Converted, values: Values, operations: pa.Array, before: Sequence[Values]

@@ -198,6 +198,8 @@ def _find(fields: Sequence[NestedField], field_id: int) -> tuple[int, ...] | Non
 
 INSERT, UPDATE, DELETE = 0, 1, 2
 """Operations: the effect of a change on the row of its key."""
+TRUNCATE = 3
+"""The operation of a truncate event: the source table was emptied. It concerns all rows, and has no key."""
 
 OPERATION, SOURCE, OFFSET = " operation", " source", " offset"
 _MARKS = (pa.field(OPERATION, pa.int8()), pa.field(SOURCE, pa.int64()), pa.field(OFFSET, pa.int64()))

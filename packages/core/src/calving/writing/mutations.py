@@ -5,26 +5,34 @@ to M5).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import BucketTransform
 
 from calving.errors import AccountingError
-from calving.model.files import DELETES, KEYS, DataFile, FileContent
+from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.model.text import counted
 from calving.records.arrays import joined
-from calving.records.fields import arrow_schema, table_schema
+from calving.records.fields import table_schema
 from calving.storage_errors import name_file
-from calving.writing.changes import DELETE, OPERATION, Identity, LastChanges, identity_of, pruned, rows_of
+from calving.writing.changes import (
+    DELETE,
+    OFFSET,
+    OPERATION,
+    SOURCE,
+    TRUNCATE,
+    LastChanges,
+    identity_of,
+    rows_of,
+)
+from calving.writing.key_files import KeyWriter
 from calving.writing.keys import key
 from calving.writing.layout import Layout, Placed
 from calving.writing.partitioning import divide
@@ -33,8 +41,6 @@ from calving.writing.table import BufferedWriter, TableWriter
 BUCKETS = 64
 """The number of parts into which keys are divided if rows go to other tasks, or do not fit into memory."""
 _ROWS_AT_ONCE = 64 * 1024
-_BLOOM = "write.parquet.bloom-filter-"
-_METRICS = "write.metadata.metrics."
 
 
 class ChangeLayout(Layout):
@@ -58,15 +64,25 @@ class ChangeLayout(Layout):
 
     def staying(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the changes that add a row."""
-        rows = rows_of(changes)
-        return rows if self._keeps_deleted else _where(rows, pc.not_equal(changes.column(OPERATION), DELETE))
+        rows, operations = rows_of(changes), changes.column(OPERATION)
+        return rows if self._keeps_deleted else _where(rows, pc.less(operations, DELETE))
 
     def place(self, rows: pa.RecordBatch, longest: int | None = None) -> Placed:
         """The changes with their buckets, after checking that all can be written, and found again."""
         staying = self.staying(rows)
         if staying.num_rows:
             self._place(staying, longest)
-        return rows, self.buckets(rows) if self._divides else 0
+        return self._divided(rows) if self._divides else (rows, 0)
+
+    def _divided(self, rows: pa.RecordBatch) -> Placed:
+        """The changes with their buckets. Truncate events go to all buckets, because any may have earlier changes."""
+        is_truncate = pc.equal(rows.column(OPERATION), TRUNCATE)
+        if not pc.any(is_truncate, min_count=0).as_py():
+            return rows, self.buckets(rows)
+        changes, truncates = rows.filter(pc.invert(is_truncate)), rows.filter(is_truncate)
+        each = [bucket for bucket in range(BUCKETS) for _ in range(truncates.num_rows)]
+        numbers = pa.concat_arrays([self.buckets(changes), pa.array(each, pa.int32())])
+        return pa.concat_batches([changes, *[truncates] * BUCKETS]), numbers
 
     def trial(self, rows: pa.RecordBatch) -> None:
         staying = self.staying(rows)
@@ -94,8 +110,9 @@ class ChangeWriter(BufferedWriter):
     """Writes a mutation table's changes for one task. If changes do not fit into memory, they are spilled to local
     disk; or they become a step of their own, if the task has read whole partitions.
 
-    ``superseded`` counts changes that a later change of the same key replaced. ``deleted`` counts changes that left no
-    row.
+    ``superseded`` counts changes that a later change of the same key, or a truncate event, replaced. ``deleted`` counts
+    changes that left no row. Truncate events are not counted: they delete all rows from earlier files, and earlier
+    changes of their source partition.
     """
 
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
@@ -111,7 +128,21 @@ class ChangeWriter(BufferedWriter):
         self._spilt: _Spilt | None = None
         self._in_steps = table.distribution == "none"
         self._files: list[DataFile] = []
+        self._emptied: dict[int, int] = {}
+        """By source partition, the offset of the last truncate event."""
+        self._empties = False
+        """Whether the next files begin with one that deletes all rows."""
         self.superseded = self.deleted = 0
+
+    def accept(self, rows: Placed) -> None:
+        changes, numbers = rows
+        is_truncate = pc.equal(changes.column(OPERATION), TRUNCATE)
+        if pc.any(is_truncate, min_count=0).as_py():
+            self._empties = True
+            truncates, changes = changes.filter(is_truncate), changes.filter(pc.invert(is_truncate))
+            for source, offset in zip(*(truncates.column(n).to_pylist() for n in (SOURCE, OFFSET)), strict=True):
+                self._emptied[source] = max(offset, self._emptied.get(source, offset))
+        super().accept((changes, numbers))
 
     @property
     def buffered_bytes(self) -> int:
@@ -162,6 +193,9 @@ class ChangeWriter(BufferedWriter):
         """Finish the files of the changes taken so far."""
         self.end()
         known = {file.file_path for file in self._files}
+        if self._empties:
+            self._files.append(self._keys.of_every_row())
+            self._empties = False
         self._files += [file for file in (*self._keys.close(), *self._data.close()) if file.file_path not in known]
 
     def discard(self) -> None:
@@ -174,9 +208,10 @@ class ChangeWriter(BufferedWriter):
 
     def _settle(self, changes: Sequence[pa.RecordBatch]) -> None:
         """Write the last change of each key; no other changes have these keys."""
+        self.superseded += sum(part.num_rows for part in changes)
+        changes = [left for part in changes if (left := self._not_emptied(part)).num_rows]
         if not changes:
             return
-        self.superseded += sum(part.num_rows for part in changes)
         for last, replaces in self._last.of(changes):
             staying = self._changes.staying(last)
             self.superseded -= last.num_rows
@@ -187,75 +222,15 @@ class ChangeWriter(BufferedWriter):
                     self._data.flush_largest()
             self._keys.write(_where(last, replaces))
 
+    def _not_emptied(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The changes without those before a truncate event of their source partition."""
+        for source, offset in self._emptied.items():
+            is_before = pc.and_(pc.equal(changes.column(SOURCE), source), pc.less(changes.column(OFFSET), offset))
+            changes = _where(changes, pc.invert(is_before))
+        return changes
+
     def _append(self, number: int, rows: pa.Table) -> None:
         raise AssertionError("changes wait until all of their keys have come")
-
-
-class KeyWriter:
-    """Writes the keys of rows to delete, with their order values, into separate Parquet files."""
-
-    def __init__(
-        self, table: TableSpec, identity: Identity, task: int, limits: Limits, writer: UUID | None = None
-    ) -> None:
-        schema = identity.schema(table_schema(table.schema_json))
-        spec_id = PartitionSpec.model_validate_json(table.spec_json).spec_id
-        self._ids = identity.ids
-        self._schema = arrow_schema(schema)
-        self._writer = TableWriter(
-            replace(
-                table,
-                schema_json=schema.model_dump_json(),
-                # A key file has no partition, because the row of a key may be in any partition.
-                spec_json=PartitionSpec(spec_id=spec_id).model_dump_json(),
-                properties=key_file_properties(table.properties),
-                sort_order_json=None,
-                moved_to_json=None,
-            ),
-            task,
-            limits,
-            writer,
-            DELETES if table.mutations is not None and table.mutations.row_deletes == "equality" else KEYS,
-        )
-
-    @property
-    def buffered_bytes(self) -> int:
-        """About how many bytes are held in memory."""
-        return self._writer.buffered_bytes
-
-    def flush_largest(self) -> None:
-        """Flush a part of the buffered rows."""
-        self._writer.flush_largest()
-
-    def write(self, changes: pa.RecordBatch) -> None:
-        """Write the keys of these changes."""
-        if changes.num_rows:
-            columns = [changes.column(field.name) for field in self._schema]
-            kinds = self._schema.types
-            fitting = [c if c.type == kind else pruned(c, kind) for c, kind in zip(columns, kinds, strict=True)]
-            self._writer.write(pa.RecordBatch.from_arrays(fitting, schema=self._schema))
-
-    def close(self) -> list[DataFile]:
-        """Finish the files."""
-        return [
-            replace(file, content=FileContent.EQUALITY_DELETES, equality_ids=self._ids, sort_order_id=None)
-            for file in self._writer.close()
-        ]
-
-    def discard(self) -> None:
-        """Give up."""
-        self._writer.discard()
-
-
-def key_file_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """A table's properties for key files. These are read whole, so they need no Bloom filters. Each of their columns is
-    counted: by the counts a coordinator knows which columns a key file has.
-    """
-    counted = {
-        name: "counts" if name.startswith(_METRICS) and value.lower() == "none" else value
-        for name, value in properties.items()
-        if not name.startswith(_BLOOM)
-    }
-    return {f"{_METRICS}default": "truncate(16)", **counted, "write.format.default": "parquet"}
 
 
 def _where(rows: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:

@@ -1,0 +1,77 @@
+"""What routed values do to the rows of their mutation tables: the operation of each value, and truncate events, which
+concern all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.model.dead_letters import Stage
+from calving.model.tables import TableSpec
+from calving.records.arrays import compose, without
+from calving.tasks.mutations import UNCLEAR, operations
+from calving.tasks.selection import Routed
+from calving.writing.changes import INSERT, TRUNCATE
+
+WHOLE = (
+    "the connector has to write whole documents, such as Debezium's for MongoDB with capture.mode ="
+    " change_streams_update_full"
+)
+"""What makes partial updates whole."""
+
+
+class Operated(NamedTuple):
+    """Values with their operations. ``truncates``: truncate events, with the tables that they empty."""
+
+    routed: Routed
+    truncates: Routed | None = None
+
+
+def operated(routed: Routed, tables: Mapping[str, TableSpec], *, fold: bool) -> Operated:
+    """The values with their operations, without truncate events: these are no rows, and are bad or filtered. ``fold``:
+    case is ignored in the name of the cdc-field.
+    """
+    accounts = routed.selected.accounts
+    lacking: dict[str, int] = {}
+    known = {name: tables[name].mutations for name in routed.tables if name in tables}
+    settings = {name: mutations for name, mutations in known.items() if mutations is not None}
+    fails = any(mutations.on_truncate == "fail" for mutations in settings.values())
+    emptied = tuple(name for name, mutations in settings.items() if mutations.on_truncate == "delete")
+    found: Routed | None = None
+    for table, mutations in settings.items():
+        named = operations(routed.values, mutations, fold=fold)
+        if named.null_count:
+            lacking[f"without a value in cdc-field {mutations.cdc_field}"] = named.null_count
+            named = pc.fill_null(named, INSERT)
+        unclear = pc.equal(named, UNCLEAR)
+        if odd := len(pc.indices_nonzero(unclear)):
+            lacking[f"whose text in cdc-field {mutations.cdc_field} names no operation"] = odd
+            named = pc.if_else(unclear, pa.scalar(INSERT, pa.int8()), named)
+        routed = replace(routed, operations={**routed.operations, table: named})
+        truncates = pc.indices_nonzero(pc.equal(named, TRUNCATE)).to_pylist()
+        if not truncates:
+            continue
+        if fails:
+            places = compose(routed.values.index, truncates)
+            accounts.reject(places, Stage.CONVERSION, "UnfitError", "truncate event")
+        else:
+            accounts.filtered["truncate event"] += len(truncates)
+            found = replace(routed.choose(truncates), tables=emptied) if emptied else None
+        routed = routed.choose(without(len(named), dict.fromkeys(truncates)))
+    accounts.unnamed.update(lacking)
+    return Operated(routed, found)
+
+
+def complete_only(routed: Routed) -> Routed:
+    """The values, unless they are partial rows and a mutation table would take them for whole ones."""
+    values, table = routed.values, next(iter(routed.operations), None)
+    if values.content != "partial row" or table is None:
+        return routed
+    reason = f"table {table}: the update has only the changed fields, and would empty all others: {WHOLE}"
+    routed.selected.accounts.reject(values.index, Stage.CONVERSION, "PartialUpdateError", reason)
+    return routed.choose([])
