@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -121,3 +122,15 @@ def test_a_template_of_a_transform_with_a_name_that_stands_for_nothing_is_refuse
 ) -> None:
     with pytest.raises(ConfigError, match=r"has no group for|stands for nothing"):
         Chain([TransformSpec("t", kind, options)])
+
+
+@pytest.mark.parametrize(("case", "name"), [("lower", "lake.supplyplan"), ("as-is", "Lake.SupplyPlan")])
+def test_names_of_tables_that_come_from_records_are_in_lower_case_unless_they_are_to_stay(case: Any, name: str) -> None:
+    assert Router(Routing(topic_pattern="Lake.{topic}", case=case)).by_topic("SupplyPlan") == (name,)
+    routed = Router(Routing(field="to", dynamic=True, case=case)).by_field(["Lake.SupplyPlan"])
+    assert [*routed] == [(name,)]
+
+
+def test_no_spelling_of_the_table_of_dead_letters_takes_records() -> None:
+    router = Router(Routing(field="to", dynamic=True, case="as-is"), "db.Dead")
+    assert [router.mistake((name,)) is None for name in ("db.Dead", "DB.dead", "db.alive")] == [False, False, True]

@@ -11,9 +11,10 @@ from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table
 
 from calving.casting.evolution import Path, distinct, fitting, size_of
+from calving.casting.metadata import MetadataColumns
 from calving.casting.type_counts import OutvotedValues, Seen, decide
 from calving.errors import BadRecordError
-from calving.iceberg.rules import TableRules, check_declared
+from calving.iceberg.rules import TableRules, TableSettings, check_declared
 from calving.iceberg.schemas import spec_names
 from calving.model.tables import SchemaChange
 from calving.records.declared import declaration, with_declared
@@ -32,10 +33,20 @@ def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schem
     """
     mine = rules.of(name)
     check_declared(name, mine.columns, fold=rules.fold)
+    if mine.mutations is not None:
+        change = _without_metadata(name, change, mine, fold=rules.fold)
     kind = new_type(name, _decided(name, change, rules), mine.missing, fold=rules.fold)
     kind = _within_limit(name, kind, change, rules)
     schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
     return schema, partition_spec(mine.partition_by, schema, name)
+
+
+def _without_metadata(name: str, change: SchemaChange, mine: TableSettings, *, fold: bool) -> SchemaChange:
+    """The fields of records, without those about changes that no setting asks for."""
+    terms = [parse_term(term, name)[0] for term in mine.partition_by]
+    order = [mine.missing.order_field or ""]
+    chosen = () if mine.mutations is None else mine.mutations.metadata_columns
+    return MetadataColumns([*chosen, *mine.id_columns, *terms, *order], fold=fold).of_change(change)
 
 
 def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType | None:

@@ -32,6 +32,8 @@ class Routing:
     topic_regex: str | None = None
     unrouted: Policy = "fail"
     missing_table: Policy = "fail"
+    case: Literal["lower", "as-is"] = "lower"
+    """How names that come from records are written."""
 
     @property
     def is_free(self) -> bool:

@@ -69,6 +69,7 @@ class RowMutations:
     ``tombstones``: the operation of a record without a value. ``on_truncate``: the response to a truncate event,
     which says that the source table was emptied. ``by_key``: the id columns are the fields of the records' keys, with
     which the table was created. ``on_missing_key``: the response to a record whose key names no column then.
+    ``metadata_columns``: the fields that tell of a change and become columns, by their dotted names; ``*`` for all.
     """
 
     cdc_field: str | None = None
@@ -83,6 +84,7 @@ class RowMutations:
     on_truncate: OnTruncate = "fail"
     by_key: bool = False
     on_missing_key: OnMissingKey = "fail"
+    metadata_columns: tuple[str, ...] = ()
 
     @property
     def in_steps(self) -> bool:

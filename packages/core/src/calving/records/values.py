@@ -183,6 +183,10 @@ class Values:
         """The same values, of records whose keys have these fields."""
         return Values(self.data, self.typed, self.index, content=self.content, key_fields=fields)
 
+    def with_data(self, data: pa.Array | Objects) -> Values:
+        """Other values of the same records."""
+        return self._like(data, self.index)
+
     def _like(self, data: pa.Array | Objects, index: Indices) -> Values:
         return Values(data, self.typed, index, content=self.content, key_fields=self.key_fields)
 

@@ -154,6 +154,7 @@ def record_path(sink: Sink) -> RecordPath:
             topic_regex=keys.topic_regex,
             unrouted=keys.on_unrouted,
             missing_table=keys.on_missing_table,
+            case=keys.routed_case,
         ),
         evolution=_evolution(sink),
         converters=sink.converters,

@@ -72,6 +72,18 @@ def check_catalog(catalog: Mapping[str, str]) -> None:
     _check_login(catalog)
 
 
+def check_case(routed: str, catalog: Mapping[str, str]) -> None:
+    """``routed``: the case of the names of tables that come from records.
+
+    :raises ConfigError: the catalog would have one table for names that differ by case, and the sink two.
+    """
+    if routed == "as-is" and (kind := kind_of(catalog)) in ("hive", "glue"):
+        raise ConfigError(
+            f"iceberg.tables.routed-case = as-is: a catalog of the type {kind} has names in lower case only, so tables"
+            " whose names differ by case would be one: set it to lower"
+        )
+
+
 def kind_of(catalog: Mapping[str, str]) -> str:
     """The type of a catalog, also of one that is named as in Java or has only an address; empty if nothing tells it."""
     uri = catalog.get("uri", "")

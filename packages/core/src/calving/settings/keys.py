@@ -212,6 +212,7 @@ MUTATIONS = (
     "tombstones",
     "on_truncate",
     "on_missing_key",
+    "metadata_columns",
 )
 """Keys of row mutations. The sink has them for all tables, and each table has its own."""
 
@@ -279,6 +280,9 @@ class TableKeys(BaseModel):
     on_truncate: OnTruncate | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
     on_missing_key: OnMissingKey | None = Field(
         None, alias="on-missing-key", description="As `iceberg.tables.on-missing-key`."
+    )
+    metadata_columns: DistinctNames | None = Field(
+        None, alias="metadata-columns", description="As `iceberg.tables.metadata-columns`; empty: none."
     )
     on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
     maintenance_enabled: bool | None = Field(
@@ -410,6 +414,12 @@ class SinkKeys(BaseModel):
         description="The pattern that makes the name of a record's table from its topic, such as `lake.{topic}`. `{1}`"
         " or `{name}` stands for a group of the topic regex. The table's name is in lower case.",
     )
+    routed_case: Literal["lower", "as-is"] = Field(
+        _ROUTING.case,
+        alias="iceberg.tables.routed-case",
+        description="Whether the name of a table that comes from a record, or from its topic, is written in lower case,"
+        " as the Java sink does, or `as-is`. Hive and Glue have no names with capitals.",
+    )
     topic_regex: RegularExpression | None = Field(
         None,
         alias="iceberg.tables.topic-regex",
@@ -502,6 +512,13 @@ class SinkKeys(BaseModel):
         description="With `id-columns = @key`: the sink's response to a record whose key names no columns, such as one"
         " of a source table without a primary key. `fail`: the sink stops. `dead-letter`: the record is bad. `append`:"
         " the sink creates such a table without identifier fields, and only adds rows to it.",
+    )
+    metadata_columns: DistinctNames = Field(
+        _MUTATIONS.metadata_columns,
+        alias="iceberg.tables.metadata-columns",
+        description="The fields that tell of a change (`_cdc`, and those that begin with two underscores, such as"
+        " `__op`) and become columns of a table whose rows records change, such as `_cdc.op, _cdc.ts`; `*`: all of"
+        " them. Columns that a table has are written anyway.",
     )
     on_rollback: OnRollback | None = Field(
         None,

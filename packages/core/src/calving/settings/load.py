@@ -21,7 +21,7 @@ from calving.model.tables import Landing, RowMutations
 from calving.secrets import know, shown_text
 from calving.settings import files
 from calving.settings.catalog_names import without_effect
-from calving.settings.catalogs import check_catalog, kind_of
+from calving.settings.catalogs import check_case, check_catalog, kind_of
 from calving.settings.clients import client_properties, consumer_keys
 from calving.settings.connect import connector_group, from_tabular, with_worker
 from calving.settings.files import read
@@ -255,6 +255,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
 def _check_tables(sink: Sink) -> None:
     check_routes(sink.keys, sink.tables, sink.converters.keys() - {""})
     check_routed_tables(sink.keys, sink.tables, sink.create_properties)
+    check_case(sink.keys.routed_case, sink.catalog)
     check_dead_letter_table(sink.keys, sink.tables)
     check_idle_defaults(sink.keys, [sink.mutations(name) for name in ("", *sink.tables)])
 

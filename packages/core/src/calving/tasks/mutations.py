@@ -9,7 +9,9 @@ from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import StructType
 
+from calving.casting.metadata import MetadataColumns
 from calving.casting.table import Converted, TableConverter
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
@@ -77,6 +79,9 @@ class Conversion:
             compared=self._identity.needed,
         )
         """The converter of whole rows."""
+        columns = [name for name in schema.column_names if not isinstance(schema.find_type(name), StructType)]
+        fold = evolution.case_insensitive
+        self._metadata = MetadataColumns([*columns, *self._mutations.metadata_columns], fold=fold)
         only_names = Evolution(case_insensitive=evolution.case_insensitive)
         keys = self._identity.schema(schema)
         needed = self._identity.needed
@@ -101,6 +106,7 @@ class Conversion:
         """``operations``: the operation of each value; none is ``TRUNCATE``. Values whose key or order value is null
         are bad. ``before``: before images of some of the values.
         """
+        values, before = self._metadata.of_values(values), [*map(self._metadata.of_values, before)]
         if isinstance(self._soft, SchemaChange):
             if (why := self._without_mark) is not None:
                 reason = f"table {self._table}: field '{self._soft.path[0]}': {why}"

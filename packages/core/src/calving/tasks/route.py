@@ -23,7 +23,7 @@ _SHOWN = 100
 
 class Router:
     """Routes like the Java sink's ``SinkWriter``: static routes match in full, and names from records are turned to
-    lower case.
+    lower case, unless they are to stay as they are.
     """
 
     def __init__(self, routing: Routing, dead_letters: str | None = None) -> None:
@@ -67,7 +67,9 @@ class Router:
         if news:
             matching = [(table, {*regex.matching(news)}) for table, regex in self._regexes]
             for text in news:
-                named = [text.lower()] if self._routing.dynamic else [t for t, those in matching if text in those]
+                named = (
+                    [self._named_by(text)] if self._routing.dynamic else [t for t, those in matching if text in those]
+                )
                 known[text] = tuple(named)
         if len(self._by_field) + len(news) > _KNOWN_AT_MOST:
             self._by_field.clear()
@@ -79,7 +81,10 @@ class Router:
         if self._routing.topic_pattern is None:
             return tuple(rule.table for rule in self._routing.rules)
         name = self._topic_regex.written(topic, self._template)
-        return () if name is None else (name.lower(),)
+        return () if name is None else (self._named_by(name),)
+
+    def _named_by(self, text: str) -> str:
+        return text.lower() if self._routing.case == "lower" else text
 
     def are_named(self, tables: Tables, places: Indices, accounts: Accounts) -> bool:
         """Whether records may go to tables of these names. If not, the records at these places of the block are
@@ -107,8 +112,8 @@ class Router:
         is_name = is_table_name_of_record if self._routing.is_free else is_table_name
         if not is_name(table):
             return f"no table: '{table[:_SHOWN]}' is not a name with its namespace, such as db.events"
-        # Names from records are in lower case, and some catalogs have all names in lower case.
-        if self._dead_letters is not None and table == self._dead_letters.lower():
+        # Some catalogs have all names in lower case.
+        if self._dead_letters is not None and table.lower() == self._dead_letters.lower():
             return f"the table of the dead letters, {self._dead_letters} (errors.deadletterqueue.table)"
         return None
 
