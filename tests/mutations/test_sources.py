@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -608,11 +608,55 @@ def test_an_event_of_debezium_whose_row_is_missing_is_bad(
     assert sink.rows("id") == [(1,)]
 
 
-def test_heartbeats_and_messages_of_the_source_are_filtered_and_counted(tmp_path: Path) -> None:
+def test_records_that_are_no_changes_are_filtered_and_counted_by_what_they_are(tmp_path: Path) -> None:
     sink = Changing(tmp_path, CDC, transforms=(DEBEZIUM,))
     message = {"op": "m", "ts_ms": 5, "source": POSTGRES, "message": {"prefix": "p", "content": "eA=="}}
-    sink.take((None, {"ts_ms": 5}), (None, message), (None, postgres("c", None, {"id": 1})))
-    assert (sink.counts, sink.rows("id")) == ({"transform unwrap": 2}, [(1,)])
+    begun = {"status": "BEGIN", "id": "571:53195829", "ts_ms": 5, "event_count": None, "data_collections": None}
+    collections = [{"data_collection": "public.customers", "event_count": 1}]
+    ended = {**begun, "status": "END", "event_count": 1, "data_collections": collections}
+    changed = {
+        "source": MYSQL,
+        "ts_ms": 5,
+        "databaseName": "inventory",
+        "schemaName": None,
+        "ddl": "ALTER TABLE t ...",
+        "tableChanges": [{"type": "ALTER", "id": '"inventory"."t"', "table": {"columns": []}}],
+    }
+    records = [{"ts_ms": 5}, message, begun, ended, changed, postgres("c", None, {"id": 1})]
+    outcome = sink.take(*((None, each) for each in records))
+    kinds = {"heartbeat": 1, "message": 1, "transaction": 2, "schema change": 1}
+    assert sink.counts == {f"transform unwrap: {kind}": count for kind, count in kinds.items()}
+    assert (outcome.dead_letters, sink.rows("id")) == ((), [(1,)])
+
+
+def test_a_row_with_the_fields_of_a_transaction_is_a_row(tmp_path: Path) -> None:
+    """Only where the record has no operation, it is a message of the connector."""
+    sink = Changing(tmp_path, CDC, transforms=(DEBEZIUM,))
+    row = {"status": "new", "id": 1, "event_count": 0, "data_collections": "x"}
+    sink.take((None, postgres("c", None, row)), (None, {**postgres("c", None, {**row, "id": 2}), **row}))
+    assert sink.rows("id", "status") == [(1, "new"), (2, "new")]
+
+
+@SOURCES
+def test_the_time_of_the_source_stands_beside_that_of_the_connector(
+    tmp_path: Path, source: Row, encoding: tuple[TopicConverters, Callable[[Row], Encode]]
+) -> None:
+    converters, written = encoding
+    encode = written(source)
+    unwrap = TransformSpec("unwrap", "DebeziumTransform", {"cdc.source-ts": "true"})
+    sink = Changing(
+        tmp_path,
+        RowMutations("_cdc.op", metadata_columns=("_cdc.ts", "_cdc.source_ts")),
+        transforms=(unwrap,),
+        types={"_cdc.ts": "timestamptz", "_cdc.source_ts": "timestamptz"},
+        converters=converters,
+    )
+    sink.take(encode({"id": 1}, event(source, "c", None, row(1, "a"))))
+    (((times),),) = sink.rows("_cdc")
+    moments = {"ts": 1559033904863, "source_ts": source["ts_ms"]}
+    assert times == {
+        name: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at) for name, at in moments.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 
 from calving.errors import ConfigError
 from calving.records.values import Content, Records
-from calving.transforms.columns import Fields, check_options, required, struct_of
+from calving.transforms.columns import Fields, check_options, flag, required, struct_of
+from calving.transforms.debezium import MESSAGE, kind_of
 from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
 from calving.transforms.text import as_text
 
 CDC = "_cdc"
-"""The struct that unwrapped events get: op (I, U, D), ts, offset, source, target, key."""
+"""The struct that unwrapped events get: op (I, U, D), ts, perhaps source_ts, offset, source, target, key."""
 
 
 class CopyValue(Transform):
@@ -42,17 +43,20 @@ class DebeziumTransform(Transform):
     """The row of a Debezium event, with ``_cdc``: ``before`` of a delete, ``after`` of any other event. An update also
     has a before image, if the event has ``before``.
 
-    ``cdc.target.pattern`` makes ``_cdc.target`` from ``{db}`` and ``{table}``. An event that empties its table becomes
-    a record with only ``_cdc``. Any other event without a row is an error, except what is dropped.
+    ``cdc.target.pattern`` makes ``_cdc.target`` from ``{db}`` and ``{table}``. With ``cdc.source-ts`` there is also
+    ``_cdc.source_ts``, when the source made the change; ``_cdc.ts`` is when the connector read it. An event that
+    empties its table becomes a record with only ``_cdc``. Any other event without a row is an error, except what is
+    dropped.
     """
 
     null_types = NO_FIELDS
     needs = frozenset({"offset", "key"})
     tombstones = False
-    drops = "heartbeats, and messages of the source (operation m)"
+    drops = "heartbeats, transactions, schema changes, and messages of the source (operation m)"
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        check_options(options, ("cdc.target.pattern",), "DebeziumTransform")
+        check_options(options, ("cdc.target.pattern", "cdc.source-ts"), "DebeziumTransform")
+        self._has_source_time = flag(options, "cdc.source-ts", "DebeziumTransform")
         self._pattern = re.split(r"(\{[^}]*\}?)", options.get("cdc.target.pattern") or "{db}.{table}")
         unknown = [part for part in self._pattern[1::2] if part not in ("{db}", "{table}")]
         if unknown:
@@ -61,7 +65,7 @@ class DebeziumTransform(Transform):
 
     def apply(self, records: Records) -> list[Records]:
         event = Fields(records.value)
-        if list(event) == ["ts_ms"]:
+        if kind_of(event) is not None:
             return []
         operation = _operation(event)
         before, after = _Side.of("before", event), _Side.of("after", event)
@@ -93,6 +97,9 @@ class DebeziumTransform(Transform):
         sides = [_rows(records, side, cdc, mask, content) for side, mask, content in parts if pc.any(mask).as_py()]
         return [*sides, *emptied]
 
+    def dropped_as(self, dropped: Records) -> str:
+        return kind_of(Fields(dropped.value)) or MESSAGE
+
     def _emptied(self, record: Records) -> Records:
         """The record of an event that empties its table."""
         cdc = {"op": pa.array(["T"])}
@@ -112,12 +119,11 @@ class DebeziumTransform(Transform):
         table = _text(source, "table" if "table" in source or "collection" not in source else "collection")
         if database.null_count:
             raise ValueError("the event's source names no database")
-        moment = event.get("ts_ms")
-        if moment is not None and records.typed:
-            moment = moment.cast(pa.timestamp("ms", "UTC"))
+        moment, of_source = (_moment(fields.get("ts_ms"), count, typed=records.typed) for fields in (event, source))
         cdc: dict[str, pa.Array] = {
             "op": _kind(_text(event, "op"), "u", "d"),
-            "ts": pa.nulls(count) if moment is None else moment,
+            "ts": moment,
+            **({"source_ts": of_source} if self._has_source_time else {}),
             "offset": records.offset,
             "source": pc.binary_join_element_wise(database, table, "."),
             "target": _filled(self._pattern, database, table),
@@ -126,6 +132,12 @@ class DebeziumTransform(Transform):
         if pa.types.is_struct(key) or (records.typed and not pa.types.is_null(key)):
             cdc["key"] = records.key
         return struct_of(cdc, None, count)
+
+
+def _moment(column: pa.Array | None, count: int, *, typed: bool) -> pa.Array:
+    if column is None:
+        return pa.nulls(count)
+    return column.cast(pa.timestamp("ms", "UTC")) if typed else column
 
 
 def _rows(records: Records, side: _Side, cdc: pa.Array, mask: pa.Array, content: Content) -> Records:
@@ -195,8 +207,8 @@ class _Side:
 def _operation(event: Fields) -> pa.Array:
     if "op" not in event:
         raise UnfitTypeError(
-            "there is no field 'op', so this is no change event of Debezium: leave out topics of other records, such as"
-            " transactions and schema changes, or give the transform a predicate (TopicNameMatches)"
+            "there is no field 'op', so this is no change event of Debezium: leave out topics of other records, or give"
+            " the transform a predicate (TopicNameMatches)"
         )
     return _text(event, "op")
 

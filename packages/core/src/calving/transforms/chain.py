@@ -256,7 +256,8 @@ def _account(
     if strange or (returned < len(records) and not step.transform.drops):
         _refuse_missing(step, records.take(pc.invert(is_there)), strange, result)
     elif returned < len(records):
-        result.dropped[f"transform {step.name}"] += len(records) - returned
+        which = step.transform.dropped_as(records.take(pc.invert(is_there)))
+        result.dropped[f"transform {step.name}{which and f': {which}'}"] += len(records) - returned
 
 
 def _searched(

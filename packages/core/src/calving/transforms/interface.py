@@ -86,6 +86,12 @@ class Transform(ABC):
     none: a record for which it returns nothing is bad.
     """
 
+    def dropped_as(self, dropped: Records) -> str:
+        """What these dropped records of one call of ``apply`` are, in one or two words, by which they are counted;
+        empty: they are counted by the step's name alone.
+        """
+        return ""
+
     images: bool = True
     """Whether before images of updates are needed, which only mutation tables read. The chain sets it."""
 
