@@ -47,7 +47,7 @@ def test_the_time_of_a_debezium_event_with_a_schema_is_a_timestamp() -> None:
 
 def test_a_debezium_event_without_a_row_is_dropped_and_counted() -> None:
     done = chain("DebeziumTransform").apply(records(debezium("c", None, {"id": 1}), debezium("m", None, None)))
-    assert (done.dropped, len(done.records[0])) == ({"transform x": 1}, 1)
+    assert (done.dropped, len(done.records[0])) == ({"transform x: message": 1}, 1)
 
 
 def test_dms_events_become_rows() -> None:

@@ -16,6 +16,7 @@ Inserts = Literal["upsert", "append"]
 DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
 OnTruncate = Literal["fail", "skip", "delete"]
+OnUnavailableValue = Literal["fail", "write"]
 OnMissingKey = Literal["fail", "dead-letter", "append"]
 OnRollback = Literal["continue", "stop", "stop-on-doubt"]
 OrderType = Literal["parsed", "text"]
@@ -70,6 +71,8 @@ class RowMutations:
     which says that the source table was emptied. ``by_key``: the id columns are the fields of the records' keys, with
     which the table was created. ``on_missing_key``: the response to a record whose key names no column then.
     ``metadata_columns``: the fields that tell of a change and become columns, by their dotted names; ``*`` for all.
+    ``on_unavailable_value``: the response to a row that has ``unavailable_value_placeholder`` for a value that its
+    source has left out.
     """
 
     cdc_field: str | None = None
@@ -85,6 +88,8 @@ class RowMutations:
     by_key: bool = False
     on_missing_key: OnMissingKey = "fail"
     metadata_columns: tuple[str, ...] = ()
+    on_unavailable_value: OnUnavailableValue = "fail"
+    unavailable_value_placeholder: str = "__debezium_unavailable_value"
 
     @property
     def in_steps(self) -> bool:

@@ -23,6 +23,7 @@ from calving.model.tables import (
     OnMissingKey,
     OnRollback,
     OnTruncate,
+    OnUnavailableValue,
     OrderType,
     RowDeletes,
     RowMutations,
@@ -213,6 +214,8 @@ MUTATIONS = (
     "on_truncate",
     "on_missing_key",
     "metadata_columns",
+    "on_unavailable_value",
+    "unavailable_value_placeholder",
 )
 """Keys of row mutations. The sink has them for all tables, and each table has its own."""
 
@@ -283,6 +286,12 @@ class TableKeys(BaseModel):
     )
     metadata_columns: DistinctNames | None = Field(
         None, alias="metadata-columns", description="As `iceberg.tables.metadata-columns`; empty: none."
+    )
+    on_unavailable_value: OnUnavailableValue | None = Field(
+        None, alias="on-unavailable-value", description="As `iceberg.tables.on-unavailable-value`."
+    )
+    unavailable_value_placeholder: Text | None = Field(
+        None, alias="unavailable-value-placeholder", description="As `iceberg.tables.unavailable-value-placeholder`."
     )
     on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
     maintenance_enabled: bool | None = Field(
@@ -519,6 +528,19 @@ class SinkKeys(BaseModel):
         description="The fields that tell of a change (`_cdc`, and those that begin with two underscores, such as"
         " `__op`) and become columns of a table whose rows records change, such as `_cdc.op, _cdc.ts`; `*`: all of"
         " them. Columns that a table has are written anyway.",
+    )
+    on_unavailable_value: OnUnavailableValue = Field(
+        _MUTATIONS.on_unavailable_value,
+        alias="iceberg.tables.on-unavailable-value",
+        description="The sink's response to an update from which the source has left out a value that did not change,"
+        " so that Debezium has written its placeholder. `fail`: it is a bad record. `write`: the placeholder replaces"
+        " the value.",
+    )
+    unavailable_value_placeholder: Text = Field(
+        _MUTATIONS.unavailable_value_placeholder,
+        alias="iceberg.tables.unavailable-value-placeholder",
+        description="Debezium's `unavailable.value.placeholder`, if it is not the default one. It is found as text, as"
+        " bytes, and in arrays.",
     )
     on_rollback: OnRollback | None = Field(
         None,

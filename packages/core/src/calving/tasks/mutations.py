@@ -18,6 +18,7 @@ from calving.model.record_path import Evolution, Limits
 from calving.model.tables import OrderType, RowMutations, SchemaChange, TableSpec
 from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
+from calving.records.placeholders import Placeholder
 from calving.records.positions import order_keys
 from calving.records.values import Content, Objects, RecordError, Values, field, texts, texts_of_any_case
 from calving.source.reading import Block
@@ -86,6 +87,8 @@ class Conversion:
         keys = self._identity.schema(schema)
         needed = self._identity.needed
         self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
+        found = self._mutations.unavailable_value_placeholder
+        self._placeholder = Placeholder(found) if self._mutations.on_unavailable_value == "fail" else None
         self._deleted_keys = _keys(table, self._identity, evolution, names, limits)
         """The converter of the keys and order values of rows to delete."""
         self._key_identity = self._identity.within(keys)
@@ -118,11 +121,14 @@ class Conversion:
             gone = pc.indices_nonzero(pc.equal(operations, DELETE)).to_pylist()
         stays = without(len(values.data), dict.fromkeys(gone))
         parts = []
+        if lacking := self._lacking(values, stays):
+            parts.append(Converted(None, [], [*lacking.values()]))
+            stays = without(len(values.data), {**dict.fromkeys(gone), **lacking})
         left: list[Converted] = []
         if len(stays):
             rows = self._rows_beside(values.choose(stays), chosen(operations, stays), before)
-            parts.append(_within(rows, stays) if gone else rows)
-            left = [*self._changed_keys(parts[0], values, operations, before)]
+            parts.append(_within(rows, stays) if len(stays) < len(values.data) else rows)
+            left = [*self._changed_keys(parts[-1], values, operations, before)]
         if gone:  # a delete needs only its key and its order value (M10, M8)
             keys = self._deleted_keys.convert(values.choose(gone))
             parts.append(_within(self._complete_only(keys, self._key_identity), gone))
@@ -131,6 +137,21 @@ class Conversion:
             *(self._marked(each, operations, origin) for each in parts),
             *(self._marked(each, deletes, origin) for each in left),
         ]
+
+    def _lacking(self, values: Values, rows: Indices) -> dict[int, RecordError]:
+        """Those of these rows of the values that have a placeholder for a value, by index: they would replace it."""
+        if self._placeholder is None or not len(rows):
+            return {}
+        lacking: dict[int, RecordError] = {}
+        for row, name in self._placeholder.found(values.choose(rows).data):
+            reason = (
+                f"table {self._table}: field '{name}' has the placeholder"
+                f" {self._mutations.unavailable_value_placeholder}: the source has left out a value that did not"
+                " change, and the placeholder would replace it: let the source write whole rows (in Postgres REPLICA"
+                " IDENTITY FULL), or choose on-unavailable-value = write"
+            )
+            lacking.setdefault(rows[row], RecordError(rows[row], Stage.CONVERSION, "PartialUpdateError", reason))
+        return lacking
 
     def emptied(self, origin: Origin) -> Converted:
         """Truncate events, as changes without a row."""

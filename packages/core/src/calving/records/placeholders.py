@@ -1,0 +1,97 @@
+"""Values that a source has left out, for which Debezium writes a placeholder: large values of Postgres and Oracle that
+did not change.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.records.arrays import children_of, offsets_of
+from calving.records.values import Objects
+
+
+class Placeholder:
+    """Finds the placeholder in all of its forms: as text; as bytes, also in Base64 or as hexadecimal digits; in an
+    array of texts, bytes, or UUIDs; as an array of the numbers of its bytes; and as the only key of an hstore, also as
+    JSON text.
+    """
+
+    def __init__(self, text: str) -> None:
+        """``text``: Debezium's ``unavailable.value.placeholder``."""
+        self._text, self._bytes = text, text.encode()
+        raw = self._bytes
+        as_texts = (base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode(), raw.hex())
+        hstore = json.dumps({text: text}, ensure_ascii=False, separators=(",", ":"))
+        self._texts = frozenset({text, hstore, *as_texts})
+        uuid = UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3)  # Java's nameUUIDFromBytes
+        self._lists: tuple[list[Any], ...] = ([text], [str(uuid)], [as_texts[0]], [raw], [*raw])
+
+    def found(self, data: pa.Array | Objects) -> Iterator[tuple[int, str]]:
+        """The rows that have it in a field, and the dotted name of this field. A row may come several times."""
+        if isinstance(data, list):
+            for row, value in enumerate(data):
+                yield from ((row, name) for name in self._names(value) if name)
+        elif isinstance(data, pa.StructArray):
+            yield from self._in_struct(data, ())
+
+    def _names(self, value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+        if isinstance(value, Mapping) and [*value] != [self._text]:
+            for name, item in value.items():
+                yield from self._names(item, (*path, name))
+        elif isinstance(value, Mapping) or (value in self._texts if isinstance(value, str) else value in self._lists):
+            yield ".".join(path)
+
+    def _in_struct(self, column: Any, path: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+        for field, child in zip(column.type, children_of(column), strict=True):
+            inner = (*path, field.name)
+            if isinstance(child, pa.StructArray) and child.type.get_field_index(self._text) < 0:
+                yield from self._in_struct(child, inner)
+            else:
+                yield from ((row, ".".join(inner)) for row in self._rows(child))
+
+    def _rows(self, column: Any) -> list[int]:
+        """The rows of a column of single values, lists, or maps."""
+        if isinstance(column, pa.ExtensionArray):
+            column = column.storage
+        kind = column.type
+        if pa.types.is_struct(kind):
+            has = (column.field(at).is_valid() for at, field in enumerate(kind) if field.name != self._text)
+            is_only = pc.invert(reduce(pc.or_, has, pa.repeat(pa.scalar(False), len(column))))
+            rows: list[int] = pc.indices_nonzero(pc.and_(column.field(self._text).is_valid(), is_only)).to_pylist()
+            return rows
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return _having(column, pc.binary_length(column), self._texts)
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return _having(column, pc.binary_length(column), [self._bytes])
+        if pa.types.is_map(kind):
+            return _having(column, _lengths(column), [[(self._text, self._text)]])
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            inner = kind.value_type
+            is_plain = pa.types.is_string(inner) or pa.types.is_binary(inner) or pa.types.is_integer(inner)
+            return _having(column, _lengths(column), self._lists) if is_plain else []
+        return []
+
+
+def _lengths(column: Any) -> pa.Array:
+    """How many items each list or map has."""
+    ends = offsets_of(column)
+    return pc.subtract(ends.slice(1), ends.slice(0, len(column)))
+
+
+def _having(column: Any, lengths: pa.Array, values: Any) -> list[int]:
+    """The rows with one of the values. Few values have the length of one of these."""
+    masks = [pc.equal(lengths, length) for length in {*map(len, values)}]
+    of_length = pc.fill_null(reduce(pc.or_, masks), False)
+    if not pc.any(of_length, min_count=0).as_py():
+        return []
+    rows = pc.indices_nonzero(of_length)
+    return [row for row, value in zip(rows.to_pylist(), column.take(rows).to_pylist(), strict=True) if value in values]
