@@ -8,6 +8,7 @@ Several faults are separated by commas. ``<place>:broken:@<folder>``: every call
 ``deletes`` is where a commit of a mutation table has found the rows to delete, and writes its delete files; its call of
 ``table`` comes next. ``PARK_BEHIND`` is ``Coordinator.park_behind``, and a commit fails soon. ``FORCE_LEAD = <file>``:
 while the file exists, this worker believes that it leads. ``BACKEND`` names the sink's backend.
+The arguments are those of ``calving``; a file alone is for ``calving run``.
 """
 
 from __future__ import annotations
@@ -144,5 +145,5 @@ if __name__ == "__main__":
             arm(each)
     if "FORCE_LEAD" in os.environ:
         force_lead(Path(os.environ["FORCE_LEAD"]))
-    sys.argv = ["calving", "run", *sys.argv[1:]]
+    sys.argv = ["calving", *(["run"] if len(sys.argv) == 2 else []), *sys.argv[1:]]
     main()

@@ -18,7 +18,7 @@ TUTORIAL = "tutorial/first-sink.md"
 PAGES = ["how-to/many-topics.md", "how-to/dead-letters.md", "how-to/schema-registry.md", "how-to/s3.md"]
 PAGES += ["how-to/cluster.md", "how-to/from-the-java-sink.md", "how-to/operate.md", "how-to/recover.md"]
 PAGES += ["how-to/maintain.md", "how-to/many-partitions.md", "how-to/positions.md"]
-PAGES += ["how-to/audit.md"]
+PAGES += ["how-to/audit.md", "how-to/backfill.md"]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from calving.runtime.maintenance.step import MaintenanceStep
     from calving.runtime.moving import Destination
     from calving.settings.load import Sink
+    from calving.status.values import Status
 
 app = typer.Typer(
     help="Kafka topics into Apache Iceberg tables, exactly once, on Spark.",
@@ -164,6 +165,54 @@ def replay(file: File, worker: Worker = None) -> None:
     with _shown(sink):
         sink.run(until_caught_up=True)
     out.print(f"{sink.progress.read} dead letters were read")
+
+
+@app.command()
+def backfill(
+    file: File,
+    start: Annotated[
+        str, typer.Option("--from", help="Where to begin: earliest, latest, a time, or TOPIC:PARTITION=OFFSET,...")
+    ],
+    end: Annotated[
+        str, typer.Option("--to", help="Where to end, likewise: the first record that is not read any more.")
+    ],
+    worker: Worker = None,
+    branch: Annotated[
+        str | None, typer.Option(help="The branch to write to. Default: the one to which the sink commits.")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="A table that gets rows; may be repeated. Default: all tables of the sink.")
+    ] = None,
+    publish: Annotated[
+        bool,
+        typer.Option(
+            "--publish",
+            help="When all is read, bring the branch into the one to which the sink commits: fast-forward, or"
+            " cherry-picks if that has moved on.",
+        ),
+    ] = False,
+    id: Annotated[
+        str | None, typer.Option(help="Tells this backfill from others. Default: made from range, branch and tables.")
+    ] = None,
+) -> None:
+    """Read a range of the topics once into the sink's tables or a branch of them, exactly once, while the sink runs.
+
+    Run again after an interruption it goes on; run again after its end it adds nothing.
+    """
+    from calving.cli.backfill import backfill as read_range
+    from calving.cli.backfill import order_of
+    from calving.runtime.app import App
+    from calving.terminal.range_bar import RangeBar
+
+    def run(sink: Sink, tell: Callable[[Status], None]) -> None:
+        made = App(sink, alone=True)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: made.stop())
+        made.run(until_caught_up=True, on_progress=lambda _: tell(made.status))
+
+    order = order_of(start, end, branch, tuple(table or ()), id)
+    bar = RangeBar(out if out.is_terminal and sys.stderr.isatty() else None)
+    _print_lines(read_range(load(file, worker), order, run, bar, publish=publish))
 
 
 @app.command()

@@ -4,13 +4,14 @@ A sink's old snapshots expire in the commit that adds one, which keeps the cost 
 table's properties ask for it: ``calving.expire.max-snapshots`` (count), or ``history.expire.max-snapshot-age-ms`` with
 ``history.expire.min-snapshots-to-keep`` (age). With ``gc.enabled = false`` no snapshot expires. What a branch itself
 retains (``WITH SNAPSHOT RETENTION``) counts before the table's properties. Only snapshots of the written branch expire.
-A snapshot stays if another branch or a tag can reach it, or if it has the newest ledger of a sink. A snapshot that
-removed files stays, too, until ``calving maintain`` (``due``) notes these files: data files are not touched here.
+A snapshot stays if another branch or a tag can reach it, or if it has the newest ledger of a sink, but for a backfill
+that has ended. A snapshot that removed files stays, too, until ``calving maintain`` (``due``) notes these files: data
+files are not touched here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
 from calving.iceberg.history import ancestors, summary_of, whole_number
 from calving.iceberg.locations import delete_orphans
+from calving.model.backfills import ended_backfills
 from calving.protocol.ledger_key import COMMIT_ID, OFFSETS
 
 MAX_SNAPSHOTS = "calving.expire.max-snapshots"
@@ -102,18 +104,19 @@ def _over(metadata: TableMetadata, branch: str, line: Sequence[Snapshot], now_ms
     over = [each for depth, each in enumerate(line) if depth and retention.is_over(depth, each.timestamp_ms)]
     if over:
         kept = {s.snapshot_id for name in metadata.refs if name != branch for s in ancestors(metadata, name)}
-        kept |= _with_ledgers(line)
+        kept |= _with_ledgers(line, ended_backfills(metadata.properties))
         yield from (each for each in over if each.snapshot_id not in kept)
 
 
-def _with_ledgers(line: Iterable[Snapshot]) -> set[int]:
-    """The newest snapshot with the ledger of each sink. The Java sink has its ledger in summaries alone: without it, it
-    would commit files a second time. Another sink would not know whether the table was rolled back.
+def _with_ledgers(line: Iterable[Snapshot], ended: Collection[str]) -> set[int]:
+    """The newest snapshot with the ledger of each sink but the ``ended`` backfills. The Java sink has its ledger in
+    summaries alone: without it, it would commit files a second time. Another sink would not know whether the table was
+    rolled back.
     """
     newest: dict[str, int] = {}
     for snapshot in line:
         for name in summary_of(snapshot):
-            if name.startswith(OFFSETS):
+            if name.startswith(OFFSETS) and name.removeprefix(OFFSETS) not in ended:
                 newest.setdefault(name, snapshot.snapshot_id)
     return {*newest.values()}
 

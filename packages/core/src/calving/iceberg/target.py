@@ -41,6 +41,7 @@ from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import mutation_summary
+from calving.model.backfills import is_backfill
 from calving.model.events import Envelope, TableId
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.marks import TableMark
@@ -187,7 +188,9 @@ class IcebergTarget:
         mind_rollback(self._table, self._key, before, state.properties, self._on_rollback)
         prepared = self._prepared(table, admitted)
         # What `restore` needs stays until somebody has answered: also the snapshot from which the removed ones begin.
-        gone = expired(table.metadata, self._branch) if not before.unanswered else Expired()
+        # What a backfill has added stays until it is published.
+        stays = bool(before.unanswered) or is_backfill(self._key.group)
+        gone = Expired() if stays else expired(table.metadata, self._branch)
         noted = committed(self._key, state.line, state.properties, admitted.ledger, place_added(prepared.updates))
         noted |= mark(state.properties, self._key.of_table(FORM), self._form)
         changes = (SetPropertiesUpdate(updates=noted), *gone.updates)

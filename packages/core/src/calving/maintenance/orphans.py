@@ -15,6 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from calving.iceberg.history import summary_of
 from calving.iceberg.locations import FileRules
+from calving.model.backfills import ended_backfills, is_backfill
 from calving.model.files import is_below, one_name
 from calving.protocol.ledger_key import LOG_ID, OFFSETS, SOURCE_OFFSETS
 
@@ -128,19 +129,20 @@ class OrphanRule:
 
 def owners(metadata: TableMetadata) -> frozenset[str]:
     """The sinks that have written a table, each as ``<control topic>.<group>``: by the table's properties, and by the
-    summaries of its snapshots, because the Java sink writes only these.
+    summaries of its snapshots, because the Java sink writes only these. Backfills that have ended are left out: no file
+    of theirs waits for a commit.
     """
     properties = (_without_branch(name, metadata) for name in metadata.properties)
     said = {name for snapshot in metadata.snapshots for name in summary_of(snapshot)}
     prefixes = (OFFSETS, f"{SOURCE_OFFSETS}.")
     return frozenset(
         name.removeprefix(prefix) for name in (*properties, *said) for prefix in prefixes if name.startswith(prefix)
-    )
+    ) - ended_backfills(metadata.properties)
 
 
 def _without_branch(name: str, metadata: TableMetadata) -> str:
     before, _, branch = name.rpartition("@")
-    return before if before and branch in metadata.refs else name
+    return before if before and (branch in metadata.refs or is_backfill(before)) else name
 
 
 def unread_names(metadata: TableMetadata, logs: Mapping[str, str]) -> str | None:

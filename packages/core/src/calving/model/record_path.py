@@ -22,7 +22,8 @@ Policy = Literal["fail", "skip", "dead-letter"]
 class Routing:
     """The tables to which a record goes. By default these are the tables of all ``rules`` that match. If ``dynamic``,
     it is the table that the record's field names. With ``topic_pattern``, it is the table whose name the pattern makes
-    from the record's topic (``{topic}``, and the groups of ``topic_regex`` by number or name).
+    from the record's topic (``{topic}``, and the groups of ``topic_regex`` by number or name). If ``only`` is not
+    empty, records for other tables go to none.
     """
 
     rules: tuple[RouteRule, ...] = ()
@@ -30,6 +31,7 @@ class Routing:
     dynamic: bool = False
     topic_pattern: str | None = None
     topic_regex: str | None = None
+    only: frozenset[str] = frozenset()
     unrouted: Policy = "fail"
     missing_table: Policy = "fail"
     case: Literal["lower", "as-is"] = "lower"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from calving.errors import NewerVersionError
+from calving.model.backfills import is_backfill
 from calving.model.events import NO_COMMIT, CommitComplete, DataComplete, Envelope
 from calving.model.forms import NEWEST, OLDEST, UNMARKED, StoredForm
 from calving.protocol.ledger import entry_of, shown
@@ -72,11 +73,11 @@ def check_table_forms(properties: Mapping[str, str], own: StoredForm = NEWEST) -
 
 def newer_sinks(properties: Mapping[str, str], known: Collection[str], own: StoredForm = NEWEST) -> str:
     """A sentence on a sink other than the ``known`` ones that writes the table in a form that this process does not
-    know; empty if there is none. ``known``: ``<control topic>.<group>`` of each.
+    know; empty if there is none. ``known``: ``<control topic>.<group>`` of each; backfills are, too.
     """
     for name in properties:
         owner = name.removeprefix(f"{FORM}.")
-        if owner == name or owner in known or owner.rpartition("@")[0] in known:
+        if owner == name or owner in known or owner.rpartition("@")[0] in known or is_backfill(owner):
             continue
         form = table_form(properties, name)
         if form.number > own.number:

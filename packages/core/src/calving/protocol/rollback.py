@@ -35,6 +35,8 @@ SOURCE_SNAPSHOT_ID = "source-snapshot-id"
 """The summary entry of a cherry-pick. Iceberg writes it."""
 PUBLISHED_WAP_ID = "published-wap-id"
 """The same, of a cherry-pick of a staged snapshot. A sink stages none."""
+PUBLISHED_BY = "calving.published-by"
+"""The summary entry of a cherry-pick that names the backfill whose records it has; none of them is another sink's."""
 _ID_DIGITS = 19
 """The most digits of a snapshot's id."""
 _MOST_SOURCES = 200
@@ -200,7 +202,11 @@ Held = Callable[[Ancestor], Coverage | None]
 
 
 def source_of(snapshot: Ancestor) -> int | None:
-    """The id of the snapshot that this one is a cherry-pick of; None if it is none."""
+    """The id of the snapshot that this one is a cherry-pick of; None if it is none, or only has records of a
+    backfill.
+    """
+    if PUBLISHED_BY in snapshot.summary:
+        return None
     source = snapshot.summary.get(SOURCE_SNAPSHOT_ID, "")
     return int(source) if source.isdecimal() and len(source) <= _ID_DIGITS else None
 

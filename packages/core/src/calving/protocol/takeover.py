@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from calving.model.backfills import is_backfill
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 from calving.model.sink import JAVA_TASK, WORKER
 from calving.model.text import counted, listed, offsets_text
@@ -162,7 +163,7 @@ def _of_positions(place: Place) -> Iterator[str]:
 
 def _of_no_positions(place: Place) -> Iterator[str]:
     for name, table in sorted(place.tables.items()):
-        if others := sorted(table.others - set(place.known_sinks)):
+        if others := sorted(each for each in table.others - set(place.known_sinks) if not is_backfill(each)):
             tabular = f"{place.control_topic}.cg-control-{place.name}"
             hint = (
                 "connector.class = io.tabular.iceberg.connect.IcebergSinkConnector, which this one's offsets are of"

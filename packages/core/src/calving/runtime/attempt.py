@@ -15,7 +15,7 @@ from calving.model.text import counted
 from calving.protocol.worker import BatchLimits, WorkerMachine
 from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread
-from calving.runtime.positions import Resumed
+from calving.runtime.positions import Resumed, skipping
 from calving.runtime.reporting import Reporter
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
@@ -149,7 +149,8 @@ class Attempt:
                 keys.start,
                 keys.on_data_loss,
                 mirror=self._backend.mirrors,
-                stop_at=group.bounds(group.partitions()).ends if self._sink.replayed else None,
+                stop_at=self._stop_at(group),
+                skipping=skipping(self._sink.group),
                 deaf_seconds=2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000,
             ),
             clock=time.monotonic,
@@ -160,6 +161,11 @@ class Attempt:
             branches=branches(keys, self._sink.tables),
             changes_rows=lambda table: self._sink.mutations(".".join(table)) is not None,
         )
+
+    def _stop_at(self, group: Group) -> SourceOffsets | None:
+        if self._sink.scope is not None:
+            return self._sink.scope.ends
+        return group.bounds(group.partitions()).ends if self._sink.replayed else None
 
     def _is_prepared(self, preparing: Future[BatchRunner], group: Group, seconds: float) -> bool:
         """Wait for the start's checks to end, but at most ``seconds`` after a stop is requested. Returns false if the

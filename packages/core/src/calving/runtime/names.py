@@ -7,9 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from calving.errors import DataLossError
+from calving.model.backfills import is_backfill
 from calving.model.offsets import SourceOffsets, TopicPartition
 
 _REMEDY = "stop all workers and run `calving recover FILE`"
+
+
+def remedy(group: str) -> str:
+    """What an operator does who has lost the positions or the control log of the sink of a group."""
+    if is_backfill(group):
+        return (
+            "drop the branch of this backfill, or roll the tables back to before it, and begin another one: `calving"
+            " backfill FILE` with another --id"
+        )
+    return _REMEDY
 
 
 def check_not_left(owner: str, table: str, later: str | None) -> None:
@@ -66,5 +77,9 @@ def check_logs(
                 f"{tp} is stored at {stored.get(tp)}, which was published through another control log than topic"
                 f" '{control_topic}' is now: the key iceberg.control.topic was changed, or the topic was"
                 " recreated, and files that were published there and not committed are in no table; change the key"
-                f" back, or {_REMEDY}, after a change with --from <former control topic>.{group}"
+                f" back, or {remedy(group)}{_changed(group)}"
             )
+
+
+def _changed(group: str) -> str:
+    return "" if is_backfill(group) else f", after a change with --from <former control topic>.{group}"

@@ -152,6 +152,7 @@ def record_path(sink: Sink) -> RecordPath:
             dynamic=keys.dynamic,
             topic_pattern=keys.topic_pattern,
             topic_regex=keys.topic_regex,
+            only=sink.scope.tables if sink.scope is not None else frozenset(),
             unrouted=keys.on_unrouted,
             missing_table=keys.on_missing_table,
             case=keys.routed_case,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Set
 from calving.backend.interface import ControlLog, Session
 from calving.backend.sessions import read_to_end
 from calving.errors import DataLossError
+from calving.model.backfills import is_backfill
 from calving.model.offsets import SourceOffsets, TopicPartition, named
 from calving.protocol.ledger import Ledger
 from calving.protocol.positions import ReadOffsets, Unread
@@ -20,9 +21,14 @@ from calving.source.interface import Bounds, Source
 
 log = logging.getLogger(__name__)
 
-SKIP = "set iceberg.source.on-data-loss = skip to skip the missing records"
+_SKIP = "set iceberg.source.on-data-loss = skip to skip the missing records"
 Resumed = Callable[[ControlLog], SourceOffsets]
 """Where the sink reads on by its tables (``protocol.recovery.resumed``)."""
+
+
+def skipping(group: str) -> str:
+    """What an operator does about records that the broker no longer has. A backfill never skips any."""
+    return _SKIP if not is_backfill(group) else "to read what is there, begin another backfill with another --id"
 
 
 def recreated_text(tp: TopicPartition, stored: int) -> str:
@@ -33,7 +39,7 @@ def recreated_text(tp: TopicPartition, stored: int) -> str:
 
 
 def check_topics(
-    said: Mapping[str, Ledger], now: Mapping[str, Ledger], unread: Set[TopicPartition], *, skip: bool
+    said: Mapping[str, Ledger], now: Mapping[str, Ledger], unread: Set[TopicPartition], group: str, *, skip: bool
 ) -> None:
     """W7: Kafka deletes a topic's positions with the topic. The tables' ledgers show that the topic was recreated.
 
@@ -50,7 +56,7 @@ def check_topics(
     for tp in sorted(reached.keys() & unread - known):
         text = recreated_text(tp, reached[tp])
         if not skip:
-            raise DataLossError(f"{text}; {SKIP}")
+            raise DataLossError(f"{text}; {skipping(group)}")
         log.error("%s; reading the new topic", text)
 
 

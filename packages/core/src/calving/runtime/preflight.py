@@ -28,6 +28,7 @@ from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import FileRules
 from calving.iceberg.marks import mark_of
 from calving.iceberg.target import LoadedTable
+from calving.model.backfills import is_backfill
 from calving.model.forms import NEWEST, StoredForm
 from calving.model.marks import TableMark
 from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, present
@@ -36,7 +37,7 @@ from calving.protocol.forms import FORM, newer_sinks, table_form
 from calving.protocol.ledger import Ledger, decode_source, entry_of, errors_naming
 from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, doubled, successor
-from calving.runtime.names import check_logs, check_names_kept, check_not_left
+from calving.runtime.names import check_logs, check_names_kept, check_not_left, remedy
 from calving.runtime.positions import check_topics, refuse_lost_positions
 from calving.settings.load import Sink
 from calving.settings.records import branches
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 
 _OF_OTHERS: Mapping[str, Callable[[str], object]] = {SOURCE_OFFSETS: decode_source, FORM: StoredForm.parse}
 """The table properties of other sinks that are read."""
-_REMEDY = "stop all workers and run `calving recover FILE`"
 
 
 class TableRecord(NamedTuple):
@@ -135,7 +135,8 @@ def others_of(
     properties: Mapping[str, str], branches: Collection[str], known: Collection[str]
 ) -> dict[str, SourceOffsets]:
     """The source offsets that sinks of other names than the ``known`` ones, whose branches may have been dropped, have
-    written into a table's properties; none of a sink that writes in a form that this version does not know.
+    written into a table's properties; none of a sink that writes in a form that this version does not know. Backfills
+    are left out: they are nobody's former names, and what they have written is no sink's to go on from.
 
     :raises TableTroubleError: a property is not what calving writes.
     """
@@ -146,7 +147,7 @@ def others_of(
             before, _, branch = owner.rpartition("@")
             is_newer = table_form(properties, f"{FORM}.{owner}").number > NEWEST.number
             owner = before if branch in branches or before in known else owner
-            if owner not in known:
+            if owner not in known and not is_backfill(owner):
                 offsets_of[owner] = {} if is_newer else entry_of(properties, name, decode_source)
     return offsets_of
 
@@ -245,7 +246,7 @@ def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, 
                 raise DataLossError(
                     f"table {name} has seen control topic '{sink.keys.control_topic}', partition {partition}, up to"
                     f" offset {offset}, but it ends at {end}: the topic has lost events, and the sink would take new"
-                    f" events for old ones; {_REMEDY}, with Kafka after deleting the topic"
+                    f" events for old ones; {remedy(sink.group)}, with Kafka after deleting the topic"
                 )
 
 
@@ -272,7 +273,7 @@ def refuse_a_loss(
     truncated = {tp for tp, identity in session.topic_ids(every).items() if identity.endswith(TRUNCATED)}
     ledgers = {name: table.ledger.present(identities) for name, table in records.items()}
     said = {name: table.ledger for name, table in records.items()}
-    check_topics(said, ledgers, every - stored.keys(), skip=sink.keys.on_data_loss != "fail")
+    check_topics(said, ledgers, every - stored.keys(), sink.group, skip=sink.keys.on_data_loss != "fail")
     refuse_lost_positions(sink, said, stored)
     for name, table in records.items():
         check_not_left(owner_of(sink), name, table.successor)
@@ -281,13 +282,13 @@ def refuse_a_loss(
         if table.log_id not in (None, control.identity):
             raise DataLossError(
                 f"control topic '{sink.keys.control_topic}' was recreated since table {name} was last written:"
-                f" files that were published there and not committed are in no table; {_REMEDY}"
+                f" files that were published there and not committed are in no table; {remedy(sink.group)}"
             )
         for tp, spans in doubled(ledgers[name], stored, present(table.left_out, identities)).items():
             if tp in every - truncated:
                 raise DataLossError(
                     f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {spans[-1].end}: the"
-                    f" store of positions has gone back, and continuing would double them; {_REMEDY}"
+                    f" store of positions has gone back, and continuing would double them; {remedy(sink.group)}"
                 )
     logs = session.log_ids(every)
     # Version 0.1.0 stored no log identity. After a change of the control topic, its sinks have positions but no ledger.
@@ -301,7 +302,7 @@ def _refuse_positions_lost(sink: Sink, name: str, table: TableRecord, ledger: Le
     if ledger.source:
         raise DataLossError(
             f"group {sink.group} has no stored positions, but table {name} holds records of this sink: starting"
-            f" from the beginning would double them; {_REMEDY}"
+            f" from the beginning would double them; {remedy(sink.group)}"
         )
     if table.newer:
         raise NewerVersionError(f"table {name}: {table.newer}")

@@ -23,7 +23,7 @@ from calving.protocol.positions import Unread, first_start, starting, within_top
 from calving.protocol.positions import text_of as moved_text
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.log_health import OpenTransactions, SilenceDetector
-from calving.runtime.positions import SKIP, Resumed, data_loss_text, moved, recreated_text, truncated_text
+from calving.runtime.positions import Resumed, data_loss_text, moved, recreated_text, truncated_text
 from calving.source.interface import Bounds, Group
 from calving.source.start import EARLIEST, Start, first_start_lines
 from calving.status.partitions import Arrivals, committed_up_to, seen
@@ -66,7 +66,9 @@ class SourcePolicy:
     mirror: bool = False
     """Whether stored positions are copied to the consumer group."""
     stop_at: SourceOffsets | None = None
-    """Offsets at which reading stops. In a replay they leave dead letters that fail again for the next replay."""
+    """Offsets at which reading stops, 0 for other partitions. In a replay they leave what fails again for the next."""
+    skipping: str = ""
+    """What an operator does about records that the broker no longer has, unless they are skipped."""
     deaf_seconds: float = float("inf")
     """While a worker leads, the control log gets an entry at least every so many seconds."""
 
@@ -224,7 +226,7 @@ class WorkerLoop:
     def _begin(self, every: Collection[TopicPartition]) -> None:
         self._recognise({tp.topic for tp in every})
         starts = self._group.starts(every, self._policy.start)
-        for line in first_start_lines(self._policy.start, starts):
+        for line in first_start_lines(self._policy.start, starts) if self.stop_at is None else ():
             log.info("%s", line)
         publication = within_topics(first_start(starts), self._topic_ids, {})
         self._session.publish(publication, self._group.claim())
@@ -249,11 +251,13 @@ class WorkerLoop:
         if not held:
             return False
         bounds = self._group.bounds(held, machine.positions)
-        self._watch_gaps(bounds)
-        stop_at = self._policy.stop_at
-        ends = bounds.ends
+        ends, stop_at = bounds.ends, self._policy.stop_at
         if stop_at is not None:
-            ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
+            ends = {tp: min(end, stop_at.get(tp, 0)) for tp, end in ends.items()}
+            # What the broker has removed behind the end that was asked for is nobody's loss.
+            left = {tp for tp, at in machine.positions.items() if at < stop_at.get(tp, 0)}
+            bounds = Bounds({tp: begin for tp, begin in bounds.begins.items() if tp in left}, bounds.ends)
+        self._watch_gaps(bounds)
         self._ends, self._looked = ends, now
         visible = committed_up_to(self.table_states.settled)
         self.arrivals = {
@@ -287,7 +291,7 @@ class WorkerLoop:
 
     def _skip(self, tp: TopicPartition, gap: Gap, why: str) -> None:
         if self._policy.on_data_loss == "fail":
-            raise DataLossError(f"{why}; {SKIP}")
+            raise DataLossError(f"{why}; {self._policy.skipping}")
         missing = max(0, gap.resumes - gap.wanted)
         self.skipped[tp] = self.skipped.get(tp, 0) + missing
         skipped = counted(missing, "record was", "records were")

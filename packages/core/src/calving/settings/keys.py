@@ -13,6 +13,7 @@ from calving.addresses import port_and_path
 from calving.engine.registry import Patience
 from calving.maintenance.plan import Triggers
 from calving.maintenance.strategy import Strategy
+from calving.model.backfills import is_backfill
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
 from calving.model.tables import (
@@ -1072,6 +1073,9 @@ class SinkKeys(BaseModel):
                 f"{key}: group '{group}' has an '@', which begins the name of a branch in the properties of tables:"
                 " leave it out; a sink that has run under this name goes on with `calving recover FILE --from`"
             )
+        for named, name in ((key, group), ("iceberg.control.topic", self.control_topic)):
+            if is_backfill(name):
+                raise ValueError(f"{named}: '{name}' has '.backfill.', as only the names of backfills do: leave it out")
         if self.backend == "kafka" and not group.isascii():
             raise ValueError(f"{key}: Kafka's client takes no group '{group}': use ASCII letters, digits and signs")
 

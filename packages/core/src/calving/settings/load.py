@@ -40,6 +40,7 @@ from calving.settings.records import (
 )
 from calving.settings.spark import check_spark
 from calving.settings.validation import validate
+from calving.source.backfill import BackfillScope
 from calving.source.start import EARLIEST
 from calving.wording import meant_key
 
@@ -76,11 +77,11 @@ class Sink:
     file: str = ""
     """The configuration file, as it was named; empty if the settings are from no file."""
     connector_group: str | None = None
-    """The consumer group of a Tabular connector's tasks, which workers do not join; None for any other
-    configuration.
-    """
+    """The consumer group of a Tabular connector's tasks, which workers do not join; None for other settings."""
     replayed: bool = False
     """Whether the topics hold dead letters, to be processed as the original records."""
+    scope: BackfillScope | None = None
+    """What a backfill reads; None for a sink."""
 
     def replay(self) -> Sink:
         """The sink that replays this sink's dead letters as the original records. It has its own group.

@@ -11,6 +11,8 @@ from calving.model.sink import Claim
 from calving.source.start import Start
 
 NOTHING: SourceOffsets = {}
+NotedOffsets = Mapping[TopicPartition, tuple[int, str]]
+"""Offsets of partitions, each with a note."""
 
 
 class Listener(Protocol):
@@ -144,6 +146,18 @@ class Source(ABC):
     @abstractmethod
     def cluster(self) -> str:
         """The id of the cluster; empty if no broker tells it within some seconds."""
+
+    @abstractmethod
+    def starts(self, partitions: Collection[TopicPartition], start: Start) -> SourceOffsets:
+        """As ``Group.starts``, but for offsets that the partitions do not have, which are taken as they are."""
+
+    @abstractmethod
+    def noted(self, group: str) -> NotedOffsets:
+        """The offsets that a group without members keeps for the present partitions, each with its note."""
+
+    @abstractmethod
+    def note(self, group: str, offsets: NotedOffsets) -> None:
+        """Have a group without members keep these offsets, each with a note."""
 
     @abstractmethod
     def join(self, group: str) -> Group:

@@ -7,11 +7,10 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
     KafkaError,
@@ -27,9 +26,11 @@ from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.model.sink import WORKER, Claim
 from calving.source.client import TIMEOUT, admin_client, consumer_client, patiently, reaching
 from calving.source.group import failure, remedy, subscription
-from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
+from calving.source.interface import NOTHING, Bounds, Group, Listener, NotedOffsets, Source
 from calving.source.kafka_times import first_times
+from calving.source.lookups import bounds_of, offsets_of, starts_of
 from calving.source.members import members
+from calving.source.notes import note, noted
 from calving.source.start import Start, outside
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ log = logging.getLogger(__name__)
 
 _METADATA_SECONDS = 5.0
 _GIVING_BACK_SECONDS = 5.0
-_TOGETHER = 100
-"""The most partitions in one request, because the client compares each partition with every other."""
 _NO_IDENTITY = str(Uuid(0, 0))
 
 
@@ -64,16 +63,25 @@ class Topics(Source):
         return self._known
 
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
-        return _bounds(self._consumer("read_committed"), partitions, read_up_to)
+        return bounds_of(self._consumer("read_committed"), partitions, read_up_to)
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return _offsets(self._consumer("read_uncommitted"), partitions, OFFSET_END)
+        return offsets_of(self._consumer("read_uncommitted"), partitions, OFFSET_END)
 
     def first_at(self, partitions: Collection[TopicPartition], at_ms: int) -> dict[TopicPartition, int]:
-        return {tp: at for tp, at in _offsets(self._consumer("read_committed"), partitions, at_ms).items() if at >= 0}
+        return {tp: at for tp, at in offsets_of(self._consumer("read_committed"), partitions, at_ms).items() if at >= 0}
 
     def first_times(self, positions: SourceOffsets) -> dict[TopicPartition, int]:
         return first_times(self._kafka, positions)
+
+    def starts(self, partitions: Collection[TopicPartition], start: Start) -> SourceOffsets:
+        return starts_of(self._consumer("read_committed"), self.bounds(partitions), start)
+
+    def noted(self, group: str) -> NotedOffsets:
+        return noted(self._kafka, group, self.partitions())
+
+    def note(self, group: str, offsets: NotedOffsets) -> None:
+        note(self._kafka, group, offsets)
 
     def join(self, group: str) -> Group:
         return KafkaGroup(self._kafka, group, self)
@@ -165,36 +173,6 @@ class Topics(Source):
                 raise
 
 
-def _bounds(consumer: Consumer, partitions: Collection[TopicPartition], read_up_to: SourceOffsets) -> Bounds:
-    # Ask for the ends first: records that are removed between the two requests must not look like a truncation.
-    ends = _offsets(consumer, partitions, OFFSET_END)
-    asked = [tp for tp, end in ends.items() if read_up_to.get(tp) != end]
-    return Bounds(_offsets(consumer, asked, OFFSET_BEGINNING), ends)
-
-
-@patiently
-def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
-    """The first or the last stable offsets, or the first ones of a time in ms (below 0: there are none), by one request
-    to each broker. An admin client would make an object with locks for every partition, which takes longer.
-    """
-    if not partitions:
-        return {}
-    with reaching("asking for the topics' offsets"):
-        requests = _requests(frozenset(partitions), which)
-        answers = [each for asked in requests for each in consumer.offsets_for_times(asked, TIMEOUT)]
-        for each in answers:
-            if each.error is not None:
-                raise KafkaException(each.error)
-    return {TopicPartition(each.topic, each.partition): each.offset for each in answers}
-
-
-@lru_cache(maxsize=4)
-def _requests(partitions: frozenset[TopicPartition], which: int) -> list[list[KafkaPartition]]:
-    """The requests for these partitions. They are cached, because a worker sends them every second."""
-    asked = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
-    return [asked[start : start + _TOGETHER] for start in range(0, len(asked), _TOGETHER)]
-
-
 class KafkaGroup(Group):
     """Membership by ``subscribe``: the cooperative classic protocol, or ``group.protocol=consumer``."""
 
@@ -274,16 +252,13 @@ class KafkaGroup(Group):
         return self._topics.identities(topics)
 
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
-        return _bounds(self._consumer, partitions, read_up_to)
+        return bounds_of(self._consumer, partitions, read_up_to)
 
     def starts(self, partitions: Collection[TopicPartition], start: Start) -> SourceOffsets:
         bounds = self.bounds(partitions)
         if (why := outside(start, bounds.begins, bounds.ends)) is not None:
             raise ConfigError(f"iceberg.source.start: {why}; correct it, and start the sink again")
-        if isinstance(start.place, str):
-            return bounds.ends if start.place == "latest" else {**bounds.begins, **dict(start.offsets)}
-        found = _offsets(self._consumer, partitions, start.place)
-        return {tp: bounds.ends[tp] if at < 0 else at for tp, at in found.items()}
+        return starts_of(self._consumer, bounds, start)
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._topics.highs(partitions)

@@ -70,7 +70,7 @@ class Router:
                 named = (
                     [self._named_by(text)] if self._routing.dynamic else [t for t, those in matching if text in those]
                 )
-                known[text] = tuple(named)
+                known[text] = self._wanted(tuple(named))
         if len(self._by_field) + len(news) > _KNOWN_AT_MOST:
             self._by_field.clear()
         self._by_field.update((text, known[text]) for text in news[:_KNOWN_AT_MOST] if len(text) < _LONG)
@@ -81,10 +81,14 @@ class Router:
         if self._routing.topic_pattern is None:
             return tuple(rule.table for rule in self._routing.rules)
         name = self._topic_regex.written(topic, self._template)
-        return () if name is None else (self._named_by(name),)
+        return () if name is None else self._wanted((self._named_by(name),))
 
     def _named_by(self, text: str) -> str:
         return text.lower() if self._routing.case == "lower" else text
+
+    def _wanted(self, tables: Tables) -> Tables:
+        only = self._routing.only
+        return tuple(table for table in tables if table in only) if only else tables
 
     def are_named(self, tables: Tables, places: Indices, accounts: Accounts) -> bool:
         """Whether records may go to tables of these names. If not, the records at these places of the block are

@@ -24,6 +24,7 @@ from calving.runtime import components
 from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.step import MaintenanceStep, committing
 from calving.runtime.preflight import file_rules, ledger_key, owner_of
+from calving.settings.backfills import backfills_among
 from calving.settings.load import Sink
 
 EXPIRE = "expire"
@@ -35,6 +36,7 @@ class ControlLogs:
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = sinks
         self._files: frozenset[str] | None = None
+        self._of_backfills: dict[str, frozenset[str]] = {}
 
     def files(self, metadata: TableMetadata) -> frozenset[str]:
         """The files that no task may delete, as ``one_name``.
@@ -42,7 +44,9 @@ class ControlLogs:
         :raises ConfigError: another sink writes the table, too.
         :raises CalvingError: a control log cannot be read.
         """
-        others = owners(metadata) - {owner_of(sink) for sink in self._sinks}
+        every = owners(metadata)
+        backfills = {owner_of(sink): sink for sink in backfills_among(self._sinks, every)}
+        others = every - {owner_of(sink) for sink in self._sinks} - backfills.keys()
         if others:
             raise ConfigError(
                 f"the table is also written by sink {listed(sorted(others))}, whose buffered files only its control"
@@ -50,7 +54,9 @@ class ControlLogs:
             )
         if self._files is None:
             self._files = frozenset().union(*map(_files_of_log, self._sinks))
-        return self._files
+        for owner in backfills.keys() - self._of_backfills.keys():
+            self._of_backfills[owner] = _files_of_log(backfills[owner])
+        return self._files.union(*(self._of_backfills[owner] for owner in backfills))
 
 
 def _files_of_log(sink: Sink) -> frozenset[str]:

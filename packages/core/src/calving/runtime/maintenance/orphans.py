@@ -24,6 +24,7 @@ from calving.maintenance.orphans import StoredFile, folders, owners, table_withi
 from calving.model.text import bytes_text, counted
 from calving.runtime.maintenance.step import MaintenanceStep
 from calving.runtime.preflight import file_rules, ledger_key, own_tables, owner_of
+from calving.settings.backfills import backfills_among
 from calving.settings.load import Sink
 
 ORPHANS = "orphans"
@@ -87,7 +88,7 @@ class OrphanTask:
 
     def _searched(self, name: str, table: Table) -> MaintenanceStep:
         sink = self._sinks[0]
-        search = OrphanSearch(self._catalog, table_id(name), file_rules(sink), self._logs())
+        search = OrphanSearch(self._catalog, table_id(name), file_rules(sink), self._logs(table))
         age = int(sink.maintenance(name, "orphans_older_than_ms"))
         tally = _Tally(name)
         if not self._dry_run:
@@ -100,8 +101,8 @@ class OrphanTask:
                 tally.failure = tally.failure or done.failure
         return tally.step(search.looked_at, dry_run=self._dry_run)
 
-    def _logs(self) -> Mapping[str, Session]:
-        for sink in self._sinks:
+    def _logs(self, table: Table) -> Mapping[str, Session]:
+        for sink in (*self._sinks, *backfills_among(self._sinks, owners(table.metadata))):
             if owner_of(sink) not in self._sessions:
                 # A log that has lost entries may have named files in them: the task stops there.
                 settings = sink.backend_settings.model_copy(update={"on_truncation": "fail"})
