@@ -302,3 +302,20 @@ def test_a_recovery_of_the_sink_leaves_a_published_backfill_alone(sink: Backfill
     sink.assert_exactly_once(250)
     assert "orphan files" in sink.run("maintain", "--task", "orphans", "--task", "expire", "--task", "compact")
     sink.assert_exactly_once(250)
+
+
+@pytest.mark.parametrize("fault", ["table:before:1", "table:after:1", "table:lost-answer:1", "table:false-conflict:1"])
+def test_a_publication_that_is_interrupted_is_made_once(sink: BackfilledSink, fault: str) -> None:
+    sink.keys["iceberg.source.start"] = "latest"
+    sink.send(0, 100)
+    sink.run_here()
+    sink.send(100, 150)
+    sink.run_here()
+    sink.fill("earliest", sink.at(100), branch="past")
+    sink.send(150, 200)
+    sink.run_here()
+    options = ["backfill", "--from", "earliest", "--to", sink.at(100), "--branch", "past", "--publish"]
+    code, said = sink._ended("harness.worker", *options, seconds=240, FAULT=fault, BACKEND="kafka")
+    assert code == (-signal.SIGKILL if fault.partition(":")[2] in ("before:1", "after:1") else 0), said
+    sink.fill("earliest", sink.at(100), branch="past", publish=True)
+    sink.assert_exactly_once(200)

@@ -21,6 +21,7 @@ from calving.model.events import (
     StartCommit,
 )
 from calving.model.offsets import Span
+from calving.source.client import admin_client
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
 from calving_kafka.trimming import Trimming
@@ -143,6 +144,22 @@ def test_a_control_topic_is_trimmed_below_what_all_its_sinks_have_saved(
     (told,) = [r.getMessage() for r in caplog.records if "is not trimmed" in r.getMessage()]
     assert """--group 'it'"'"'s a group-coord' --topic""" in told
     theirs.close()
+
+
+def test_a_backfill_whose_position_kafka_has_forgotten_does_not_stop_the_trimming(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    filled = SinkIdentity("x", f"{s.identity.group}.backfill.x", s.identity.control_topic, s.identity.kafka)
+    ours, theirs = s.cursor(replay=True), KafkaBackend(filled, KafkaOptions()).open("x").follow(replay=True)
+    trimming = Trimming(s.identity, 1)
+    ours.acknowledge({0: 8}, [CommitComplete(COMMIT) for _ in range(8)])
+    theirs.acknowledge({0: 5}, [])
+    theirs.close()
+    trimming.trim([0], {filled.group})
+    assert first_offset(s) == 4
+    admin, group = admin_client(s.identity.kafka), f"{filled.group}-coord"
+    admin.delete_consumer_groups([group])[group].result()
+    trimming.trim([0], {filled.group})
+    assert first_offset(s) == 7
 
 
 def first_offset(s: Sink) -> int:

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from calving.backend import ControlOffsets, SinkIdentity, TopicPartition
 from calving.backend.entries import MOST_GROUPS
 from calving.errors import CalvingError
+from calving.model.backfills import is_backfill
 from calving.model.text import printable
 from calving.source.client import admin_client, reaching
 from calving_kafka.positions import StoredPositions
@@ -38,6 +39,8 @@ class Trimming:
         self._sink, self._kept, self._clock = sink, kept, clock
         self._last = clock()
         self._told: set[str] = set()
+        self._backfills: set[str] = set()
+        """Groups of backfills that had a position."""
 
     def saved(self, partitions: Collection[int], others: Collection[str]) -> None:
         """A position was saved. ``others``: groups of other sinks with entries in the topic.
@@ -73,7 +76,10 @@ class Trimming:
         """Whether the coordinator of every sink with entries in the topic has saved a position. If not, it may not have
         read anything yet; or somebody has made up the group, which only an operator can tell.
         """
-        unsaved = sorted(other for other in others if f"{other}{_COORDINATORS}" not in saved)
+        have = {other for other in others if f"{other}{_COORDINATORS}" in saved}
+        # Kafka forgets the position of a backfill that has ended; nobody goes on from it.
+        self._backfills |= {other for other in have if is_backfill(other)}
+        unsaved = sorted({*others} - have - self._backfills)
         new = [other for other in unsaved if other not in self._told]
         for other in new[: _MOST_TOLD - len(self._told)]:
             self._told.add(other)

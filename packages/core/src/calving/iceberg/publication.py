@@ -94,16 +94,21 @@ class Publisher:
             try:
                 table._do_commit((*updates, noted), guards)
             except CommitFailedException as error:
+                if self._has_landed(plan):  # a proxy may repeat a request that has landed
+                    return plan
                 for snapshot in snapshots:
                     snapshot.discard()
                 if is_last:
                     raise CommitRefusedError(f"table {self._name}: {error}") from error
                 continue
             except Exception as error:  # a catalog or its transport may raise anything: the table shows the result
-                if self._noted(self._catalog.load_table(self._table).metadata) != plan.tip:
+                if not self._has_landed(plan):
                     raise CommitUncertainError(f"table {self._name}: {described(error)}; run it again") from error
             return plan
         raise AssertionError("unreachable")
+
+    def _has_landed(self, plan: BranchPublication) -> bool:
+        return self._noted(self._catalog.load_table(self._table).metadata) == plan.tip
 
     def plan(self, table: Table) -> BranchPublication:
         """What the target lacks of the branch now.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from calving.errors import ConfigError, DataLossError
 from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition
-from calving.model.text import counted
 from calving.source.interface import Bounds, NotedOffsets
 from calving.source.start import Start, place_text
 
@@ -162,7 +161,7 @@ def noted_spans(order: BackfillOrder, noted: NotedOffsets, topic_ids: Mapping[st
         spans[tp] = Span(min(int(note["start"]), end), end)
         count = int(note["count"])
     if len(spans) < count:
-        lost = f"{counted(count - len(spans), 'partition')} of {count} have no stored end any more"
+        lost = f"only {len(spans)} of {count} partitions still have a stored end"
         raise DataLossError(_recreated(order, f"{lost}, as after a topic was deleted or taken out of the settings"))
     return spans
 
