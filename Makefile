@@ -55,7 +55,7 @@ export UV_FIND_LINKS := $(CURDIR)/$(WHEELS)
 $(WHEELS)/pyspark-%-py2.py3-none-any.whl: | $(BIN)/uv
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(WHEELS) 'pyspark==$*'
 
-PACKAGES = packages/core packages/backend-kafka packages/backend-redis packages/backend-zookeeper
+PACKAGES = packages/core packages/backend-kafka packages/backend-redis packages/backend-zookeeper packages/spark
 
 # The decoders and the reader in Rust, where there is a cargo: built once for each state of their sources. No index has them before a
 # release. So without a cargo they are left out, and the exact path reads and decodes.
@@ -215,7 +215,7 @@ lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header --generate-hashes \
 		--python-version 3.11 requirements.in $(PACKAGES:%=%/pyproject.toml) \
 		--override $(WITHOUT_NATIVE) --no-emit-package calving --no-emit-package calving-kafka --no-emit-package calving-redis \
-		--no-emit-package calving-zookeeper --no-emit-package pyspark --no-emit-package py4j \
+		--no-emit-package calving-spark --no-emit-package calving-zookeeper --no-emit-package pyspark --no-emit-package py4j \
 		-o requirements.lock
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header --generate-hashes \
 		--python-version 3.11 docs/requirements.in -o docs/requirements.txt

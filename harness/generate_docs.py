@@ -19,6 +19,7 @@ from calving.threads import EXIT_CODE
 from calving.writing.properties import BY_COLUMN, WriteProperties
 from calving_kafka.options import KafkaOptions
 from calving_redis.options import RedisOptions
+from calving_spark.options import GROUPS, WriteKeys
 from calving_zookeeper.options import ZooKeeperOptions
 from harness.live_pictures import FOLDER, pictures
 
@@ -76,6 +77,10 @@ A table that the sink creates gets the properties under `iceberg.tables.auto-cre
 """
 
 
+_SPARK = """The options of [`format("calving")`](../how-to/spark.md) for streams and batches of Spark.
+"""
+
+
 def page() -> str:
     """The reference of keys."""
     parts, told = [_HEAD], set[str]()
@@ -84,6 +89,8 @@ def page() -> str:
     parts += ["## One table\n", *_entries(TableKeys, told, "iceberg.table.<table>.")]
     for name, options in BACKENDS.items():
         parts += [f"## {name} backend\n", *_entries(options, told)]
+    parts += ["## Data source of Spark\n", _SPARK, *_entries(WriteKeys, told)]
+    parts.append("| option | meaning |\n| --- | --- |\n" + "".join(f"| `{k}` | {v} |\n" for k, v in GROUPS.items()))
     parts += ["## Table properties\n", _PROPERTIES, *_entries(WriteProperties, told), *_by_column(), "## Handed on\n"]
     parts.append("| prefix | goes to |\n| --- | --- |\n" + "".join(f"| `{p}` | {t} |\n" for p, t in PREFIXES.items()))
     parts.append("## Left out\n\nKeys that a Kafka Connect file may have and that have no effect here.\n")

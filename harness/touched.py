@@ -40,6 +40,8 @@ def touched_by(path: str) -> tuple[str, ...]:
         return (*_STRUCTURE, "tests/backend" if package == "testing" else f"tests/{package}")
     if folder == "packages":
         name = rest.partition("/")[0]
+        if name == "spark":
+            return ("tests/spark",)
         return (f"tests/{_BACKENDS[name]}",) if name in _BACKENDS else ("tests/converters", "tests/records")
     if folder == "tests":
         return (path if _is_test(path) else str(Path(path).parent) if rest.count("/") else "tests/unit",)

@@ -19,6 +19,7 @@ STRUCTURE = ["tests/unit/test_layers.py", "tests/unit/test_sizes.py", "tests/uni
         ("packages/core/src/calving/testing/formats.py", ["tests/backend", *STRUCTURE]),
         ("packages/core/src/calving/errors.py", ["tests/unit"]),
         ("packages/backend-redis/src/calving_redis/cursor.py", ["tests/redis"]),
+        ("packages/spark/src/calving_spark/source.py", ["tests/spark"]),
         ("packages/native/src/json.rs", ["tests/converters", "tests/records"]),
         ("tests/protocol/test_ledger.py", ["tests/protocol/test_ledger.py"]),
         ("tests/protocol/history.py", ["tests/protocol"]),

@@ -20,6 +20,7 @@ MODULES = {
     "calving": "calving",
     "calving-kafka": "calving_kafka",
     "calving-redis": "calving_redis",
+    "calving-spark": "calving_spark",
     "calving-zookeeper": "calving_zookeeper",
 }
 """The distributions, and the package of each."""
@@ -52,6 +53,17 @@ def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # uv's cache knows a wheel by its folder and version, not by what it holds.
     rebuilt = [f"--refresh-package={name}" for name in (*MODULES, "calving-native")]
     uv("pip", "install", "--quiet", *target, *rebuilt, *native_wheel.options(), "calving[kafka,redis,zookeeper]")
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def spark_environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with ``calving-spark``."""
+    folder = tmp_path_factory.mktemp("spark")
+    uv("venv", "--quiet", folder)
+    target = ("--python", folder / "bin" / "python", "--find-links", wheels, "--constraint", "requirements.lock")
+    rebuilt = [f"--refresh-package={name}" for name in (*MODULES, "calving-native")]
+    uv("pip", "install", "--quiet", *target, *rebuilt, *native_wheel.options(), "calving-spark")
     return folder / "bin"
 
 
@@ -130,3 +142,30 @@ def test_the_installed_command_finds_the_backend(environment: Path, tmp_path: Pa
     done = run(environment / "calving", "validate", str(sink))
     assert "unknown key 'iceberg.nonsense'" in done.stderr, done.stderr
     assert done.returncode == 2
+
+
+def test_the_data_source_of_spark_takes_only_a_core_that_it_is_compatible_with() -> None:
+    project = tomllib.loads((ROOT / "packages" / "spark" / "pyproject.toml").read_text())["project"]
+    assert f"calving~={version('calving')}" in project["dependencies"]
+
+
+WRITE = """
+import sys
+from pyspark.sql import SparkSession
+from pyiceberg.catalog import load_catalog
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+catalog = {"catalog.type": "embedded", "catalog.warehouse": sys.argv[1], "auto-create-enabled": "true"}
+spark.range(10).write.format("calving").mode("append").options(**catalog).save("lake.t")
+table = load_catalog("iceberg", type="sql", uri=f"sqlite:///{sys.argv[1]}/catalog.db").load_table("lake.t")
+print("rows:", table.scan().to_arrow().num_rows)
+"""
+
+
+def test_the_installed_data_source_is_found_and_writes(
+    spark_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", str(spark_environment / "python"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    done = run(spark_environment / "python", "-c", WRITE, str(tmp_path / "warehouse"))
+    assert "rows: 10" in done.stdout, done.stderr

@@ -41,6 +41,7 @@ NO_PACKAGE = {
     "programs": "the sink on servers that no wheel has",
     "readback": "tables read by Spark and DuckDB",
     "redis": "what only the Redis backend does",
+    "spark": "the data source of Spark: streams and batches of a real Spark",
     "simulation": "the protocol against a simulated world, by seed",
     "unit": "single modules of the core, and the repository itself",
     "zookeeper": "what only the ZooKeeper backend does",

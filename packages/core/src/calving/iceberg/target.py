@@ -46,6 +46,7 @@ from calving.model.events import Envelope, TableId
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.marks import TableMark
 from calving.model.tables import MutationCounts, OnRollback
+from calving.protocol.batch_ledger import repeated
 from calving.protocol.commit import Admitted
 from calving.protocol.forms import FORM, mark
 from calving.protocol.ledger_key import LedgerKey
@@ -186,7 +187,7 @@ class IcebergTarget:
         self._files.check(table, admitted, self._entries)
         before = replace(admitted.ledger, gone=admitted.gone)
         mind_rollback(self._table, self._key, before, state.properties, self._on_rollback)
-        prepared = self._prepared(table, admitted)
+        prepared = self._prepared(state, admitted)
         # What `restore` needs stays until somebody has answered: also the snapshot from which the removed ones begin.
         # What a backfill has added stays until it is published.
         stays = bool(before.unanswered) or is_backfill(self._key.group)
@@ -235,9 +236,10 @@ class IcebergTarget:
         self.head = next(LoadedTable(table, self._branch).ancestry, {})
         return self._tried[-1]
 
-    def _prepared(self, table: Table, admitted: Admitted) -> Prepared:
+    def _prepared(self, state: LoadedTable, admitted: Admitted) -> Prepared:
         """The commit of the admitted files; for a mutation table, resolved against the head of the branch."""
-        summary = {**self._extra, **self._key.summary(admitted.ledger)}
+        table, queries = state.table, repeated(next(state.ancestry, {}))
+        summary = {**queries, **self._extra, **self._key.summary(admitted.ledger)}
         admitted = corrected(table, admitted, self._doubtful) if self._doubtful else admitted
         if self._equality and admitted.steps:
             with self._watch.step("write"):

@@ -1,0 +1,161 @@
+"""Commits the files of one batch of a Spark job to a table, once (S5, S9, S10).
+
+As for a sink (C6): load the table, leave if it holds the batch, attempt once on exactly that state, and look whether
+the attempt has landed. The process may die at any time: whoever repeats the batch finds in the table whether it is
+there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+
+from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError
+from calving.iceberg.expiry import Expired, expired, remove_files
+from calving.iceberg.history import place_added
+from calving.iceberg.layers import Prepared
+from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.locations import delete_orphans
+from calving.iceberg.maintenance import check_forms
+from calving.iceberg.manifests import read_entries, read_manifest_list
+from calving.iceberg.summary import engine
+from calving.iceberg.target import MAX_TRIES, IcebergTarget, LoadedTable
+from calving.model.events import TableId
+from calving.model.files import DataFile
+from calving.model.tables import MAIN
+from calving.model.text import counted
+from calving.protocol.batch_ledger import BatchEntry, noted, outdated, repeated
+from calving.protocol.ledger_key import GONE_OFFSETS, LedgerKey
+from calving.retries import tries
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFiles:
+    """The data files of a batch. ``uuid``: of the table for which they were written. ``what`` names the batch in
+    sentences.
+    """
+
+    uuid: str
+    files: Sequence[DataFile]
+    what: str
+    others: Sequence[str] = field(default_factory=tuple)
+    """The paths of files that describe them, and that no table names."""
+
+
+class BatchCommitter:
+    """Commits batches to one branch of one table."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        table: TableId,
+        branch: str = MAIN,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._catalog, self._table, self._branch, self._sleep, self._clock = catalog, table, branch, sleep, clock
+
+    def commit(self, batch: BatchFiles, entry: BatchEntry | None) -> int | None:
+        """Commit the files; returns the snapshot's id, or None if the table holds the batch. ``entry``: None for a
+        write that nobody repeats.
+
+        :raises ConfigError: the table does not tell whether the commit would double rows.
+        :raises TableTroubleError: the table cannot be loaded or written, or is another one.
+        :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``. It is unknown whether the batch
+            landed; repeat it.
+        """
+        target = IcebergTarget(
+            catalog=self._catalog,
+            table=self._table,
+            branch=self._branch,
+            key=LedgerKey("calving-spark", batch.what, "", self._branch),
+            summary={},
+            sleep=self._sleep,
+        )
+        state = self._loaded(target, batch)
+        for is_last in tries(MAX_TRIES, target.pause):
+            if entry is not None and entry.is_held(state.line, state.properties):
+                self._drop_repeated(state.table, batch, entry)
+                return None
+            try:
+                landed: int | None = self._attempt(target, state, batch, entry)
+            except (CommitRefusedError, CommitUncertainError) as error:
+                state = self._loaded(target, batch)
+                landed = target.landed(state)
+                if landed is None and isinstance(error, CommitRefusedError) and target.moved(state):
+                    target.discard()
+                if landed is None and is_last:
+                    raise
+            if landed is not None:
+                delete_orphans(state.table.io, batch.others)
+                return landed
+        raise AssertionError("unreachable")
+
+    def _loaded(self, target: IcebergTarget, batch: BatchFiles) -> LoadedTable:
+        state = target.load()
+        name = ".".join(self._table)
+        check_forms(name, state.properties)
+        if str(state.table.metadata.table_uuid) != batch.uuid:
+            raise TableTroubleError(
+                f"table {name} was recreated since {batch.what} was planned: nothing was committed; start again"
+            )
+        specs = state.table.metadata.specs()
+        if unknown := next((file for file in batch.files if file.spec_id not in specs), None):
+            raise TableTroubleError(
+                f"table {name} no longer has partition spec {unknown.spec_id}, with which {batch.what} was written:"
+                " nothing was committed; start again"
+            )
+        return state
+
+    def _attempt(self, target: IcebergTarget, state: LoadedTable, batch: BatchFiles, entry: BatchEntry | None) -> int:
+        properties = state.properties
+        head = next(iter(state.ancestry), {})
+        dropped = outdated(entry, properties) if entry is not None else []
+        own = {entry.name: entry.text} if entry is not None else {}
+        snapshot = new_snapshot(state.table, {**repeated(head, dropped), **own, **engine()}, self._branch)
+        snapshot.add(batch.files)
+        prepared = Prepared((snapshot,), *snapshot.prepare())
+        changes: list[TableUpdate] = []
+        if entry is not None:
+            at_ms = round(self._clock() * 1000)
+            changes.append(SetPropertiesUpdate(updates=noted(entry, place_added(prepared.updates), at_ms)))
+        if dropped:
+            changes.append(RemovePropertiesUpdate(removals=dropped))
+        # What another sink's `restore` needs stays until somebody has answered.
+        gone = Expired() if _is_unanswered(properties) else expired(state.table.metadata, self._branch)
+        made = target.commit(state, prepared, (*changes, *gone.updates))
+        remove_files(state.table.io, gone)
+        return made
+
+    def _drop_repeated(self, table: Table, batch: BatchFiles, entry: BatchEntry) -> None:
+        """Delete the files of a batch that was repeated: those that the snapshot of the first time does not name.
+        Without that snapshot they stay as orphan files.
+        """
+        place = entry.place(table.metadata.properties)
+        snapshot = table.metadata.snapshot_by_id(place.id) if place is not None else None
+        name = ".".join(self._table)
+        if snapshot is None:
+            log.info("table %s holds %s already; its repeated files stay as orphan files", name, batch.what)
+            return
+        named = {
+            added.data_file.file_path
+            for manifest in read_manifest_list(table.io, snapshot.manifest_list)
+            if manifest.added_snapshot_id == snapshot.snapshot_id
+            for added in read_entries(table.io, manifest)
+        }
+        unused = [file.file_path for file in batch.files if file.file_path not in named]
+        delete_orphans(table.io, (*unused, *batch.others))
+        log.info("table %s holds %s already; %s deleted", name, batch.what, counted(len(unused), "repeated file"))
+
+
+def _is_unanswered(properties: Mapping[str, str]) -> bool:
+    """Whether a sink has noted that the table was rolled back."""
+    return any(text not in ("", "{}") for name, text in properties.items() if name.startswith(f"{GONE_OFFSETS}."))

@@ -1,0 +1,198 @@
+"""The options of the data source: the keys of a sink's table and catalog without their prefix, and its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from calving.errors import ConfigError
+from calving.model.tables import MAIN, is_table_name
+from calving.secrets import know, looks_secret, without_logins
+from calving.settings import files
+from calving.settings.catalogs import check_address, check_catalog
+from calving.settings.keys import Branch, Location, Names, Text
+from calving.settings.validation import validate
+from calving.wording import meant_key
+
+_CATALOG = "catalog."
+_PREFIXES = (_CATALOG, "write-props.", "auto-create-props.")
+_OF_SPARK = {"path": "table", "queryname": None, "checkpointlocation": None, "outputmode": None, "numrows": None}
+"""Options that Spark adds, with the key that each stands for; None: for none of this source."""
+_LONGEST = 200
+
+
+def _table(value: str) -> str:
+    if not is_table_name(value):
+        raise ValueError("must be a table's name with its namespace, such as lake.orders")
+    return value
+
+
+def _entry(value: str) -> str:
+    if not value.strip() or not value.isprintable() or len(value) > _LONGEST or "@" in value:
+        raise ValueError(f"must have 1 to {_LONGEST} characters that are shown, and no @: it becomes a table property")
+    return value
+
+
+EntryName = Annotated[str, AfterValidator(_entry)]
+
+
+class WriteKeys(BaseModel):
+    """The keys of a write, as they are in a file and in the options of Spark."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: Annotated[str, AfterValidator(_table)] = Field(
+        alias="table", description="The table, such as `lake.orders`; also the argument of `start` and of `save`."
+    )
+    config: Text | None = Field(
+        None,
+        alias="config",
+        description="A TOML or `.properties` file with these keys, read on the driver. Options take precedence. Spark"
+        " turns names of options to lower case, so names with capitals can only be in the file.",
+    )
+    sink: EntryName | None = Field(
+        None,
+        alias="sink",
+        description="The name of the stream in the table's ledger. Default: the query's name, or its id if it has none;"
+        " then nobody notices that a checkpoint was deleted.",
+    )
+    on_new_checkpoint: Literal["refuse", "continue"] = Field(
+        "refuse",
+        alias="on-new-checkpoint",
+        description="What becomes of a batch of another query than the one that the ledger names, or after a rollback"
+        " of the table. `refuse`: the query fails. `continue`: the batch is added, and the ledger names the new query.",
+    )
+    write_id: EntryName | None = Field(
+        None,
+        alias="write-id",
+        description="Batch writes: the name of this write. A second write of this name adds nothing. A table keeps the"
+        " last 1,000 names.",
+    )
+    catalog: Text = Field(
+        "iceberg",
+        alias="catalog",
+        description="The catalog's name, as `iceberg.catalog` of a sink: a SQL catalog keeps tables by this name.",
+    )
+    branch: Branch = Field(MAIN, alias="branch", description="The branch to which rows are added.")
+    auto_create: bool = Field(
+        False, alias="auto-create-enabled", description="A missing table is created with the DataFrame's columns."
+    )
+    evolve: bool = Field(
+        False,
+        alias="evolve-schema-enabled",
+        description="Columns that the table lacks are added, and `int` and `float` columns are widened. If false, a"
+        " column that the table lacks is refused.",
+    )
+    case_insensitive: bool = Field(
+        False,
+        alias="schema-case-insensitive",
+        description="A column matches the table's column of its name in upper or lower case.",
+    )
+    force_optional: bool = Field(
+        False, alias="schema-force-optional", description="Every column of a new table may be null."
+    )
+    partition_by: Names = Field(
+        (),
+        alias="default-partition-by",
+        description="Partition terms of a table that is created: year, month, day, hour(column), bucket(column, N),"
+        " truncate(column, W), or a column.",
+    )
+    location: Location | None = Field(None, alias="location", description="The location of a table that is created.")
+
+
+GROUPS: Mapping[str, str] = {
+    "catalog.*": "The catalog, as `iceberg.catalog.*` of a sink: `catalog.type`, `catalog.uri`, and so on.",
+    "write-props.*": "Table properties that this write has instead of the table's own.",
+    "auto-create-props.*": "Properties of a table that is created.",
+}
+"""The keys that are handed on, and what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The checked options. ``query_name``: that of the streaming query."""
+
+    keys: WriteKeys
+    catalog: Mapping[str, str]
+    write_properties: Mapping[str, str]
+    create_properties: Mapping[str, str]
+    query_name: str | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+    """The options as they were given, with the references to secrets, but without what they refer to: these travel."""
+
+    @property
+    def sink(self) -> str | None:
+        """The name of the stream that somebody has chosen."""
+        return self.keys.sink or self.query_name
+
+
+def read(given: Mapping[str, str]) -> WriteOptions:
+    """The options as Spark hands them over.
+
+    :raises ConfigError: an option is unknown, is wrong, or shows a secret.
+    """
+    options = {key.lower(): text for key, text in given.items()}
+    _refuse_secrets(options)
+    raw: dict[str, str] = {}
+    if "config" in options:
+        raw |= files.read(Path(options["config"]))
+    for key, text in options.items():
+        name = _OF_SPARK.get(key, key)
+        if name is not None and not (name != key and name in options):
+            raw[name] = text
+    raw, provided = files.resolved(raw)
+    plain = {key: text for key, text in raw.items() if not key.startswith(_PREFIXES)}
+    handed_on = [
+        {key.removeprefix(prefix): text for key, text in raw.items() if key.startswith(prefix)} for prefix in _PREFIXES
+    ]
+    _refuse_unknown(plain)
+    keys = validate(WriteKeys, plain, "option ")
+    catalog, write_properties, create_properties = handed_on
+    know(
+        f"spark {keys.table}",
+        [(f"iceberg.catalog.{key}", text) for key, text in catalog.items()],
+        {key.replace(_CATALOG, "iceberg.catalog.", 1): texts for key, texts in provided.items()},
+    )
+    if not catalog:
+        raise ConfigError("option catalog.type is missing: rest, sql, hive or glue; and catalog.uri, its address")
+    check_catalog(catalog)
+    check_address(catalog)
+    query_name = options.get("queryname")
+    if query_name is not None and keys.sink is None:
+        _check_name(query_name)
+    return WriteOptions(keys, catalog, write_properties, create_properties, query_name, dict(given))
+
+
+def _check_name(query_name: str) -> None:
+    try:
+        _entry(query_name)
+    except ValueError as error:
+        raise ConfigError(f"the query's name {query_name!r} {error}: set the option sink") from error
+
+
+def _refuse_secrets(options: Mapping[str, str]) -> None:
+    """Spark shows options in plans and in event logs (S17).
+
+    :raises ConfigError: an option shows a secret.
+    """
+    for key, text in options.items():
+        name = f"iceberg.{key}" if key.startswith(_CATALOG) else key
+        shows = looks_secret(name) and not files.has_reference(text)
+        login = without_logins(text)[1]
+        if shows or (login is not None and ":" in login and not files.has_reference(login)):
+            raise ConfigError(
+                f"option {key} shows a secret in Spark's plans and event logs: write ${{env:NAME}} or"
+                " ${file:PATH:KEY}, or put the key into the file of the option config"
+            )
+
+
+def _refuse_unknown(plain: Mapping[str, str]) -> None:
+    known = [str(each.alias) for each in WriteKeys.model_fields.values()]
+    for key in plain:
+        if key not in known:
+            hint = meant_key(key, [*known, *_PREFIXES, "catalog.type", "catalog.uri", "catalog.warehouse"])
+            raise ConfigError(f"option {key}: unknown{hint or '; there are ' + ', '.join(known)}")

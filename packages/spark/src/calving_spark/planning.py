@@ -1,0 +1,119 @@
+"""Plans a write where the catalog is: loads, creates or evolves the table for the DataFrame's columns (S2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyspark.sql.types import StructType
+
+from calving.casting.column_changes import ColumnChanges
+from calving.casting.evolution import SchemaEvolution
+from calving.casting.findings import Findings
+from calving.errors import ConfigError
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.rules import TableRules, TableSettings
+from calving.iceberg.tables import Tables
+from calving.model.record_path import Evolution, Limits
+from calving.model.tables import SchemaChange, TableSpec
+from calving.records.arrays import children_of
+from calving.records.fields import Target, name_mapping, table_schema
+from calving.records.inferred import of_type
+from calving_spark.columns import one_row, row_type
+from calving_spark.options import WriteOptions
+
+_KEPT = 8
+"""The most catalogs whose connection is kept. Workers of Python are used again for later batches (S14a)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """A table as tasks write it, without a catalog. ``uuid`` tells it from another table of its name. ``fold``: whether
+    columns match in upper or lower case.
+    """
+
+    spec: TableSpec
+    uuid: str
+    fold: bool
+
+
+def catalog_of(options: WriteOptions) -> Catalog:
+    """The catalog that the options name; its connection is kept.
+
+    :raises ConfigError, UnavailableError: the catalog cannot be opened.
+    """
+    return _opened(options.keys.catalog, tuple(sorted(options.catalog.items())))
+
+
+@lru_cache(maxsize=_KEPT)
+def _opened(name: str, properties: tuple[tuple[str, str], ...]) -> Catalog:
+    return open_catalog(name, dict(properties))
+
+
+def plan(options: WriteOptions, schema: StructType) -> WritePlan:
+    """Load the table; create it, or add the columns that it lacks, if the options say so.
+
+    :raises ConfigError: the options or the table must be changed.
+    :raises UnavailableError: the catalog is away, or others kept changing the table; try again.
+    """
+    keys = options.keys
+    name, rules = keys.table, _rules(options)
+    kind = row_type(name, schema, fold=rules.fold)
+    tables = Tables(catalog_of(options), keys.catalog, rules)
+    tables.refresh([name])
+    if name in tables.missing:
+        if not keys.auto_create:
+            raise ConfigError(f"table {name} does not exist: create it, or set auto-create-enabled = true")
+        tables.apply([SchemaChange(name, "create", type=of_type(kind))])
+    if changes := _lacking(tables.specs()[name], kind, keys.case_insensitive):
+        _refuse_unasked(name, changes, evolves=keys.evolve)
+        tables.apply(changes if keys.evolve else ())
+    return WritePlan(tables.specs()[name], str(tables.reference(name).table_uuid), rules.fold)
+
+
+def _refuse_unasked(name: str, changes: Sequence[SchemaChange], *, evolves: bool) -> None:
+    new = [".".join(change.path) for change in changes if change.kind == "add"]
+    if new and not evolves:
+        raise ConfigError(
+            f"table {name} has no column {', '.join(new)}: set evolve-schema-enabled = true to add what is missing, or"
+            " leave it out of the DataFrame"
+        )
+
+
+def _rules(options: WriteOptions) -> TableRules:
+    keys = options.keys
+    return TableRules(
+        write_properties=options.write_properties,
+        create_properties=options.create_properties,
+        tables={keys.table: TableSettings(partition_by=keys.partition_by, location=keys.location)},
+        force_optional=keys.force_optional,
+        evolution=Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive),
+    )
+
+
+def _lacking(spec: TableSpec, kind: pa.StructType, fold: bool) -> list[SchemaChange]:
+    """The changes that rows of this type need.
+
+    :raises ConfigError: the table cannot have a column of them.
+    """
+    schema: Schema = table_schema(spec.schema_json)
+    evolution = SchemaEvolution(
+        spec.name, schema, Evolution(evolve=True, case_insensitive=fold), Limits(), spec.partition_names, spec.refused
+    )
+    columns = schema.as_struct()
+    target = Target(columns, name_mapping(spec.properties), case_insensitive=fold)
+    changes, found, row = ColumnChanges(evolution, target), Findings(typed=True, records=1), one_row(kind)
+    lookup = target.lookup(columns)
+    for source, child in zip(kind, children_of(row), strict=True):
+        column = lookup.find(source.name)
+        if column is None:
+            changes.missing(child, (source.name,), True, found)
+        else:
+            changes.inner(child, column.field_type, (column.name,), True, found)
+    for reason in found.reasons.values():
+        raise ConfigError(f"table {spec.name}: {reason}")
+    return found.changes

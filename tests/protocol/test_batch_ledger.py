@@ -1,0 +1,132 @@
+"""What the ledger of Spark's jobs answers: a batch is held, is new, or nobody can tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from calving.errors import ConfigError, TableTroubleError
+from calving.model.tables import SnapshotPlace
+from calving.protocol.batch_ledger import MOST_ENTRIES, OneWrite, StreamBatch, noted, outdated, repeated
+from calving.protocol.rollback import Ancestor, Line
+
+ORDERS = "calving.spark-batch.orders"
+BATCH = StreamBatch("lake.t", "orders", "q1", 7)
+
+
+def said(query: str, batch: int) -> str:
+    return json.dumps({"query": query, "batch": batch})
+
+
+def stored(query: str, batch: int, at: int) -> str:
+    return json.dumps({"query": query, "batch": batch, "snapshot": f"{at}:{at}", "at": 1})
+
+
+def line(*summaries: Mapping[str, str], below: int | None = None) -> Line:
+    """Snapshots, the head first; the last of them has number 1. ``below``: the expired parent of the last one, which
+    then has the next number.
+    """
+    numbers = [len(summaries) - i + (below or 0) for i in range(len(summaries))]
+    parents = [*numbers[1:], below]
+    return Line(
+        [
+            Ancestor(SnapshotPlace(n, n), parent, summary)
+            for n, parent, summary in zip(numbers, parents, summaries, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("last", "held"), [(6, False), (7, True), (8, True)])
+def test_a_batch_up_to_the_last_one_of_its_query_is_held(last: int, held: bool) -> None:
+    branch = line({}, {ORDERS: said("q1", last)}, {ORDERS: said("q1", 1)})
+    assert BATCH.is_held(branch, {ORDERS: stored("q1", last, 2)}) is held
+
+
+def test_a_table_without_an_entry_holds_no_batch() -> None:
+    assert not BATCH.is_held(line({}, {}), {})
+
+
+def test_the_property_tells_of_a_batch_whose_snapshot_has_expired() -> None:
+    assert BATCH.is_held(line({}, {}, below=2), {ORDERS: stored("q1", 7, 2)})
+
+
+def test_the_summary_tells_of_a_batch_whose_property_somebody_has_removed() -> None:
+    assert BATCH.is_held(line({}, {ORDERS: said("q1", 7)}), {})
+
+
+def test_a_batch_of_another_query_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"lake\.t: sink orders was written by query q0, up to batch 3; this is .* q1"
+    ):
+        BATCH.is_held(line({ORDERS: said("q0", 3)}), {ORDERS: stored("q0", 3, 1)})
+
+
+def test_a_batch_of_another_query_is_new_if_the_option_says_so() -> None:
+    batch = replace(BATCH, continues=True)
+    assert not batch.is_held(line({ORDERS: said("q0", 9)}), {ORDERS: stored("q0", 9, 1)})
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_a_batch_that_landed_before_one_of_another_query_is_held(continues: bool) -> None:
+    branch = line({ORDERS: said("q0", 9)}, {ORDERS: said("q1", 7)})
+    assert replace(BATCH, continues=continues).is_held(branch, {ORDERS: stored("q0", 9, 2)})
+
+
+@pytest.mark.parametrize(
+    "summaries", [({}, {}), ({}, {ORDERS: said("q1", 5)})], ids=["to no batch", "to an earlier one"]
+)
+@pytest.mark.parametrize("batch", [7, 8], ids=["repeated", "next"])
+def test_no_batch_follows_a_rollback(summaries: tuple[Mapping[str, str], ...], batch: int) -> None:
+    properties = {ORDERS: stored("q1", 7, 3)}
+    with pytest.raises(ConfigError, match=r"lake\.t was rolled back: it does not hold batch 7 of query q1"):
+        replace(BATCH, batch=batch).is_held(line(*summaries), properties)
+
+
+@pytest.mark.parametrize(("batch", "held"), [(5, True), (6, False), (8, False)])
+def test_after_a_rollback_the_option_lets_the_batches_follow_that_are_gone(batch: int, held: bool) -> None:
+    branch = line({}, {ORDERS: said("q1", 5)})
+    entry = replace(BATCH, batch=batch, continues=True)
+    assert entry.is_held(branch, {ORDERS: stored("q1", 7, 3)}) is held
+
+
+def test_each_branch_has_a_property_of_its_own() -> None:
+    entry = replace(BATCH, branch="audit")
+    assert list(noted(entry, SnapshotPlace(3, 4), 5)) == [f"{ORDERS}@audit"]
+    assert not entry.is_held(line({}), {ORDERS: stored("q1", 7, 1)})
+
+
+def test_what_is_noted_is_held() -> None:
+    branch = line({})
+    assert BATCH.is_held(branch, noted(BATCH, SnapshotPlace(1, 1), 5))
+    assert BATCH.place(noted(BATCH, SnapshotPlace(1, 1), 5)) == SnapshotPlace(1, 1)
+    assert OneWrite("w").is_held(branch, noted(OneWrite("w"), SnapshotPlace(1, 1), 5))
+
+
+def test_a_write_with_an_id_is_held_until_it_is_rolled_back() -> None:
+    properties = noted(OneWrite("w"), SnapshotPlace(2, 2), 5)
+    assert OneWrite("w").is_held(line({}, {"calving.spark-write.w": "{}"}, {}), properties)
+    assert not OneWrite("w").is_held(line({}), properties)
+    assert not OneWrite("v").is_held(line({}, {"calving.spark-write.w": "{}"}, {}), properties)
+
+
+@pytest.mark.parametrize(
+    "text", ["7", "{", '{"query": "q1"}', '{"query": "q1", "batch": "x", "snapshot": "1:1", "at": 1}', "[]"]
+)
+def test_a_property_that_calving_has_not_written_is_refused(text: str) -> None:
+    with pytest.raises(TableTroubleError, match="is not what calving writes"):
+        BATCH.is_held(line({}), {ORDERS: text})
+
+
+def test_the_oldest_entries_of_a_kind_go_when_there_are_too_many() -> None:
+    writes = [noted(OneWrite(f"w{n}"), SnapshotPlace(n, n), n) for n in range(MOST_ENTRIES + 1)]
+    properties = {name: text for each in writes for name, text in each.items()} | {ORDERS: stored("q1", 7, 1)}
+    assert outdated(OneWrite("new"), properties) == ["calving.spark-write.w1", "calving.spark-write.w0"]
+    assert outdated(BATCH, properties) == []
+
+
+def test_the_next_summary_repeats_the_entries_of_queries_that_stay() -> None:
+    summary = {ORDERS: "1", "calving.spark-batch.old": "2", "calving.spark-write.w": "3", "total-records": "4"}
+    assert repeated(summary, ["calving.spark-batch.old"]) == {ORDERS: "1"}
