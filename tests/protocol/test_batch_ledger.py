@@ -85,6 +85,12 @@ def test_no_batch_follows_a_rollback(summaries: tuple[Mapping[str, str], ...], b
         replace(BATCH, batch=batch).is_held(line(*summaries), properties)
 
 
+def test_a_rollback_is_noticed_by_the_entry_that_later_snapshots_repeat_if_the_others_have_expired() -> None:
+    branch = line({ORDERS: said("q1", 5)}, below=8)
+    with pytest.raises(ConfigError, match=r"lake\.t was rolled back"):
+        BATCH.is_held(branch, {ORDERS: stored("q1", 7, 3)})
+
+
 @pytest.mark.parametrize(("batch", "held"), [(5, True), (6, False), (8, False)])
 def test_after_a_rollback_the_option_lets_the_batches_follow_that_are_gone(batch: int, held: bool) -> None:
     branch = line({}, {ORDERS: said("q1", 5)})

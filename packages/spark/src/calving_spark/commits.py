@@ -35,8 +35,11 @@ def commit_batch(options: WriteOptions, messages: Sequence[WriterCommitMessage |
     _commit(options, found, what, entry)
 
 
-def commit_stream(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+def commit_stream(
+    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch: int, query: str | None = None
+) -> None:
     """Commit a micro-batch, unless the table holds it (S5). A batch without tasks has nothing to commit (S7).
+    ``query``: the query's id, if its tasks do not know it.
 
     :raises CalvingError: see ``BatchCommitter.commit``.
     """
@@ -44,8 +47,8 @@ def commit_stream(options: WriteOptions, messages: Sequence[WriterCommitMessage 
         return
     keys, what = options.keys, f"batch {batch}"
     found = of_one_batch(messages, f"table {keys.table}: {what}")
-    query = found[0].query
-    if query is None or found[0].batch != str(batch):
+    query = query or found[0].query
+    if query is None or found[0].batch not in (None, str(batch)):
         raise ProtocolError(
             f"table {keys.table}: the tasks of {what} name query {query} and batch {found[0].batch}: nothing was"
             " committed; report this as a bug in calving"

@@ -71,7 +71,9 @@ def plan(options: WriteOptions, schema: StructType) -> WritePlan:
         tables.apply([SchemaChange(name, "create", type=of_type(kind))])
     if changes := _lacking(tables.specs()[name], kind, keys.case_insensitive):
         _refuse_unasked(name, changes, evolves=keys.evolve)
-        tables.apply(changes if keys.evolve else ())
+        if keys.evolve:
+            tables.apply(changes)
+            _lacking(tables.specs()[name], kind, keys.case_insensitive)  # what the catalog refuses is refused here
     return WritePlan(tables.specs()[name], str(tables.reference(name).table_uuid), rules.fold)
 
 

@@ -114,8 +114,9 @@ class StreamBatch:
         stored = _stored(properties, _of_table(self))
         if stored is None or _batch(stored.said) == shown:
             return shown
-        last = _batch(stored.said)
-        if verdict(line, stored.place) is not Verdict.ROLLED_BACK:
+        last, told = _batch(stored.said), verdict(line, stored.place)
+        # Later snapshots repeat the entry. So if the branch shows another one, it went back, whatever has expired.
+        if told is Verdict.INTACT or (told is Verdict.DOUBT and shown is None):
             return last
         if not self.continues:
             raise ConfigError(

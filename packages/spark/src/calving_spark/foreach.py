@@ -1,0 +1,58 @@
+"""Writes a micro-batch from within ``foreachBatch`` (S16): the commit is made in the caller's process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from calving_spark import __version__
+from calving_spark.commits import commit_stream
+from calving_spark.options import read
+from calving_spark.planning import WritePlan, plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_COLUMN = "message"
+
+
+def write_batch(
+    frame: DataFrame,
+    batch_id: int,
+    *,
+    table: str,
+    sink: str,
+    options: Mapping[str, str],
+    query: str | None = None,
+) -> None:
+    """Append the rows of a micro-batch, unless the table holds it. Call it once for a table in each batch.
+
+    ``options``: as of ``format("calving")``. ``query``: the id of the streaming query; needed only where Spark's tasks
+    do not know it.
+
+    :raises ConfigError: the options or the table must be changed; or the table was written by another query.
+    :raises CalvingError: the batch may have landed, or not; let the query fail, and start it again.
+    """
+    read_options = read({**options, "table": table, "sink": sink})
+    rows = frame.mapInArrow(_Task(plan(read_options, frame.schema), __version__), f"{_COLUMN} binary")
+    messages = [pickle.loads(row[_COLUMN]) for row in rows.collect()]  # noqa: S301 - from this query's own tasks
+    commit_stream(read_options, messages, batch_id, query)
+
+
+class _Task:
+    """What each task does. It is sent to the tasks."""
+
+    def __init__(self, of_table: WritePlan, version: str) -> None:
+        self._plan, self._version = of_table, version
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        # Imported here, because the driver writes nothing.
+        from calving_spark.tasks import write
+
+        message = write(self._plan, self._version, batches)
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(message)], pa.binary())], names=[_COLUMN])
