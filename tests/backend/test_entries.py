@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from calving.backend.entries import MOST_GROUPS, Encoded, Entries, beside_text, covered_text, payloads, settled_text
+from calving.backend.headers import Headers
 from calving.errors import DataLossError, NewerVersionError
 from calving.model.events import (
     NO_COMMIT,
@@ -23,6 +24,7 @@ from calving.model.events import (
     Publication,
     StartCommit,
     TableReference,
+    TargetState,
     WorkerEnd,
 )
 from calving.model.forms import NEWEST, StoredForm
@@ -62,6 +64,17 @@ BESIDE = (
     b'"restarts":"{\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[1,0]]}}","leader":["m-1","k1","https://k1:8083/"],"released":[[0,7],[1,3]],'
     b'"read":[[0,12],[1,4]],"unanswered":2}'
 )
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [(b'"STOPPED"', TargetState.STOPPED), (b'"RUNNING"', TargetState.RUNNING), (b'"PAUSED"', None), (b"[1]", None)],
+)
+def test_a_state_that_is_none_of_a_sink_is_left_out(said: bytes, state: TargetState | None) -> None:
+    found = Headers.of(None, b'{"group":"g","state":' + said + b"}").envelope((0, 1), CommitComplete(COMMIT))
+    assert found.attached.state is state
+    if state is not None:
+        assert said in beside_text("g", [CommitComplete(COMMIT)], [b"x"], Attachment(state=state))
 
 
 def test_what_a_coordinator_attaches_is_written_byte_for_byte() -> None:
