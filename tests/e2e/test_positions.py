@@ -9,16 +9,13 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from pyiceberg.table import Table
 
 from calving.cli.status import status
-from calving.engine.interface import LocalEngine
 from calving.errors import CommandFailedError, ConfigError, DataLossError
-from calving.runtime.app import App
 from calving.runtime.moving import Destination, move_positions
 from calving.settings.load import load
 from calving.source.members import members
@@ -93,17 +90,10 @@ def test_again_reads_exactly_the_printed_records_a_second_time(sink: Cli) -> Non
 
 
 def test_a_recovery_in_between_reads_on_where_records_still_come_again(sink: Cli) -> None:
-    sink.keys["iceberg.control.commit.interval-ms"] = 100
     sink.keys["iceberg.batch.max-records"] = 30
     move(sink, "earliest", again=True)
-
-    def stop(progress: Any) -> None:
-        if 0 < progress.read < 300 and sum(s > 0 for s in [len(sink.ids()) - 300]):
-            app.stop()
-
-    app = App(load(sink.config), LocalEngine())
-    app.run(on_progress=stop)
-    assert 300 < len(sink.ids()) < 600
+    sink.run_until_killed("publish:after:4")
+    assert 300 <= len(sink.ids()) < 600
     sink.recover_here()
     sink.run_here()
     assert Counter(sink.ids()) == twice(0, 300, of=300)
