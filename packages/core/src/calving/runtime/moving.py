@@ -240,8 +240,8 @@ def _planned(found: _Found, destination: Destination) -> PositionMove:
         if at > stored[tp] > reached[tp]:
             raise ConfigError(
                 f"{tp}: records from offset {reached[tp]} to {stored[tp]} are published and not in all tables yet, so"
-                " later ones cannot be skipped: start the sink, and stop it when `calving status FILE` shows that"
-                f" nothing is left to commit; or go back to {reached[tp]} at most"
+                f" later ones cannot be skipped: start the sink, and stop it with PUT /connectors/{sink.keys.name}/stop,"
+                f" which commits them first; or go back to {reached[tp]} at most"
             )
     ahead = {tp: at for tp, at in targets.items() if at > stored[tp]}
     start = {tp: ahead.get(tp, min(at, targets.get(tp, at))) for tp, at in reached.items()}
@@ -304,7 +304,7 @@ def _lines(found: _Found, move: PositionMove, parts: Mapping[str, TablePart]) ->
         if at < stored:
             yield f"{tp}: back from {stored} to {at}: {counted(stored - at, 'offset')} to read again"
         elif at > stored:
-            skipped = f"{counted(at - stored, 'offset')} ({stored} to {at}) skipped, whose records are in no table"
+            skipped = f"{counted(at - stored, 'offset')} ({stored} to {at}) skipped, so no table gets their records"
             yield f"{tp}: forward from {stored} to {at}: {skipped}"
     for tp, at in sorted(move.restarted.items()):
         yield f"{tp}: read from {at} on, because later records are published and not in all tables yet"
