@@ -240,7 +240,7 @@ def _planned(found: _Found, destination: Destination) -> PositionMove:
         if at > stored[tp] > reached[tp]:
             raise ConfigError(
                 f"{tp}: records from offset {reached[tp]} to {stored[tp]} are published and not in all tables yet, so"
-                f" later ones cannot be skipped: start the sink, and stop it with PUT /connectors/{sink.keys.name}/stop,"
+                f" later ones cannot be skipped: start the sink, and stop it by PUT /connectors/{sink.keys.name}/stop,"
                 f" which commits them first; or go back to {reached[tp]} at most"
             )
     ahead = {tp: at for tp, at in targets.items() if at > stored[tp]}
