@@ -534,6 +534,8 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "object store resets": (objects_reset, 6),
 }
 """With how often each comes, relative to the others."""
+OF_MAINTENANCE = {"compaction", "foreign expiry", "maintained", "tagged"}
+"""These come more often where the sink maintains its tables."""
 OF_S3 = {kind for kind in FAULTS if kind.startswith("object store")}
 
 

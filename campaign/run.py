@@ -34,7 +34,7 @@ from campaign.audit import harm
 from campaign.books import Books
 from campaign.changes import Warehouse, Workload
 from campaign.checker import LETTERS, Checker
-from campaign.faults import FAULTS, OF_VERSIONS, faults_of
+from campaign.faults import FAULTS, OF_MAINTENANCE, OF_VERSIONS, faults_of
 from campaign.field import Field, armory
 from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
@@ -64,6 +64,7 @@ _VERDICT = (
     "findings",
 )
 _SESSION_MS = 20_000
+_MORE_OFTEN = 4
 _OTHER_SETTINGS = {"iceberg.limits.nesting": "31"}
 """Workers with and without this setting disagree, and commit the same."""
 
@@ -213,7 +214,8 @@ def _harm(field: Field, plan: Plan, books: Books) -> list[tuple[str, float]]:
     )
     if field.former is None:
         kinds = [kind for kind in kinds if kind != OF_VERSIONS]
-    weights = [FAULTS[kind][1] for kind in kinds]
+    often = OF_MAINTENANCE if plan.maintained else ()
+    weights = [FAULTS[kind][1] * (_MORE_OFTEN if kind in often else 1) for kind in kinds]
     end = time.monotonic() + plan.seconds
     while time.monotonic() < end:
         if kinds:
