@@ -12,7 +12,8 @@ from calving.backend.memory import MemoryBackend, MemorySession, MemoryStore
 from calving.errors import CommandFailedError, FencedError
 from calving.model.events import TargetState
 from calving.runtime import stopping
-from calving.runtime.stopping import Leaving, keep, state_in, tell_state
+from calving.runtime.log_view import keep
+from calving.runtime.stopping import Leaving, state_in, tell_state
 from tests.runtime.test_coordinator_loop import loop
 
 STOPPED, RUNNING = TargetState.STOPPED, TargetState.RUNNING

@@ -37,6 +37,7 @@ from calving.protocol.rollback import Marks
 from calving.protocol.target_state import TargetStateInUse
 from calving.runtime import components
 from calving.runtime.group_members import mind_members
+from calving.runtime.log_view import keep
 from calving.runtime.preflight import (
     TableRecord,
     former_names,
@@ -59,7 +60,6 @@ from calving.runtime.recovered_tables import (
     strangers,
     supersede,
 )
-from calving.runtime.stopping import keep
 from calving.settings.load import Sink
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import dropwhile, islice
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -265,6 +265,16 @@ class Replay:
             state=state or self.target.repeated,
         )
         cursor.acknowledge(position, (CommitComplete(commit_id),), attached)
+
+
+def keep(state: TargetStateInUse, cursor: Cursor) -> None:
+    """Tell the state again, after a rewind has discarded the entry that told it. ``cursor``: one that replays, at least
+    if the sink is stopped.
+
+    :raises CalvingError: as ``Cursor.acknowledge``.
+    """
+    if state.stopped:
+        Replay.of(cursor).complete(cursor, uuid4(), state.state)
 
 
 def resumed(

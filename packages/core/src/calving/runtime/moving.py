@@ -44,7 +44,7 @@ from calving.protocol.rollback import Marks
 from calving.protocol.target_state import TargetStateInUse
 from calving.runtime import components
 from calving.runtime.group_members import mind_members, running
-from calving.runtime.log_view import resumed
+from calving.runtime.log_view import keep, resumed
 from calving.runtime.positions import recreated_text, unread
 from calving.runtime.preflight import TableRecord, former_names, ledger_key, refuse_a_loss
 from calving.runtime.recovered_tables import (
@@ -54,7 +54,6 @@ from calving.runtime.recovered_tables import (
     strangers,
     unfinished_move,
 )
-from calving.runtime.stopping import keep
 from calving.settings.load import Sink
 from calving.source.interface import Bounds, Source
 from calving.source.start import EARLIEST, Start, outside

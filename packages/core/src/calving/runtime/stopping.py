@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from uuid import uuid4
 
-from calving.backend.interface import Backend, Cursor, Session
+from calving.backend.interface import Backend, Session
 from calving.backend.sessions import read_to_end
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.model.events import TargetState
@@ -47,16 +47,6 @@ def tell_state(session: Session, state: TargetState) -> None:
             Replay.of(cursor).complete(cursor, uuid4(), state)
             return
     raise CommandFailedError(f"nothing has changed: the sink's coordinator came in between {_TRIES} times; try again")
-
-
-def keep(state: TargetStateInUse, cursor: Cursor) -> None:
-    """Tell the state again, after a rewind has discarded the entry that told it. ``cursor``: one that replays, at least
-    if the sink is stopped.
-    """
-    from calving.runtime.log_view import Replay
-
-    if state.stopped:
-        Replay.of(cursor).complete(cursor, uuid4(), state.state)
 
 
 def stopped_text(name: str) -> str:
