@@ -319,3 +319,37 @@ def test_a_publication_that_is_interrupted_is_made_once(sink: BackfilledSink, fa
     assert code == (-signal.SIGKILL if fault.partition(":")[2] in ("before:1", "after:1") else 0), said
     sink.fill("earliest", sink.at(100), branch="past", publish=True)
     sink.assert_exactly_once(200)
+
+
+def test_a_branch_is_published_again_after_main_was_rolled_back_below_it(sink: BackfilledSink) -> None:
+    sink.keys["iceberg.source.start"] = "latest"
+    sink.send(0, 100)
+    sink.run_here()
+    sink.send(100, 150)
+    sink.run_here()
+    sink.fill("earliest", sink.at(100), branch="past")
+    sink.send(150, 200)
+    sink.run_here()
+    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    before = table.metadata.current_snapshot_id
+    sink.fill("earliest", sink.at(100), branch="past", publish=True)
+    assert before is not None
+    table.refresh().manage_snapshots().set_current_snapshot(before).commit()
+    assert sink.found() == Counter(range(100, 200))
+    sink.fill("earliest", sink.at(100), branch="past", publish=True)
+    sink.assert_exactly_once(200)
+
+
+def test_a_branch_to_which_others_have_committed_is_not_picked(sink: BackfilledSink) -> None:
+    sink.keys["iceberg.source.start"] = "latest"
+    sink.send(0, 100)
+    sink.run_here()
+    sink.send(100, 150)
+    sink.run_here()
+    sink.fill("earliest", sink.at(50), branch="past")
+    sink.fill(sink.at(50), sink.at(100), branch="past")
+    sink.send(150, 200)
+    sink.run_here()
+    with pytest.raises(ConfigError, match="of branch past is not one of this backfill"):
+        sink.fill("earliest", sink.at(50), branch="past", publish=True)
+    assert sink.found() == Counter(range(100, 200))

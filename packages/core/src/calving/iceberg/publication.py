@@ -16,7 +16,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
@@ -94,7 +93,7 @@ class Publisher:
             try:
                 table._do_commit((*updates, noted), guards)
             except CommitFailedException as error:
-                if self._has_landed(plan):  # a proxy may repeat a request that has landed
+                if self._has_landed(plan, snapshots):  # a proxy may repeat a request that has landed
                     return plan
                 for snapshot in snapshots:
                     snapshot.discard()
@@ -102,13 +101,16 @@ class Publisher:
                     raise CommitRefusedError(f"table {self._name}: {error}") from error
                 continue
             except Exception as error:  # a catalog or its transport may raise anything: the table shows the result
-                if not self._has_landed(plan):
+                if not self._has_landed(plan, snapshots):
                     raise CommitUncertainError(f"table {self._name}: {described(error)}; run it again") from error
             return plan
         raise AssertionError("unreachable")
 
-    def _has_landed(self, plan: BranchPublication) -> bool:
-        return self._noted(self._catalog.load_table(self._table).metadata) == plan.tip
+    def _has_landed(self, plan: BranchPublication, snapshots: list[SinkSnapshot]) -> bool:
+        metadata = self._catalog.load_table(self._table).metadata
+        if plan.forward:
+            return any(each.snapshot_id == plan.tip for each in ancestors(metadata, self._target))
+        return snapshots[-1].snapshot_id in {each.snapshot_id for each in metadata.snapshots}
 
     def plan(self, table: Table) -> BranchPublication:
         """What the target lacks of the branch now.
@@ -116,7 +118,7 @@ class Publisher:
         :raises ConfigError: Iceberg does not allow to publish it.
         """
         metadata = table.metadata
-        found, noted = metadata.snapshot_by_name(self._branch), self._noted(metadata)
+        found, noted = metadata.snapshot_by_name(self._branch), self._noted(table)
         if found is None and noted is not None:
             return BranchPublication(noted)
         if found is None:
@@ -213,9 +215,17 @@ class Publisher:
             PUBLISHED_BY: self._owner,
         }
 
-    def _noted(self, metadata: TableMetadata) -> int | None:
-        text = metadata.properties.get(published_property(self._owner), "")
-        return int(text) if text.isdecimal() else None
+    def _noted(self, table: Table) -> int | None:
+        """The snapshot up to which the branch was published; None if it was not, or the target was rolled back since.
+        Where the target's snapshots have expired, it counts as not rolled back: rows are rather missing than there
+        twice.
+        """
+        text = table.metadata.properties.get(published_property(self._owner), "")
+        if not text.isdecimal():
+            return None
+        line = line_of(table, self._target)
+        shown = any(s.place.id == int(text) or s.summary.get(PUBLISHED_BY) == self._owner for s in line.snapshots)
+        return int(text) if shown or line.below() is not None else None
 
 
 def _head(table: Table, branch: str) -> int | None:

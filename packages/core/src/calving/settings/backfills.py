@@ -31,6 +31,7 @@ def backfill_of(sink: Sink, order: BackfillOrder) -> Sink:
         "tables": tuple(name for name in keys.tables if name in kept),
         "other_sinks": (*keys.other_sinks, f"{keys.control_topic}.{sink.group}"),
         "on_data_loss": "fail",
+        "on_rollback": None,  # `calving rollback` answers for the sink alone
         "maintenance_enabled": False,
         "http_port": None,
         "webhook_url": None,
@@ -39,7 +40,11 @@ def backfill_of(sink: Sink, order: BackfillOrder) -> Sink:
         change["on_unrouted"] = "skip"
     if order.branch is not None:
         change["default_branch"] = order.branch
-    own_change = {"maintenance_enabled": False, **({"commit_branch": None} if order.branch is not None else {})}
+    own_change = {
+        "maintenance_enabled": False,
+        "on_rollback": None,
+        **({"commit_branch": None} if order.branch is not None else {}),
+    }
     of_its_own = backfill_named(sink, order.id)
     made = replace(
         of_its_own,
