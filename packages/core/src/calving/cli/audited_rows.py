@@ -26,6 +26,9 @@ def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found:
     if snapshot is None or line is None or line.ledger is None or not line.ledger.source:
         found.notes.append("not compared with the topics: this sink has written no source offsets into it")
         return
+    if found.table == sink.keys.dead_letter_table:
+        found.notes.append("not compared with the topics: its rows are dead letters")
+        return
     if sink.mutations(found.table) is not None:
         found.notes.append(
             "not compared with the topics: its rows change, and records say how only one after the other"
@@ -42,8 +45,8 @@ def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found:
     wanted, unread = _readable(sink, line)
     foreign = _has_other_writers(metadata, snapshot, line)
     comparison = RowComparison(found.table, snapshot.name, there, unread, foreign)
-    outcome = Reread()
-    for part in reread(sink, found.table, wanted, outcome):
+    outcome = Reread(found.table)
+    for part in reread(sink, wanted, outcome):
         partition = part.tp.topic, part.tp.partition
         digests = digests_of(part.rows.columns, list(part.rows.schema))
         for offset, digest in zip(part.offsets, digests, strict=True):

@@ -40,31 +40,32 @@ class RereadRows:
 
 @dataclass
 class Reread:
-    """What has become of the records that were read once more, beside the rows."""
+    """What has become of the records that were read once more for a table, beside its rows."""
 
+    table: str
     read: int = 0
     bad: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
     changes: int = 0
-    """Changes of the table's columns that records ask for: their rows are not given."""
+    """Changes of its columns that records ask for: their rows are not given."""
 
     def add(self, block: Block, accounts: Accounts) -> None:
         """Count the records of a block."""
         self.read += len(block)
         self.bad += len(accounts.bad)
         self.filtered.update(accounts.filtered)
-        self.changes = len(accounts.changes)  # of all blocks so far
+        self.changes = sum(each.table == self.table for each in accounts.changes.values())  # of all blocks so far
 
 
-def reread(sink: Sink, table: str, wanted: Coverage, found: Reread) -> Iterator[RereadRows]:
-    """The rows of these records in a table.
+def reread(sink: Sink, wanted: Coverage, found: Reread) -> Iterator[RereadRows]:
+    """The rows of these records in the table of ``found``, which counts the records.
 
     :raises CalvingError: topics or catalog cannot be reached, or records cannot be read.
     """
     path = record_path(sink)
     path = replace(path, tolerance=Tolerance("topic", path.tolerance.table, _EVERYTHING))
     tables = Tables(components.catalog(sink), sink.keys.catalog_name, table_rules(sink, components.source(sink)))
-    tables.refresh([table, *sink.keys.tables])
+    tables.refresh([found.table, *sink.keys.tables])
     specs = {name: replace(spec, held_json="{}") for name, spec in tables.specs().items()}
     ranges = tuple(
         Range(tp.topic, tp.partition, span.start, span.end) for tp, spans in sorted(wanted.items()) for span in spans
@@ -75,7 +76,7 @@ def reread(sink: Sink, table: str, wanted: Coverage, found: Reread) -> Iterator[
         for block in blocks:
             accounts = Accounts(pipeline.changes)
             for part in pipeline.rows(block, accounts):
-                yield from _rows(block, part, table)
+                yield from _rows(block, part, found.table)
                 part.settle()
             found.add(block, accounts)
 
