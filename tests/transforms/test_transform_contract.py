@@ -16,6 +16,7 @@ from tests.java.ours import records_of
 
 OTHERS = [
     Case("Drop", {}),
+    Case("FieldNames", {"style": "snake"}),
     Case("Filter", {}),
     *(
         Case("Sql", {"query": query})

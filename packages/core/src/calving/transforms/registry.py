@@ -32,6 +32,7 @@ TRANSFORMS = Registry(
         "Drop": _HERE + "fields:Drop",
         "DropHeaders": _HERE + "topics:DropHeaders",
         "ExtractField": _HERE + "fields:ExtractField",
+        "FieldNames": _HERE + "names:FieldNames",
         "Filter": _HERE + "fields:Filter",
         "Flatten": _HERE + "fields:Flatten",
         "HeaderFrom": _HERE + "topics:HeaderFrom",
