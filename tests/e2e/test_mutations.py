@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -265,3 +267,50 @@ def test_changes_of_a_key_that_several_spark_tasks_have_read_meet(
         assert producer.flush(60) == 0
         App(load(made.config)).run(until_caught_up=True)
     assert rows(made, "id", "n") == sorted(expected.items())
+
+
+def of_the_page() -> dict[str, Any]:
+    """The settings with which the how-to mirrors a whole database."""
+    page = (Path(__file__).parents[2] / "docs/how-to/mirror-a-table.md").read_text()
+    (block,) = re.findall(r"```ini\n(.*?)```", page.partition("## Mirror a whole database")[2], re.DOTALL)
+    return tomllib.loads(block)
+
+
+def test_one_pattern_mirrors_a_database_as_the_how_to_says(sink: Cli) -> None:
+    """Tables with different primary keys, one without, a table that is emptied, and the connector's own records."""
+    of_page = {key: value for key, value in of_the_page().items() if key != "topics.regex"}
+    plain = {key: value for key, value in sink.keys.items() if key not in ("iceberg.tables", *JSON_KEYS)}
+    sink.keys = {**plain, **of_page, "iceberg.tables.on-truncate": "delete"}
+    del sink.keys["iceberg.table.db.t.id-columns"]
+
+    def event(table: str, op: str, key: Any, row: Any) -> tuple[Any, Any]:
+        source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": table}
+        sides = {"before": row if op == "d" else None, "after": row if op in "cur" else None}
+        return key, {"op": op, "ts_ms": 1_700_000_000_000, "source": source, **sides}
+
+    lines = [event("lines", "r", {"order": 1, "line": n}, {"order": 1, "line": n, "sku": "pear"}) for n in (1, 2, 3)]
+    send(sink, *lines, event("orders", "r", {"id": 1}, {"id": 1, "total": 20}), event("log", "c", None, {"what": "a"}))
+    sink.run_here()
+    send(
+        sink,
+        event("lines", "d", {"order": 1, "line": 2}, {"order": 1, "line": 2, "sku": None}),
+        ({"order": 1, "line": 2}, None),
+        event("lines", "u", {"order": 1, "line": 3}, {"order": 1, "line": 3, "sku": "plum"}),
+        event("orders", "c", {"id": 2}, {"id": 2, "total": 5}),
+        event("orders", "t", None, None),
+        event("orders", "c", {"id": 3}, {"id": 3, "total": 8}),
+        event("log", "c", None, {"what": "a"}),
+        (None, {"ts_ms": 1_700_000_000_000}),
+        (None, {"status": "BEGIN", "id": "571", "ts_ms": 5, "event_count": None, "data_collections": None}),
+    )
+    sink.run_here()
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    tables = {
+        name: catalog.load_table(f"shop.{name}").scan().to_arrow().to_pylist() for name in ("lines", "orders", "log")
+    }
+    assert {name: sorted(found, key=str) for name, found in tables.items()} == {
+        "lines": [{"order": 1, "line": 1, "sku": "pear"}, {"order": 1, "line": 3, "sku": "plum"}],
+        "orders": [{"id": 3, "total": 8}],
+        "log": [{"what": "a", "_cdc": found["_cdc"]} for found in tables["log"]],
+    }
+    assert len(tables["log"]) == 2
