@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal, Self
 
-from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.offsets import SourceOffsets, TopicPartition, is_moment
 from calving.model.text import listed
 
 _MOST_LINES = 20
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _RECORD = re.compile(r"(?P<topic>\S+):(?P<partition>\d{1,9})=(?P<offset>\d{1,18})", re.ASCII)
 
 
@@ -70,7 +71,8 @@ def record_at(text: str) -> tuple[TopicPartition, int]:
 def moment_ms(text: str) -> int:
     """Milliseconds since 1970 of a time in ISO 8601 with its zone.
 
-    :raises ValueError: it is none, or lacks the zone.
+    :raises ValueError: it is none, or lacks the zone, or is before 1970: for brokers, -1 is the end of a partition, and
+        -2 its beginning. After the year 9999 no time can be shown.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -78,7 +80,10 @@ def moment_ms(text: str) -> int:
         raise ValueError(f"{text} is not a time such as 2026-11-28T09:30:00Z") from error
     if moment.tzinfo is None:
         raise ValueError(f"{text}: which time zone? Add Z for UTC, or an offset such as +01:00")
-    return int(moment.timestamp() * 1000)
+    ms = (moment - _FIRST) // timedelta(milliseconds=1)  # a float would be a millisecond less for some times
+    if not is_moment(ms):
+        raise ValueError(f"{text} is not in the years 1970 to 9999")
+    return ms
 
 
 def moment_text(ms: int) -> str:
