@@ -16,7 +16,8 @@ from pyiceberg.table import Table
 
 from calving.cli.status import status
 from calving.errors import CommandFailedError, ConfigError, DataLossError
-from calving.runtime.moving import Destination, move_positions
+from calving.runtime.destination import Destination
+from calving.runtime.moving import move_positions
 from calving.settings.load import load
 from calving.source.members import members
 from harness.topic import Topic

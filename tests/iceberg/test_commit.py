@@ -151,7 +151,7 @@ def test_a_recovery_refuses_what_is_on_its_way_and_what_was_heard_before_it(cata
     target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None, files=FILES)
     on_its_way, files = target.load(), admit([entry(1, file("b"))], {0: 2}, NOWHERE, NO_LEDGER)
     other = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None, files=FILES)
-    other.supersede(KEY.recovered_at(KEY.log_id, {0: 2}))
+    other.supersede(lambda _: KEY.recovered_at(KEY.log_id, {0: 2}))
     with pytest.raises(CommitRefusedError):
         target.attempt(on_its_way, files)
     with pytest.raises(SupersededError, match="recovered"):

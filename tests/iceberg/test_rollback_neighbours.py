@@ -84,7 +84,7 @@ def test_an_earlier_run_of_the_command_is_not_taken_for_a_commit_that_failed(
 
 
 def recovery_begins(lake: Lake) -> None:
-    IcebergTarget(lake.catalog, ("db", "t"), "main", lake.key, engine()).supersede({"x": "y"})
+    IcebergTarget(lake.catalog, ("db", "t"), "main", lake.key, engine()).supersede(lambda _: {"x": "y"})
 
 
 def test_a_second_run_keeps_the_snapshot_of_the_recovery_that_the_first_one_began(lake: Lake) -> None:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calving.errors import CommandFailedError
 from calving.model.offsets import Coverage, Span, TopicPartition, size, within
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
-from calving.protocol.moves import PositionMove, TablePart, begun, part_of, reached, restated, unfinished
+from calving.protocol.moves import (
+    PositionMove,
+    TablePart,
+    begun,
+    mind_other,
+    noted,
+    part_of,
+    reached,
+    restated,
+    unfinished,
+)
 
 TP = TopicPartition("t", 0)
 IDS = {"t": "id"}
@@ -120,7 +133,7 @@ def test_of_partitions_of_which_the_log_tells_nothing_the_tables_tell() -> None:
 
 @pytest.mark.parametrize("move", [BACK, AGAIN, FORWARD])
 def test_a_table_remembers_the_move_until_it_has_ended(move: PositionMove) -> None:
-    properties = begun(move, KEY, {0: 9}, IDS)
+    properties = begun(replace(move, end={0: 9}), KEY, IDS)
     assert unfinished(KEY, properties, IDS) == move
     assert KEY.is_superseded(properties, SourceProgress({}, {}, since={0: 9}))
     ended = properties | KEY.recovered_at("log", {0: 9})
@@ -128,8 +141,27 @@ def test_a_table_remembers_the_move_until_it_has_ended(move: PositionMove) -> No
     assert not KEY.is_superseded(ended, SourceProgress({}, {}, since={0: 9}))
 
 
+def test_a_table_is_not_told_of_a_second_move_before_the_first_one_has_ended() -> None:
+    properties = dict(begun(BACK, KEY, IDS))
+    with pytest.raises(CommandFailedError, match="`calving offsets FILE --by -40` moves the positions"):
+        noted(KEY, FORWARD, IDS, properties)
+    assert noted(KEY, BACK, IDS, properties) == properties
+
+
+def test_a_ledger_does_not_change_for_a_move_that_another_command_has_taken_the_place_of() -> None:
+    mind_other(KEY, BACK, begun(BACK, KEY, IDS))
+    for later in (begun(FORWARD, KEY, IDS), KEY.recovered_at("", {0: 9}), {}):
+        with pytest.raises(CommandFailedError, match="at the same time: wait for its end"):
+            mind_other(KEY, BACK, later)
+
+
+def test_a_move_leaves_out_a_topic_that_was_deleted_meanwhile() -> None:
+    assert not BACK.of_partitions(()).start
+    assert BACK.of_partitions((TP,)) == BACK
+
+
 def test_a_move_forgets_a_topic_that_was_recreated_meanwhile() -> None:
-    found = unfinished(KEY, begun(BACK, KEY, {}, IDS), {"t": "another"})
+    found = unfinished(KEY, begun(BACK, KEY, IDS), {"t": "another"})
     assert found is not None and not found.targets
 
 

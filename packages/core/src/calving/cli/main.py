@@ -35,9 +35,9 @@ from calving.version import __version__
 if TYPE_CHECKING:
     from calving.cli.status import SinkStatus
     from calving.runtime.app import App
+    from calving.runtime.destination import Destination
     from calving.runtime.maintenance.maintainer import MaintenanceOrder
     from calving.runtime.maintenance.step import MaintenanceStep
-    from calving.runtime.moving import Destination
     from calving.settings.load import Sink
     from calving.status.values import Status
 
@@ -381,7 +381,7 @@ def offsets(
 def _destination(to: Sequence[str], by: int | None, *, again: bool) -> Destination | None:
     if not (to or by is not None or again):
         return None  # nothing of the tables is needed
-    from calving.runtime.moving import Destination
+    from calving.runtime.destination import Destination
 
     return Destination.of(to, by, again=again)
 

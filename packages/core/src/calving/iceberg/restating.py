@@ -29,15 +29,17 @@ def restate(
     change: Callable[[Ledger], Ledger],
     again: Coverage,
     properties: Mapping[str, str],
+    mind: Callable[[Mapping[str, str]], None],
 ) -> None:
     """Let the branch have the changed ledger, and the table these properties, in one commit; if the ledger does not
-    change, the properties alone.
+    change, the properties alone. ``mind`` gets the table's properties before each try, and may refuse.
 
     :raises CommitRefusedError, CommitUncertainError: others committed faster each time, or there was no answer: run it
         again.
     """
     for is_last in tries(MAX_TRIES, target.pause):
         state = target.load()
+        mind(state.properties)
         before = key.read(state.line, state.properties)
         after = change(before)
         if after == before:

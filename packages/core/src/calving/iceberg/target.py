@@ -274,12 +274,14 @@ class IcebergTarget:
     ) -> frozenset[str]:
         return self._files.deletable(table, admitted.steps, unused, live)
 
-    def supersede(self, properties: Mapping[str, str]) -> None:
-        """Set table properties and move the head of the branch, so that attempts on an earlier state are refused."""
+    def supersede(self, noted: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+        """Set table properties, and move the head of the branch, so that attempts on an earlier state are refused.
+        ``noted`` returns them for those that are there, and may refuse.
+        """
         for is_last in tries(MAX_TRIES, self.pause):
             table = self.load().table
             updates, requirements = new_snapshot(table, self._extra, self._branch).prepare()
-            changes = (*updates, SetPropertiesUpdate(updates=dict(properties)))
+            changes = (*updates, SetPropertiesUpdate(updates=dict(noted(table.properties))))
             try:
                 table._do_commit(changes, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
                 return

@@ -16,6 +16,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from calving.errors import CommandFailedError
 from calving.model.offsets import (
     ControlOffsets,
     Coverage,
@@ -32,7 +33,14 @@ from calving.model.offsets import (
     within,
     without,
 )
-from calving.protocol.ledger import Ledger, SourceProgress, decode_source, encode_source, entry_of
+from calving.protocol.ledger import (
+    Ledger,
+    SourceProgress,
+    decode_recovered,
+    decode_source,
+    encode_source,
+    entry_of,
+)
 from calving.protocol.ledger_key import RECOVERED_AT, LedgerKey
 
 _MOVE = "move"
@@ -44,6 +52,9 @@ class PositionMove:
     is read from afterwards; below its target if records there are published and not in all tables yet. ``settled``: the
     offsets below which all records are in all tables before. ``again``: the tables get the records a second time.
     ``said``: the options of the command. ``stopped``: the sink is to stay stopped.
+
+    ``end``: of the control log when the move began. ``rewound``: the positions are stored, and the ledgers are right;
+    what is left is to tell the tables that the move has ended.
     """
 
     said: str
@@ -53,6 +64,22 @@ class PositionMove:
     settled: SourceOffsets
     again: bool = False
     stopped: bool = False
+    end: ControlOffsets = field(default_factory=dict, compare=False)
+    rewound: bool = field(default=False, compare=False)
+
+    def of_partitions(self, there: Collection[TopicPartition]) -> PositionMove:
+        """The move without partitions that the sink does not read: their topic was deleted after it had begun."""
+
+        def left(offsets: SourceOffsets) -> SourceOffsets:
+            return {tp: at for tp, at in offsets.items() if tp in there}
+
+        return replace(
+            self,
+            stored=left(self.stored),
+            targets=left(self.targets),
+            start=left(self.start),
+            settled=left(self.settled),
+        )
 
     @property
     def back(self) -> Coverage:
@@ -143,15 +170,15 @@ def _keys(ledger: Ledger, tp: TopicPartition, topic_ids: Mapping[str, str]) -> C
     return sorted(known) or (own,)
 
 
-def begun(move: PositionMove, key: LedgerKey, end: ControlOffsets, topic_ids: Mapping[str, str]) -> dict[str, str]:
-    """The table property of the move's first step: nothing is committed until the last one. ``end``: of the log."""
-    ((name, text),) = key.recovered_at("", end).items()
+def begun(move: PositionMove, key: LedgerKey, topic_ids: Mapping[str, str]) -> dict[str, str]:
+    """The table property from the move's first step on: nothing is committed until the last one."""
+    ((name, text),) = key.recovered_at("", move.end).items()
     positions = {"stored": move.stored, "targets": move.targets, "start": move.start, "settled": move.settled}
     said = {
         what: json.loads(encode_source({within(tp, topic_ids.get(tp.topic, "")): at for tp, at in each.items()}))
         for what, each in positions.items()
     }
-    of_move = {"said": move.said, "again": move.again, "stopped": move.stopped, **said}
+    of_move = {"said": move.said, "again": move.again, "stopped": move.stopped, "rewound": move.rewound, **said}
     return {name: json.dumps({**json.loads(text), _MOVE: of_move}, separators=(",", ":"))}
 
 
@@ -163,6 +190,34 @@ def unfinished(key: LedgerKey, properties: Mapping[str, str], topic_ids: Mapping
     return entry_of(properties, key.of_table(RECOVERED_AT), lambda text: _move(text, topic_ids))
 
 
+def mind_other(key: LedgerKey, move: PositionMove, properties: Mapping[str, str], *, is_noted: bool = True) -> None:
+    """:raises CommandFailedError: another command works on the positions at the same time. ``is_noted``: the table has
+    had the note of this move.
+    """
+    other = unfinished(key, properties, {})
+    if other is not None and other.said != move.said:
+        raise CommandFailedError(
+            f"`calving offsets FILE {other.said}` moves the positions of this sink at the same time: wait for its end,"
+            " and run the command again"
+        )
+    if other is None and is_noted:
+        raise CommandFailedError(
+            "another command has moved the positions of this sink, or recovered it, at the same time: wait for its end,"
+            " and run the command again"
+        )
+
+
+def noted(
+    key: LedgerKey, move: PositionMove, topic_ids: Mapping[str, str], properties: Mapping[str, str]
+) -> Mapping[str, str]:
+    """The table property of the first step, for a table with these properties.
+
+    :raises CommandFailedError: another move is noted there.
+    """
+    mind_other(key, move, properties, is_noted=False)
+    return begun(move, key, topic_ids)
+
+
 def _move(text: str, topic_ids: Mapping[str, str]) -> PositionMove | None:
     said = json.loads(text).get(_MOVE)
     if said is None:
@@ -170,8 +225,11 @@ def _move(text: str, topic_ids: Mapping[str, str]) -> PositionMove | None:
     stored, targets, start, settled = (
         present(decode_source(json.dumps(said[what])), topic_ids) for what in ("stored", "targets", "start", "settled")
     )
-    words, again, stopped = str(said["said"]), bool(said["again"]), bool(said["stopped"])
-    return PositionMove(words, stored, targets, start=start, settled=settled, again=again, stopped=stopped)
+    _, end = decode_recovered(text)
+    again, stopped, rewound = (bool(said.get(what)) for what in ("again", "stopped", "rewound"))
+    return PositionMove(
+        str(said["said"]), stored, targets, start, settled, again=again, stopped=stopped, end=end, rewound=rewound
+    )
 
 
 def interrupted(move: PositionMove) -> str:

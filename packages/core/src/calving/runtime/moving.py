@@ -2,12 +2,16 @@
 
 The steps, each of which may be done again: no coordinator can commit any more (``supersede``, which also notes the
 move in each table); each ledger says what the move means for its table; the backend stores the positions and discards
-its log, both or neither; each table is told that the move has ended.
+its log, both or neither; each table is told that the move has ended. Before the first table is told so, the last one
+notes that only this is left: a table that has been told takes commits, and its ledger must not be changed once more.
+
+The plan is made before a coordinator is fenced, because it may be only looked at. So all that it was made from is read
+again behind the fence. Of two commands at a time, one finds the note of the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +21,7 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, ControlLog, Session
 from calving.backend.sessions import read_to_end
-from calving.errors import ConfigError, DataLossError
+from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.restating import restate
 from calving.iceberg.summary import engine
@@ -28,6 +32,7 @@ from calving.model.offsets import (
     Coverage,
     SourceOffsets,
     encode_coverage,
+    intersection,
     present,
     size,
     text_of,
@@ -38,11 +43,13 @@ from calving.protocol import moves
 from calving.protocol import positions as unread_offsets
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import Ledger
+from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.moves import PositionMove, TablePart
 from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks
 from calving.protocol.target_state import TargetStateInUse
 from calving.runtime import components
+from calving.runtime.destination import Destination
 from calving.runtime.group_members import mind_members, running
 from calving.runtime.log_view import keep, resumed
 from calving.runtime.positions import recreated_text, unread
@@ -56,52 +63,7 @@ from calving.runtime.recovered_tables import (
 )
 from calving.settings.load import Sink
 from calving.source.interface import Bounds, Source
-from calving.source.start import EARLIEST, Start, outside
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where positions are to go. ``said``: the options of the command. ``place``: of partitions that ``start`` does not
-    name; None if those stay. ``by``: how far, instead.
-    """
-
-    said: str
-    start: Start = EARLIEST
-    moves_all: bool = False
-    by: int | None = None
-    again: bool = False
-
-    @staticmethod
-    def of(to: Sequence[str], by: int | None, *, again: bool) -> Destination | None:
-        """None if the options name none.
-
-        :raises ConfigError: they cannot be read, or do not go together.
-        """
-        if not to and by is None:
-            if again:
-                raise ConfigError("--again: say from where on records are read again, with --to or --by")
-            return None
-        if to and by is not None:
-            raise ConfigError("--to and --by exclude each other")
-        options = [*(f"--to {each}" for each in to), *([] if by is None else [f"--by {by}"]), *(["--again"] * again)]
-        start, moves_all = _start_of(to)
-        return Destination(" ".join(options), start, moves_all=moves_all, by=by, again=again)
-
-
-def _start_of(to: Sequence[str]) -> tuple[Start, bool]:
-    """The place and the offsets that these options name, and whether they name a place.
-
-    :raises ConfigError: they cannot be read, or name a partition twice.
-    """
-    try:
-        starts = [Start.of(each) for each in to]
-    except ValueError as error:
-        raise ConfigError(f"--to: {error}") from error
-    places = [each.place for each in starts if not each.offsets]
-    offsets = [each for start in starts for each in start.offsets]
-    if len(places) > 1 or len(dict(offsets)) < len(offsets):
-        raise ConfigError("--to: name each partition once, and one place for all others")
-    return Start(places[0] if places else "earliest", tuple(sorted(offsets))), bool(places)
+from calving.source.start import outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +86,12 @@ class _Found:
         """By table, of the topics that are there now."""
         return {name: record.ledger.present(self.identities) for name, record in self.records.items()}
 
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """What the plan depends on, apart from the bounds of topics, which move all the time."""
+        progress = self.buffer.progress()
+        return self.stored, self.ledgers, progress.covered, progress.settled, self.target.state
+
     def waiting(self) -> set[str]:
         """The tables for which an earlier recovery has not read all records again."""
         settled, begins = present(self.buffer.progress().settled, self.identities), self.bounds.begins
@@ -134,8 +102,10 @@ class _Found:
         }
 
 
-def move_positions(sink: Sink, destination: Destination, *, dry_run: bool) -> Iterator[str]:
+def move_positions(sink: Sink, destination: Destination, *, dry_run: bool, only_stopped: bool = False) -> Iterator[str]:
     """Store other positions; one line for each thing that it means. Run it again after an interruption.
+
+    ``only_stopped``: refuse unless an operator has stopped the sink, by the control log.
 
     :raises CalvingError: it cannot be done; nothing has changed, or the text says what has.
     """
@@ -150,9 +120,12 @@ def move_positions(sink: Sink, destination: Destination, *, dry_run: bool) -> It
             move = _planned(found, destination)
         elif move.said != destination.said:
             raise ConfigError(moves.interrupted(move))
+        move = move.of_partitions(found.bounds.begins)
+        if only_stopped and not (move.stopped or found.target.stopped):
+            raise CommandFailedError("the sink was resumed meanwhile: stop it first")
     parts = _parts(found, move)
     _check(found, move, parts)
-    yield from _lines(found, move, parts)
+    yield from _lines(move, parts)
     if not (move.back or move.skipped):
         yield "the positions are there already"
     elif dry_run:
@@ -296,19 +269,24 @@ def _check(found: _Found, move: PositionMove, parts: Mapping[str, TablePart]) ->
             )
 
 
-def _lines(found: _Found, move: PositionMove, parts: Mapping[str, TablePart]) -> Iterator[str]:
+def _lines(move: PositionMove, parts: Mapping[str, TablePart]) -> Iterator[str]:
     """The plan for a person."""
+    of_tables = {name: intersection(part.held, move.skipped) for name, part in sorted(parts.items())}
     for tp, at in sorted(move.targets.items()):
         stored = move.stored[tp]
         if at < stored:
             yield f"{tp}: back from {stored} to {at}: {counted(stored - at, 'offset')} to read again"
         elif at > stored:
-            skipped = f"{counted(at - stored, 'offset')} ({stored} to {at}) skipped, so no table gets their records"
+            where = "" if any(tp in each for each in of_tables.values()) else ", whose records are in no table"
+            skipped = f"{counted(at - stored, 'offset')} ({stored} to {at}) skipped{where}"
             yield f"{tp}: forward from {stored} to {at}: {skipped}"
     for tp, at in sorted(move.restarted.items()):
         yield f"{tp}: read from {at} on, because later records are published and not in all tables yet"
     for name, part in sorted(parts.items()) if move.back else ():
         yield f"table {name}: {_of_table(move, part)}"
+    for name, held in of_tables.items():
+        if held:
+            yield f"table {name}: it holds {counted(size(held), 'offset')} of the skipped ones ({text_of(held)})"
 
 
 def _of_table(move: PositionMove, part: TablePart) -> str:
@@ -320,29 +298,56 @@ def _of_table(move: PositionMove, part: TablePart) -> str:
 
 
 def _do(found: _Found, backend: Backend, move: PositionMove, parts: Mapping[str, TablePart]) -> None:
-    sink, catalog, identities = found.sink, found.catalog, found.identities
+    move = move if move.rewound else _rewound(found, backend, move, parts)
+    with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=False)) as cursor:
+        # What workers have published since the positions were stored is not from before the move.
+        control = replace(cursor.log, end=move.end)
+        for name in parts:
+            mark_recovered(found.catalog, found.sink, name, control, None, again=False, forgotten=False)
+
+
+def _rewound(found: _Found, backend: Backend, move: PositionMove, parts: Mapping[str, TablePart]) -> PositionMove:
+    """The move once the positions are stored, and a table says so."""
+    sink, topics, identities = found.sink, found.topics, found.identities
     with (
         closing(backend.open(str(uuid4()))) as session,
         closing(session.follow(replay=True)) as cursor,  # fences any running coordinator
     ):
-        for name in parts:
-            key = ledger_key(sink, cursor.log.identity, name)
-            target = IcebergTarget(catalog, table_id(name), key.branch, key, engine())
-            target.supersede(moves.begun(move, key, cursor.log.end, identities))
+        _mind_members_now(topics, sink.group)
+        if _found(sink, topics, session).basis != found.basis:
+            raise CommandFailedError("the sink has run since this was planned: nothing has moved; run it again")
+        of_table = {name: ledger_key(sink, cursor.log.identity, name) for name in parts}
+        move = replace(move, end=cursor.log.end)
+        for name, key in of_table.items():
+            _target(found, name, key).supersede(partial(moves.noted, key, move, identities))
         for name, part in parts.items():
-            key = ledger_key(sink, cursor.log.identity, name)
+            key = of_table[name]
             restate(
-                IcebergTarget(catalog, table_id(name), key.branch, key, engine()),
+                _target(found, name, key),
                 key,
                 partial(moves.restated, move, part=part, topic_ids=identities),
                 _with_ids(part.doubles(move), identities) if move.again else {},
                 {key.holding: encode_coverage(_with_ids(part.leaves_out(move), identities))},
+                partial(moves.mind_other, key, move),
             )
+        _mind_members_now(topics, sink.group)  # a worker would store its own position over the new one
         cursor.rewind({**found.bounds.begins, **move.start})
+    move = replace(move, rewound=True)
     with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=move.stopped)) as cursor:
         keep(TargetStateInUse(TargetState.STOPPED if move.stopped else TargetState.RUNNING), cursor)
-        for name in parts:
-            mark_recovered(catalog, sink, name, cursor.log, None, again=False, forgotten=False)
+    for name in [*parts][1:][-1:]:  # the only table is told all at once
+        with found.catalog.load_table(table_id(name)).transaction() as change:
+            change.set_properties(moves.begun(move, of_table[name], identities))
+    return move
+
+
+def _mind_members_now(topics: Source, group: str) -> None:
+    for refusal in running(topics, group):
+        raise CommandFailedError(refusal)
+
+
+def _target(found: _Found, name: str, key: LedgerKey) -> IcebergTarget:
+    return IcebergTarget(found.catalog, table_id(name), key.branch, key, engine())
 
 
 def _with_ids(coverage: Coverage, identities: Mapping[str, str]) -> Coverage:

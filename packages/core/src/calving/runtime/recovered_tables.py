@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -88,14 +89,17 @@ def mind_successors(catalog: Catalog, sink: Sink, names: Iterable[str], former: 
 def unfinished_move(
     catalog: Catalog, sink: Sink, names: Iterable[str], identities: Mapping[str, str]
 ) -> moves.PositionMove | None:
-    """The move of positions that an interrupted `calving offsets` has begun with one of these tables."""
+    """The move of positions that an interrupted `calving offsets` has begun with one of these tables, as the one says
+    that knows most of it.
+    """
+    found: moves.PositionMove | None = None
     for name in sorted(names):
         key, table = ledger_key(sink, "", name), catalog.load_table(table_id(name))
         with reading(table):
             move = moves.unfinished(key, table.metadata.properties, identities)
-        if move is not None:
-            return move
-    return None
+        if move is not None and (found is None or move.rewound):
+            found = move
+    return found
 
 
 def mind_moves(catalog: Catalog, sink: Sink, names: Iterable[str], identities: Mapping[str, str]) -> None:
@@ -147,7 +151,14 @@ def supersede(
         # This also moves the table's sequence number, so the number no longer shows an older state afterwards.
         # No control log has such an identity. The present one may keep its own, and begin behind ``control.end``.
         said = key.recovered_at("", control.end, again=name in again)
-        target.supersede(said | (key.named(former).recovered_at(key.owner, {}) if former is not None else {}))
+        said |= key.named(former).recovered_at(key.owner, {}) if former is not None else {}
+        target.supersede(partial(_unless_moved, key, said))
+
+
+def _unless_moved(key: LedgerKey, said: Mapping[str, str], properties: Mapping[str, str]) -> Mapping[str, str]:
+    if (move := moves.unfinished(key, properties, {})) is not None:
+        raise ConfigError(moves.interrupted(move))
+    return said
 
 
 def leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ The state is an entry of the control log, so all workers of the sink hear it, an
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from uuid import uuid4
@@ -101,11 +102,18 @@ class StoppedSink:
 
     def __init__(self, sink: Sink, backend: Backend, topics: Source) -> None:
         self._sink, self._backend, self._topics = sink, backend, topics
+        self._turn = threading.Lock()
+        """A move takes a while. A sink that is resumed meanwhile would find a move that was interrupted."""
 
     def tell(self, state: TargetState) -> None:
-        """:raises CalvingError: the state is not told."""
-        with contextlib.closing(self._backend.open(str(uuid4()))) as session:
-            tell_state(session, state)
+        """Tell the state; that the sink runs only if it was stopped, by the control log: this worker may not have heard
+        of it yet.
+
+        :raises CalvingError: the state is not told.
+        """
+        with self._turn, contextlib.closing(self._backend.open(str(uuid4()))) as session:
+            if state is not TargetState.RUNNING or state_in(session).stopped:
+                tell_state(session, state)
 
     def stored(self) -> SourceOffsets:
         """The stored positions of all partitions.
@@ -121,15 +129,15 @@ class StoppedSink:
 
         :raises CalvingError: it cannot be done.
         """
-        from calving.runtime.moving import Destination, move_positions
+        from calving.runtime.destination import Destination
+        from calving.runtime.moving import move_positions
 
-        options = ["earliest"] if to is None else [_option(tp, at) for tp, at in self._resolved(to).items()]
-        destination = Destination.of(options, None, again=False)
-        return [] if destination is None else list(move_positions(self._sink, destination, dry_run=False))
-
-    def _resolved(self, to: Mapping[TopicPartition, int | None]) -> SourceOffsets:
-        begins = self._topics.bounds(self._topics.partitions()).begins
-        return {tp: begins.get(tp, 0) if at is None else at for tp, at in sorted(to.items())}
+        with self._turn:
+            destination = Destination("--to earliest", moves_all=True)
+            if to is not None:
+                begins = self._topics.bounds(self._topics.partitions()).begins
+                destination = Destination.at({tp: begins.get(tp, 0) if at is None else at for tp, at in to.items()})
+            return [*move_positions(self._sink, destination, dry_run=False, only_stopped=True)]
 
     def wait(self, member: str, is_over: Callable[[], bool], meanwhile: Callable[[], None]) -> TargetStateInUse:
         """Read the control log until an operator resumes the sink, or it ``is_over``; ``meanwhile`` is called several
@@ -147,7 +155,3 @@ class StoppedSink:
                     found.hear(entry)
                 meanwhile()
             return found
-
-
-def _option(tp: TopicPartition, at: int) -> str:
-    return f"{tp.topic}:{tp.partition}={at}"
