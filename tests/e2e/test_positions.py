@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 
 from calving.cli.status import status
 from calving.errors import CommandFailedError, ConfigError, DataLossError
+from calving.runtime.app import App
 from calving.runtime.destination import Destination
 from calving.runtime.moving import move_positions
 from calving.settings.load import load
@@ -133,6 +134,67 @@ def test_records_that_a_move_skips_are_in_no_table_and_no_ledger_claims_them(sin
     sink.assert_exactly_once(350)
 
 
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_of_skipped_records_that_a_table_holds_the_plan_says_so(sink: Cli) -> None:
+    name = sink.topic.name
+    move(sink, "earliest")
+    assert move(sink, "latest") == [
+        f"{name}-0: forward from 0 to 300: 300 offsets (0 to 300) skipped",
+        f"table db.t: it holds 300 offsets of the skipped ones (offsets 0 to 300 of {name}-0)",
+        "done: the next run starts there",
+    ]
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_plan_that_was_made_before_the_sink_has_run_once_more_is_dropped(sink: Cli, again: bool) -> None:
+    destination = Destination.of(["earliest"], None, again=again)
+    assert destination is not None
+    lines = move_positions(load(sink.config), destination, dry_run=False)
+    next(lines)
+    sink.send(300, 320)
+    sink.run_here()
+    with pytest.raises(CommandFailedError, match="has run since this was planned: nothing has moved; run it again"):
+        list(lines)
+    sink.run_here()
+    sink.assert_exactly_once(320)
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_plan_is_dropped_while_another_command_moves_the_positions(sink: Cli) -> None:
+    sink.send(300, 320)
+    plans = [Destination.of([to], None, again=False) for to in ("latest", "earliest")]
+    lines = [move_positions(load(sink.config), each, dry_run=False) for each in plans if each is not None]
+    for each in lines:
+        next(each)
+    list(lines[1])
+    with pytest.raises(CommandFailedError, match="has run since this was planned"):
+        list(lines[0])
+    sink.run_here()
+    sink.assert_exactly_once(320)
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_table_that_was_told_of_the_end_gets_no_third_copy(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
+) -> None:
+    """It takes commits before the others are told."""
+    sink, _ = routed(tmp_path, topic(), unique, keys)
+    send_to(sink, "db.a", 0, 10)
+    send_to(sink, "db.b", 10, 20)
+    sink.run_here()
+    with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+        end_at(14, ((Table, "_do_commit"), (STORES["kafka"][1], "rewind")), Killed, patch)
+        move(sink, "earliest", again=True)
+    app = App(load(sink.config), LocalEngine())
+    app.run(on_progress=lambda _: app.stop() if len(sink.ids("db.a")) == 20 else None)
+    assert Counter(sink.ids("db.b")) == Counter(range(10, 20))
+    move(sink, "earliest", again=True)
+    sink.run_here()
+    assert Counter(sink.ids("db.a")) == Counter([*range(10)] * 2)
+    assert Counter(sink.ids("db.b")) == Counter([*range(10, 20)] * 2)
+
+
 LATER = {"redis": (5, 8, 9, 12), "zookeeper": (5, 8, 9, 12)}
 """Where the command is killed: with Kafka at each write, and with other stores around those of the store."""
 
@@ -153,7 +215,7 @@ def test_a_move_that_is_killed_at_any_write_is_run_again(
             was_reached = end_at(last, writes, Killed, patch)
             with suppress(Killed):
                 move(sink, "earliest", again=True)
-        if 1 < last < 13:
+        if 1 < last < 15:
             with pytest.raises(ConfigError, match="was interrupted: run it again, with these options"):
                 sink.recover_here()
         move(sink, "earliest", again=True)
@@ -163,7 +225,7 @@ def test_a_move_that_is_killed_at_any_write_is_run_again(
             assert Counter(sink.ids(name)) == rows, f"killed at write {last}"
         if not was_reached():
             break
-    assert last > 11
+    assert last > 13
 
 
 @pytest.mark.parametrize("last", [3, 5])

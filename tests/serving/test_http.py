@@ -105,7 +105,7 @@ def test_changes_reach_the_worker(worker: Worker, trusted: Client) -> None:
     worker.told.clear()
     for method, path, _ in CHANGES:
         trusted.ask(method, path, **BEARER)
-    assert worker.told == ["STOPPED", "pause", "resume", "restart", "commit"]
+    assert worker.told == ["STOPPED", "pause", "resume", "RUNNING", "restart", "commit"]
 
 
 OFFSETS = "/connectors/orders/offsets"
@@ -169,6 +169,7 @@ def test_a_stopped_sink_answers_in_connects_form() -> None:
         {"offsets": [{**ONE, "offset": {}}]},
         {"offsets": [{**ONE, "offset": 5}]},
         {"offsets": [ONE, ONE]},
+        {"offsets": [{"partition": {"kafka_topic": "\ud800", "kafka_partition": 0}, "offset": None}]},
     ],
 )
 def test_a_body_of_another_form_changes_no_offset(body: object) -> None:

@@ -172,9 +172,10 @@ class App:
                 self._patiently(
                     lambda: self._live(steps, on_progress, until_caught_up=until_caught_up), failures, steps
                 )
-                if self._stop.is_set() or not self.is_stopped:
+                # An operator may have resumed the sink while this worker was leaving: then it only looks, and goes on.
+                if self._stop.is_set() or not self._leaving.has_left:
                     break
-                if until_caught_up:
+                if until_caught_up and self.is_stopped:
                     raise ConfigError(stopped_text(keys.name))
                 self._patiently(lambda: self._stay_stopped(steps), failures, steps)
         finally:
@@ -254,6 +255,8 @@ class App:
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
             if self._leaving.has_left:
                 return True
+            if not self.is_stopped:
+                self._leaving.forget()  # of a stop that an operator has taken back before this worker had left
             loop.paused_ms = self._leaving.since_ms() if self.is_stopped else self._paused_ms
             if self._restart:
                 self._restart = False
@@ -304,6 +307,7 @@ class App:
         if self.is_stopped:  # an operator may have stopped it to repair what the checks would refuse
             self._leaving.has_left = True
             return parts.runner
+        self._leaving.forget()
         parts.check(session, log)
         if self._presenters.server is not None and not self._reporter.cluster:
             self._reporter.cluster = self._topics.cluster()

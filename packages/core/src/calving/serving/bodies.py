@@ -21,3 +21,12 @@ async def json_body(request: Request) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError, ClientDisconnect):
         return None
+
+
+def is_text(text: str) -> bool:
+    """Whether text can be written. JSON may have half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

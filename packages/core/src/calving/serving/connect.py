@@ -8,6 +8,7 @@ from typing import Any
 from calving.errors import ConfigError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.model.text import natural
+from calving.serving.bodies import is_text
 from calving.settings.keys import SinkKeys
 from calving.settings.load import Sink, parse
 from calving.status.health import Reason, reasons
@@ -120,6 +121,8 @@ def altered(body: object) -> dict[TopicPartition, int | None]:
         at = None if offset is None else _whole(offset.get("kafka_offset"))
         if not isinstance(topic, str) or number is None or (at is None and offset is not None):
             raise ValueError("a partition has 'kafka_topic' and 'kafka_partition', and an offset 'kafka_offset'")
+        if not is_text(topic):
+            raise ValueError("a topic has half of a surrogate pair in its name, which is no character")
         if (tp := TopicPartition(topic, number)) in wanted:
             raise ValueError(f"partition {number} of topic '{topic}' stands twice")
         wanted[tp] = at

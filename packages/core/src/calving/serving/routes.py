@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from calving.serving import connect, views
 from calving.serving.access import Access, Guard, error
-from calving.serving.bodies import json_body
+from calving.serving.bodies import is_text, json_body
 from calving.serving.history import Events, History
 from calving.serving.metrics import exposition
 from calving.serving.offsets import PositionControl, SinkStates
@@ -221,7 +221,7 @@ class Endpoints:
 
     async def _resume(self, request: Request) -> Response:
         self._controls.resume()
-        return await self._states.run() if self._controls.is_stopped else Response(status_code=202)
+        return await self._states.run()  # this worker may not have heard yet that the sink was stopped
 
     def _restart(self) -> Response:
         if self._controls.is_stopped:
@@ -253,7 +253,7 @@ class Endpoints:
         if len(body) > _MOST_KEYS:
             return error(400, f"the configuration has {len(body)} keys, more than {_MOST_KEYS}")
         config = {str(key): str(setting) for key, setting in body.items() if setting is not None}
-        if not _is_text("".join((*config, *config.values()))):
+        if not is_text("".join((*config, *config.values()))):
             return error(400, "a key or a value has half of a surrogate pair, which is no character")
         return await run_in_threadpool(lambda: JSONResponse(connect.validated(config)))
 
@@ -320,12 +320,3 @@ def _refused(request: Request, refusal: Exception) -> Response:
     if request.method == "OPTIONS" and refusal.status_code == 405:
         return Response(headers={"allow": f"{(refusal.headers or {})['Allow']}, OPTIONS"})
     return error(refusal.status_code, f"HTTP {refusal.status_code} {refusal.detail}", refusal.headers)
-
-
-def _is_text(text: str) -> bool:
-    """Whether text can be written. JSON may have half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
