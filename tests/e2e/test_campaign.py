@@ -31,8 +31,8 @@ def campaign(kept: tuple[KafkaServer, Proxy], tmp_path: Path, unique: str) -> Ca
 
 
 FOUND = {
-    "dropped file": {"lost", "invariants"},
-    "doubled file": {"doubled"},
+    "dropped file": {"lost", "invariants", "findings"},
+    "doubled file": {"doubled", "findings"},
     "wrong time": {"invariants"},
     "stuck worker": {"stuck"},
     "deaf cursor": {"stuck", "lost"},

@@ -11,6 +11,7 @@ from calving.audit.ledgers import (
     CONTROL,
     GONE,
     LEDGER_SNAPSHOT,
+    MISSING,
     Partition,
     Ranges,
     StatedLedger,
@@ -116,9 +117,8 @@ class LineJudge:
                 for text in self._stated(snapshot):
                     yield self._wrong(snapshot.name, text)
                 yield from self._more_rows(snapshot)
-        if self._line.branch:
-            for text in self._properties(snapshots):
-                yield self._wrong(self._metadata.location, text)
+        texts = self._properties(snapshots) if self._line.branch else self._gone(f".{self._line.owner}")
+        yield from (self._wrong(self._metadata.location, text) for text in texts)
 
     def _stated(self, snapshot: SnapshotState) -> Iterator[str]:
         try:
@@ -179,11 +179,10 @@ class LineJudge:
         suffix = f".{line.owner}{branch}"
         try:
             line.stored = stored = stated(properties, line.owner, suffix)
-            if gone := properties.get(f"{GONE}{suffix}"):
-                line.gone = stated({"calving.missing-offsets": gone}, "").missing
         except UnreadableLedgerError as error:
             yield str(error)
             return
+        yield from self._gone(suffix)
         yield from stored.faults()
         if line.newest is not None:
             yield from self._agree(stored, *line.newest)
@@ -191,6 +190,13 @@ class LineJudge:
             ids = [str(each.id) for each in snapshots]
             if place in ids and ids.index(place) >= ids.index(str(line.newest[0].id)):
                 yield from _same_source(stored, *line.newest, is_this=place == str(line.newest[0].id))
+
+    def _gone(self, suffix: str) -> Iterator[str]:
+        try:
+            if gone := self._metadata.properties.get(f"{GONE}{suffix}"):
+                self._line.gone = stated({MISSING: gone}, "").missing
+        except UnreadableLedgerError:
+            yield f"{GONE}{suffix} is not what a sink writes"
 
     def _agree(self, stored: StatedLedger, newest: SnapshotState, ledger: StatedLedger) -> Iterator[str]:
         """The control offsets in the properties never go back, whatever becomes of the branch."""

@@ -61,20 +61,21 @@ def _own_line(sink: Sink, found: TableAudit) -> SinkLine | None:
 
 
 def _readable(sink: Sink, line: SinkLine) -> tuple[Coverage, Mapping[Partition, Ranges]]:
-    """The offsets that the table holds: those that the topics still have, and the others."""
+    """The offsets that the table holds: those that the topics still have, and the others. What a rollback has removed
+    is among the others: older snapshots may have its rows.
+    """
     begins, ends, identities = present(sink)
     wanted: dict[TopicPartition, tuple[Span, ...]] = {}
     unread: dict[Partition, Ranges] = {}
     for (topic, number), ranges in (line.ledger.held() if line.ledger is not None else {}).items():
         name, _, topic_id = topic.partition("@")
         tp = TopicPartition(name, number)
-        held = subtracted(ranges, line.gone.get((topic, number), ()))
         is_there = tp in begins and identities.get(name, topic_id) in ("", topic_id)
         low, high = (begins[tp], ends[tp]) if is_there else (0, 0)
-        kept = subtracted(held, ((0, low), (high, 2**63)))
+        kept = subtracted(ranges, (*line.gone.get((topic, number), ()), (0, low), (high, 2**63)))
         if kept:
             wanted[tp] = tuple(Span(start, end) for start, end in kept)
-        if lacking := subtracted(held, kept):
+        if lacking := subtracted(ranges, kept):
             unread[topic, number] = lacking
     return wanted, unread
 
@@ -99,7 +100,7 @@ def _notes(comparison: RowComparison, outcome: Reread) -> Iterator[str]:
     for partition, ranges in sorted(comparison.unread.items()):
         yield (
             f"not compared: offsets {ranges_text(ranges)} of {named(partition)} ({count(ranges)}), which the topic does"
-            " not have any more"
+            " not have any more, or a rollback has removed"
         )
     left = sum(comparison.there.values())
     if left and (comparison.foreign or comparison.unread):
