@@ -79,8 +79,14 @@ def test_a_cherry_pick_is_sound(lake: Lake) -> None:
     assert audited(lake.table).findings == []
 
 
-def java(name: str) -> TableMetadataFile:
+def java(name: str, *later: dict[str, Any]) -> TableMetadataFile:
+    """A table of the Java sink; ``later``: the summaries of snapshots after its own."""
     snapshots = json.loads((GOLDENS / f"java-{name}-snapshots.json").read_text())
+    for number, summary in enumerate(later):
+        parent = snapshots[-1]["snapshot-id"]
+        snapshots.append(
+            {"snapshot-id": number, "parent-snapshot-id": parent, "sequence-number": 90, "summary": summary}
+        )
     raw = {
         "format-version": 2,
         "schema": {"type": "struct", "fields": []},
@@ -98,6 +104,19 @@ def test_ledgers_of_the_java_sink_are_sound_and_name_no_offsets(name: str) -> No
     assert line.owner == "control-iceberg.connect-golden"
     assert list(LineJudge(metadata, line, {}, {}).judge(metadata.current)) == []
     assert line.ledger is not None and line.ledger.source is None and not line.taken
+
+
+def test_the_first_ledger_after_the_java_sink_stands_for_what_that_has_taken_too() -> None:
+    control = {"kafka.connect.offsets.control-iceberg.connect-golden": '{"0":999}', "calving.control-log-id": "log"}
+    first, second = ({**control, "calving.source-offsets": json.dumps({"orders": [at]})} for at in (500, 600))
+    metadata = java("orders", first, second)
+    (line,) = sink_lines(metadata, None)
+    begins = {next(iter(metadata.snapshots)): True}
+    assert list(LineJudge(metadata, line, {}, begins).judge(metadata.current)) == []
+    assert [(each.is_known, each.offsets["orders", 0]) for each in line.taken] == [
+        (False, ((0, 500),)),
+        (True, ((500, 600),)),
+    ]
 
 
 def test_a_ledger_of_the_java_sink_that_goes_back_is_found() -> None:

@@ -38,7 +38,9 @@ class TakenOffsets:
     offsets: Mapping[Partition, Ranges]
     rows: int | None
     is_known: bool = True
-    """False: the ledger below has expired, so these offsets are those of this snapshot and of all below it."""
+    """False: these offsets are those of this snapshot and of some below it, whose ledgers have expired, or are of the
+    Java sink.
+    """
 
     def json(self) -> dict[str, Any]:
         """For programs."""
@@ -136,8 +138,9 @@ class LineJudge:
         if ledger.source is not None and len(owners(snapshot.summary)) == 1:
             yield from self._take(snapshot, ledger)
             self._line.newest = snapshot, ledger
-        elif self._line.newest is None:
-            self._line.newest = snapshot, ledger
+        elif ledger.source is None:
+            self._is_known = False  # the Java sink has taken offsets, which it does not name
+            self._line.newest = self._line.newest or (snapshot, ledger)
 
     def _take(self, snapshot: SnapshotState, ledger: StatedLedger) -> Iterator[str]:
         held = ledger.held()

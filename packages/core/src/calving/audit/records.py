@@ -45,7 +45,7 @@ class FoundRecord:
         if self.taken.is_known:
             yield f"{at}: {self.snapshot.name} has taken it"
         else:
-            yield f"{at}: {self.snapshot.name} is the first one left that has it; earlier ones have expired"
+            yield f"{at}: {self.snapshot.name} is the first one left that names it; it may be of one before"
         yield from (f"  added {path}" for path in self.files)
         yield from (f"  its rows may be in {path}" for path in self.now if path not in self.files)
         if self.taken.is_known and not self.files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from calving.audit.ledgers import Partition, Ranges, count, named, ranges_text, subtracted
+from calving.audit.ledgers import CONTROL, SOURCE, Partition, Ranges, count, named, ranges_text, subtracted
 from calving.audit.lines import SinkLine
 from calving.audit.metadata import SnapshotState, TableMetadataFile
 from calving.audit.rows import RowComparison, digests_of, live_rows
@@ -81,10 +81,12 @@ def _readable(sink: Sink, line: SinkLine) -> tuple[Coverage, Mapping[Partition, 
 
 
 def _has_other_writers(metadata: TableMetadataFile, head: SnapshotState, line: SinkLine) -> bool:
-    """Whether rows may be there that this sink has not written: another writer's, or of snapshots that have expired."""
-    own = f"kafka.connect.offsets.{line.owner}"
+    """Whether rows may be there of which the ledger does not tell: another writer's, the Java sink's, or of snapshots
+    that have expired.
+    """
+    told = {f"{CONTROL}{line.owner}", SOURCE}
     snapshots = list(metadata.line(head.id))
-    others = [each for each in snapshots if own not in each.summary and each.summary.get("operation") != "replace"]
+    others = [each for each in snapshots if told - each.summary.keys() and each.summary.get("operation") != "replace"]
     return bool(others) or not line.taken or not line.taken[0].is_known
 
 
