@@ -55,29 +55,30 @@ def done(run: Sink) -> dict[str, int]:
     return found
 
 
-def end(run: Sink, database: Path) -> dict[str, Any]:
+def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
     """Once no worker runs: all files get two days older, and an operator looks for orphan files. Then every file that a
-    snapshot, a branch or a tag has must be there, and on a disk no other one but those of the last cycle, which the
-    control log names.
+    snapshot, a branch or a tag has must be there, and on a disk no other one that was there at the time ``quiet``,
+    seconds since the epoch: the control log still names the files of the last cycle.
     """
     run.config.write_text(json.dumps(json.loads(run.config.read_text()) | {"iceberg.maintenance.grace-ms": "0"}))
     for _ in range(2):  # what the first one expires, the second one deletes
-        run.maintain("--task", "expire", "--anyway")
+        run.maintain("--task", "expire", "--anyway", alone=True)
     tables = _metadata(database)
     folders = [Path(location.removeprefix("file://").removeprefix("file:")).parent.parent for location in tables]
     is_on_disk = all(location.startswith(_ON_DISK) for location in tables)
+    young = {file.name for file in _files(folders) if file.stat().st_mtime >= quiet}
     if is_on_disk:
         old = time.time() - 2 * _DAY_SECONDS
         for file in _files(folders):
             os.utime(file, (old, old))
-        run.maintain("--task", "orphans", "--anyway")
+        run.maintain("--task", "orphans", "--anyway", alone=True)
     named: set[str] = set()
     for location in _metadata(database):
         named |= set(_named(location))
     there = {file.name for file in _files(folders)} if is_on_disk else None
     missing = sorted(path for path in named if not _exists(path, there))
     names = {Path(path).name for path in named}
-    orphans = sorted(name for name in there or () if name not in names and "-keys" not in name)
+    orphans = sorted(set(there or ()) - names - young)
     return {
         "missing": len(missing),
         "orphans": len(orphans),

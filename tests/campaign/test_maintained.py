@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +31,8 @@ class Idle:
         self.config.write_text(json.dumps(_OF_EACH))
         self.asked: list[tuple[str, ...]] = []
 
-    def maintain(self, *options: str) -> None:
+    def maintain(self, *options: str, alone: bool) -> None:
+        assert alone
         self.asked.append(options)
 
 
@@ -53,8 +56,8 @@ def _folder(table: MutationTable) -> Path:
     return Path(table.table.location().removeprefix("file://"))
 
 
-def seen(tmp_path: Path) -> dict[str, Any]:
-    return end(cast(Sink, Idle(tmp_path)), tmp_path / "warehouse" / "catalog.db")
+def seen(tmp_path: Path, quiet: float = float("inf")) -> dict[str, Any]:
+    return end(cast(Sink, Idle(tmp_path)), tmp_path / "warehouse" / "catalog.db", quiet)
 
 
 def test_files_that_snapshots_and_tags_name_are_neither_missing_nor_orphans(
@@ -78,9 +81,17 @@ def test_a_file_that_nothing_names_is_an_orphan(table: MutationTable, tmp_path: 
     assert found["orphans"] == 1 and found["examples_of_files"] == [place.partition("/")[2]]
 
 
+def test_files_of_the_last_cycle_are_no_orphans(table: MutationTable, tmp_path: Path) -> None:
+    before = time.time()
+    file = _folder(table) / "data/of-the-last-cycle.parquet"
+    file.write_bytes(b"")
+    os.utime(file, (before, before))
+    assert seen(tmp_path, before)["orphans"] == 0
+
+
 def test_an_operator_expires_and_looks_for_orphans_among_old_files(table: MutationTable, tmp_path: Path) -> None:
     idle = Idle(tmp_path)
-    end(cast(Sink, idle), tmp_path / "warehouse" / "catalog.db")
+    end(cast(Sink, idle), tmp_path / "warehouse" / "catalog.db", 0.0)
     assert [task for _, task, *_ in idle.asked] == ["expire", "expire", "orphans"]
     ages = {path.stat().st_mtime for path in _folder(table).rglob("*.parquet")}
     assert len(ages) == 1

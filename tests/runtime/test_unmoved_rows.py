@@ -17,10 +17,12 @@ from calving.settings.load import parse
 from calving.status.board import Board
 from calving.status.health import reasons
 from calving.status.values import SinkFacts, WorkerStatus
+from harness.waiting import wait_for
 from tests.cli.test_compact import sink_of
 from tests.iceberg.histories import MutationTable
 from tests.maintenance.compacting import appended, compact
 from tests.maintenance.test_landed_files import LANDED, divided, land
+from tests.runtime.test_leader_maintenance import leading
 
 SETTINGS = {"name": "x", "topics": "t", "kafka.bootstrap.servers": "localhost:1", "iceberg.tables": "db.t"}
 LANDS = {"iceberg.tables.landing": "unpartitioned"}
@@ -121,3 +123,12 @@ def test_a_catalog_that_is_away_is_no_reason(
     monkeypatch.setattr("calving.runtime.maintenance.unmoved.find_table", away)
     assert looks.at(0.0) == looks.at(10_000.0) == []
     assert "away" in caplog.text
+
+
+def test_a_leader_that_maintains_nothing_looks_and_changes_nothing(table: MutationTable, tmp_path: Path) -> None:
+    board, before = Board(FACTS), table.table.metadata_location
+    keys: dict[str, Any] = {**LANDS, "iceberg.maintenance.enabled": "false"}
+    with leading(tmp_path, table, board=board, **keys):
+        wait_for(lambda: table.name in board.status.maintenance.tables)
+    assert board.status.maintenance.tables[table.name].due_files == 2
+    assert table.table.metadata_location == before
