@@ -34,10 +34,10 @@ from calving.settings.records import (
     check_routes,
     converters,
     dotted_names,
-    row_mutations,
     transforms,
     unread_operations,
 )
+from calving.settings.row_mutations import row_mutations
 from calving.settings.spark import check_spark
 from calving.settings.validation import validate
 from calving.source.backfill import BackfillScope

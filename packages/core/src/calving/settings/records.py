@@ -5,13 +5,12 @@ settings of tables. A mistake in the routes sends records to no table, or drops 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from calving.errors import ConfigError
 from calving.model.record_path import ConverterSpec, PredicateSpec, TopicConverters, TransformSpec
 from calving.model.tables import MAIN, Branches, RowMutations, is_table_name
-from calving.settings.id_columns import check_unused, is_by_key
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
+from calving.settings.row_mutations import row_mutations
 from calving.wording import meant, missing
 
 _READ: Mapping[str, tuple[str, ...]] = {
@@ -228,35 +227,6 @@ def _by_name(what: str, names: Sequence[str], keys: Mapping[str, str]) -> dict[s
     return {name: (options.pop("type"), options) for name, options in options_of.items()}
 
 
-def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None) -> RowMutations | None:
-    """The mutation settings of a table from the sink's keys and the table's ``own``; None: rows are only appended.
-
-    :raises ConfigError: the keys contradict each other.
-    """
-    fields = {name: getattr(keys, name) for name in MUTATIONS}
-    changed = {name: value for name in MUTATIONS if (value := getattr(own, name, None)) is not None}
-    fields |= changed
-    where = f"iceberg.table.{table}." if table else "iceberg.tables."
-    if not fields["cdc_field"] and not fields["upsert"]:
-        if idle := sorted(changed.keys() - {"cdc_field", "upsert"}):
-            alias = TableKeys.model_fields[idle[0]].alias
-            raise ConfigError(f"{where}{alias} has no effect without a cdc-field or upsert-mode-enabled = true")
-        check_unused(own, where)
-        return None
-    fields["cdc_field"] = fields["cdc_field"] or None
-    fields["order_field"] = fields["order_field"] or None
-    if fields["inserts"] is None:
-        fields["inserts"] = "upsert" if fields["row_deletes"] == "positions" else "append"
-    if fields["order_field"] is not None:
-        _check_order_field(fields, changed, where)
-    elif "order_type" in changed:
-        raise ConfigError(f"{where}order-type has no effect without an order-field")
-    mutations = RowMutations(**fields, by_key=is_by_key(keys, own, where))
-    if (why := mutations.contradiction) is not None:
-        raise ConfigError(f"{where}{why}")
-    return mutations
-
-
 def branches(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> Branches:
     """The branches to which the sink commits."""
     own = {tuple(name.split(".")): table.commit_branch for name, table in tables.items()}
@@ -327,23 +297,3 @@ def check_dead_letter_table(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> 
                 f"iceberg.table.{keys.dead_letter_table}.{alias} has no effect: its columns are fixed,"
                 " and the sink only adds rows to the dead-letter table"
             )
-
-
-def _check_order_field(found: Mapping[str, Any], changed: Collection[str], where: str) -> None:
-    """:raises ConfigError: another key contradicts the order field."""
-    if found["row_deletes"] != "positions":
-        raise ConfigError(f"{where}order-field needs row-deletes = positions")
-    if found["inserts"] == "append":
-        raise ConfigError(
-            f"{where}order-field and inserts = append exclude each other: an insert would keep its row whatever its"
-            " order value; leave one of them out"
-        )
-    if found["tombstones"] == "delete":
-        by_tombstones, by_order = (
-            where if name in changed else "iceberg.tables." for name in ("tombstones", "order_field")
-        )
-        raise ConfigError(
-            f"{by_tombstones}tombstones = delete and {by_order}order-field = {found['order_field']} exclude each other:"
-            " a record without a value has no order value, and would delete nothing; set tombstones = skip, and delete"
-            " by a cdc-field, or leave out the order-field"
-        )

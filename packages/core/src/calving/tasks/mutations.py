@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -322,32 +321,3 @@ def _column(data: pa.Array | Objects, path: str) -> pa.Array:
     if column is None or not pa.types.is_string(column.type):
         return pa.array(texts(data, path), pa.string())
     return column
-
-
-def as_objects(keys: Values, tables: Sequence[TableSpec]) -> Values:
-    """Keys of deleted rows as objects. A key that is a single value becomes the value of the only id column of each
-    table.
-    """
-    data: pa.Array | Objects = keys.data
-    paths = [[column.name.split(".") for column in identity_of(table).columns] for table in tables]
-    if any(len(columns) != 1 for columns in paths) or (not isinstance(data, list) and pa.types.is_struct(data.type)):
-        return Values(data, keys.typed, keys.index, content="deleted key")
-    names = list(dict.fromkeys(tuple(path) for (path,) in paths))
-    if isinstance(data, list):
-        made: pa.Array | Objects = [key if isinstance(key, dict) else _object(names, key) for key in data]
-    else:
-        made = _struct(names, data)
-    return Values(made, keys.typed, keys.index, content="deleted key")
-
-
-def _object(paths: Sequence[tuple[str, ...]], value: Any) -> dict[str, Any]:
-    """An object in which each of these fields has the value. A field may be inside inner objects."""
-    inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
-    return {name: _object(rest, value) if all(rest) else value for name, rest in inner.items()}
-
-
-def _struct(paths: Sequence[tuple[str, ...]], column: pa.Array) -> pa.Array:
-    """Like ``_object``, for a column of values."""
-    inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
-    parts = [_struct(rest, column) if all(rest) else column for rest in inner.values()]
-    return pa.StructArray.from_arrays(parts, names=list(inner))

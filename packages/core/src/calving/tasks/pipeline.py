@@ -20,9 +20,8 @@ from calving.records.values import Records, Values, texts
 from calving.source.reading import Block
 from calving.tasks.cast import Caster, CastRows
 from calving.tasks.decode import Decoders, Projections
-from calving.tasks.mutations import as_objects
 from calving.tasks.route import HeldOffsets, Router
-from calving.tasks.row_keys import any_by_key, by_key_fields, is_by_key
+from calving.tasks.row_keys import any_by_key, as_objects, by_key_fields, is_by_key
 from calving.tasks.selection import Accounts, Routed, Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
 from calving.tasks.transform import Columns, Transforms, chain_of, incomplete, origins, values_of

@@ -1,15 +1,16 @@
-"""Id columns that the keys of records name (``id-columns = @key``)."""
+"""The keys of records: those that name id columns (``id-columns = @key``), and those of rows to delete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from calving.model.dead_letters import Stage
 from calving.model.tables import KeyFields, MissingTable, RowMutations, TableSpec
 from calving.records.arrays import Indices, children_of
-from calving.records.values import Objects
+from calving.records.values import Objects, Values
 from calving.tasks.selection import Accounts, Routed, Tables
 from calving.tasks.spec import TaskSpec
 from calving.writing.changes import identity_of
@@ -109,3 +110,32 @@ def _same(names: KeyFields) -> list[str]:
 
 def _shown(names: KeyFields) -> str:
     return ", ".join(names)[:_SHOWN]
+
+
+def as_objects(keys: Values, tables: Sequence[TableSpec]) -> Values:
+    """Keys of deleted rows as objects. A key that is a single value becomes the value of the only id column of each
+    table.
+    """
+    data: pa.Array | Objects = keys.data
+    paths = [[column.name.split(".") for column in identity_of(table).columns] for table in tables]
+    if any(len(columns) != 1 for columns in paths) or (not isinstance(data, list) and pa.types.is_struct(data.type)):
+        return Values(data, keys.typed, keys.index, content="deleted key")
+    names = list(dict.fromkeys(tuple(path) for (path,) in paths))
+    if isinstance(data, list):
+        made: pa.Array | Objects = [key if isinstance(key, dict) else _object(names, key) for key in data]
+    else:
+        made = _struct(names, data)
+    return Values(made, keys.typed, keys.index, content="deleted key")
+
+
+def _object(paths: Sequence[tuple[str, ...]], value: Any) -> dict[str, Any]:
+    """An object in which each of these fields has the value. A field may be inside inner objects."""
+    inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
+    return {name: _object(rest, value) if all(rest) else value for name, rest in inner.items()}
+
+
+def _struct(paths: Sequence[tuple[str, ...]], column: pa.Array) -> pa.Array:
+    """Like ``_object``, for a column of values."""
+    inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
+    parts = [_struct(rest, column) if all(rest) else column for rest in inner.values()]
+    return pa.StructArray.from_arrays(parts, names=list(inner))
