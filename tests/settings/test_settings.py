@@ -121,6 +121,16 @@ def test_a_kafka_connect_file_is_taken_as_it_is() -> None:
             {"errors.tolerance": "all", "errors.deadletterqueue.table": "dead.{topic}"},
             r"errors.deadletterqueue.table: 'dead.\{topic\}' is no table's name",
         ),
+        *(
+            (
+                {"iceberg.tables.routed-case": "as-is", **catalog},
+                f"iceberg.tables.routed-case = as-is: a catalog of the type {kind} has names in lower case only",
+            )
+            for kind, catalog in {
+                "hive": {"iceberg.catalog.type": "hive", "iceberg.catalog.uri": "thrift://h:9083"},
+                "glue": {"iceberg.catalog.type": "glue"},
+            }.items()
+        ),
         ({"errors.tolerance": "all"}, "errors.tolerance"),
         ({"connector.class": "com.example.Other"}, "connector.class"),
         ({"transforms": "x"}, "transforms.x.type is missing"),
