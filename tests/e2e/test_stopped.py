@@ -15,8 +15,10 @@ from kafka_connect import KafkaConnect
 
 from calving.cli.status import status
 from calving.engine.interface import LocalEngine
-from calving.errors import ConfigError
+from calving.errors import CommandFailedError, ConfigError
+from calving.protocol.target_state import TargetStateInUse
 from calving.runtime.app import App
+from calving.runtime.stopping import Leaving
 from calving.settings.load import load
 from calving.source.members import members
 from harness.topic import Topic
@@ -139,3 +141,30 @@ def test_offsets_that_are_reset_begin_at_the_beginning_and_tables_skip_what_they
     sink.send(300, 310)
     wait_for(lambda: len(sink.ids()) == 310)
     assert Counter(sink.ids()) == Counter(range(310))
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_worker_of_a_sink_that_is_resumed_while_it_leaves_goes_on(
+    sink: Cli, serve: Callable[[], Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And resume is told even where the worker has not heard of the stop; afterwards offsets do not move."""
+    left = threading.Event()
+
+    def resumed(self: Leaving, *args: object, **leads: bool) -> bool:
+        if not left.is_set():
+            left.set()
+            worker.app._reporter.table_states.target = TargetStateInUse()
+            assert worker.ask("PUT", "/resume").code == 202
+        self.has_left = True
+        return True
+
+    monkeypatch.setattr(Leaving, "may_leave", resumed)
+    worker = serve()
+    wait_for(lambda: worker.app.progress.held)
+    assert worker.ask("PUT", "/stop").code == 204
+    assert left.wait(60)
+    sink.send(300, 310)
+    wait_for(lambda: len(sink.ids()) == 310)
+    worker.wait_for("RUNNING")
+    with pytest.raises(CommandFailedError, match="the sink was resumed meanwhile: stop it first"):
+        worker.app.control.move(None)
