@@ -15,9 +15,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from pyiceberg.table import Table
 
 from calving.cli.status import status
-from calving.engine.interface import LocalEngine
 from calving.errors import CommandFailedError, ConfigError, DataLossError
-from calving.runtime.app import App
 from calving.runtime.destination import Destination
 from calving.runtime.moving import move_positions
 from calving.settings.load import load

@@ -17,8 +17,9 @@ from pyiceberg.typedef import Identifier
 from calving.iceberg.attempts import Attempts, Report, Stopwatch
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
+from calving.iceberg.history import LoadedTable
 from calving.iceberg.resolution import RowChangeResolver
-from calving.iceberg.target import IcebergTarget, LoadedTable
+from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.files import FileContent
 from calving.model.offsets import Span, TopicPartition, merged

@@ -9,8 +9,9 @@ from uuid import uuid4
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
-from calving.model.offsets import Coverage, Span, TopicPartition, merged, named, within
+from calving.model.offsets import Coverage, Span, TopicPartition, merged, named
 from calving.model.text import counted
+from calving.protocol.moves import with_ids
 from calving.protocol.positions import Unread, passed_over
 from calving.runtime import components
 from calving.runtime.log_view import Replay, resumed
@@ -44,7 +45,7 @@ def _at_positions(sink: Sink) -> dict[TopicPartition, Unread]:
     with contextlib.closing(components.backend(sink).open(str(uuid4()))) as session:
         by_tables = partial(resumed, components.catalog(sink), sink, topics)
         by_topic = unread(session, session.committed(every), identities, by_tables)
-    return {within(tp, identities.get(tp.topic, "")): each for tp, each in by_topic.items()}
+    return with_ids(by_topic, identities)
 
 
 def accept_unread(session: Session, at_positions: Mapping[TopicPartition, Unread]) -> Coverage:

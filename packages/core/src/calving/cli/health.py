@@ -21,10 +21,9 @@ from pyiceberg.table import Table
 from calving.catalogs.foreign import refusal
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import table_id
-from calving.iceberg.history import ancestors
+from calving.iceberg.history import LoadedTable, ancestors
 from calving.iceberg.loading import look_for
 from calving.iceberg.summary import mutations_in
-from calving.iceberg.target import LoadedTable
 from calving.model.events import DataWritten, Envelope, Leader
 from calving.model.offsets import Coverage, is_moment
 from calving.model.text import natural

@@ -17,8 +17,8 @@ from calving.backend.interface import ControlLog, Session
 from calving.backend.sessions import read_to_end
 from calving.errors import CalvingError, ConfigError, DataLossError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.history import LoadedTable
 from calving.iceberg.loading import look_for
-from calving.iceberg.target import LoadedTable
 from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
 from calving.model.text import listed

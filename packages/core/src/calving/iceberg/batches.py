@@ -18,14 +18,14 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 
 from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError
 from calving.iceberg.expiry import Expired, expired, remove_files
-from calving.iceberg.history import place_added
+from calving.iceberg.history import LoadedTable, place_added
 from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import delete_orphans
 from calving.iceberg.maintenance import check_forms
 from calving.iceberg.manifests import read_entries, read_manifest_list
 from calving.iceberg.summary import engine
-from calving.iceberg.target import MAX_TRIES, IcebergTarget, LoadedTable
+from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.events import TableId
 from calving.model.files import DataFile
 from calving.model.tables import MAIN

@@ -288,3 +288,29 @@ def log_new_branch(table: TableId, key: LedgerKey, properties: Mapping[str, str]
         )
     else:
         log.info("table %s: branch %s is made from main", name, key.branch)
+
+
+@dataclass(frozen=True)
+class LoadedTable:
+    """A table as loaded at one moment."""
+
+    table: Table
+    branch: str
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.table.metadata.properties
+
+    @cached_property
+    def line(self) -> Line:
+        return line_of(self.table, self._shown)
+
+    @property
+    def ancestry(self) -> Iterator[Mapping[str, str]]:
+        """The summaries of the branch's snapshots, head first."""
+        return map(summary_of, ancestors(self.table.metadata, self._shown))
+
+    @property
+    def _shown(self) -> str:
+        """A branch that is not there will be made from main."""
+        return self.branch if self.branch in self.table.metadata.refs else "main"

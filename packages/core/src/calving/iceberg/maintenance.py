@@ -20,14 +20,14 @@ from calving.catalogs.foreign import refusal
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table, is_rest
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
-from calving.iceberg.history import line_of, place_added
+from calving.iceberg.history import LoadedTable, line_of, place_added
 from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import delete_orphans
 from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.iceberg.mending import Corrections, Mending
 from calving.iceberg.snapshot import SinkSnapshot
-from calving.iceberg.target import IcebergTarget, LoadedTable
+from calving.iceberg.target import IcebergTarget
 from calving.model.events import TableId
 from calving.model.tables import SnapshotPlace
 from calving.mutations.cache import KeyCache

@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, NoSuchTableError
@@ -25,12 +24,10 @@ from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubl
 from calving.iceberg.attempts import Stopwatch
 from calving.iceberg.expiry import Expired, expired, remove_files
 from calving.iceberg.history import (
-    ancestors,
-    line_of,
+    LoadedTable,
     log_new_branch,
     mind_rollback,
     place_added,
-    summary_of,
 )
 from calving.iceberg.landing import add_unpartitioned, unpartitioned
 from calving.iceberg.layers import Prepared, layered
@@ -52,39 +49,12 @@ from calving.protocol.forms import FORM, mark
 from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.ledger_updates import committed
 from calving.protocol.replacement import NO_LOG, LogExtent
-from calving.protocol.rollback import Line
 from calving.retries import Backoff, tries
 from calving.storage_errors import described
 
 log = logging.getLogger(__name__)
 
 MAX_TRIES, LOAD_TRIES, _BACKOFF = 20, 8, Backoff(0.04, 2.0)
-
-
-@dataclass(frozen=True)
-class LoadedTable:
-    """A table as loaded at one moment."""
-
-    table: Table
-    branch: str
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        return self.table.metadata.properties
-
-    @cached_property
-    def line(self) -> Line:
-        return line_of(self.table, self._shown)
-
-    @property
-    def ancestry(self) -> Iterator[Mapping[str, str]]:
-        """The summaries of the branch's snapshots, head first."""
-        return map(summary_of, ancestors(self.table.metadata, self._shown))
-
-    @property
-    def _shown(self) -> str:
-        """A branch that is not there will be made from main."""
-        return self.branch if self.branch in self.table.metadata.refs else "main"
 
 
 class IcebergTarget:

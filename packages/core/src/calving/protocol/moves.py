@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from calving.errors import CommandFailedError
 from calving.model.offsets import (
@@ -43,6 +44,7 @@ from calving.protocol.ledger import (
 )
 from calving.protocol.ledger_key import RECOVERED_AT, LedgerKey
 
+T = TypeVar("T")
 _MOVE = "move"
 
 
@@ -170,14 +172,16 @@ def _keys(ledger: Ledger, tp: TopicPartition, topic_ids: Mapping[str, str]) -> C
     return sorted(known) or (own,)
 
 
+def with_ids(values: Mapping[TopicPartition, T], topic_ids: Mapping[str, str]) -> dict[TopicPartition, T]:
+    """The same values, by the partitions of the topics with these ids."""
+    return {within(tp, topic_ids.get(tp.topic, "")): value for tp, value in values.items()}
+
+
 def begun(move: PositionMove, key: LedgerKey, topic_ids: Mapping[str, str]) -> dict[str, str]:
     """The table property from the move's first step on: nothing is committed until the last one."""
     ((name, text),) = key.recovered_at("", move.end).items()
     positions = {"stored": move.stored, "targets": move.targets, "start": move.start, "settled": move.settled}
-    said = {
-        what: json.loads(encode_source({within(tp, topic_ids.get(tp.topic, "")): at for tp, at in each.items()}))
-        for what, each in positions.items()
-    }
+    said = {what: json.loads(encode_source(with_ids(each, topic_ids))) for what, each in positions.items()}
     of_move = {"said": move.said, "again": move.again, "stopped": move.stopped, "rewound": move.rewound, **said}
     return {name: json.dumps({**json.loads(text), _MOVE: of_move}, separators=(",", ":"))}
 

@@ -15,14 +15,7 @@ from uuid import uuid4
 from calving.backend.interface import Backend, ControlLog, Session
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
-from calving.errors import (
-    FATAL,
-    CalvingError,
-    ConfigError,
-    ResignedError,
-    RestartNeededError,
-    UnavailableError,
-)
+from calving.errors import FATAL, CalvingError, ConfigError, ResignedError, RestartNeededError, UnavailableError
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.model.events import Leader

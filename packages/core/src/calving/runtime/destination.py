@@ -32,20 +32,11 @@ class Destination:
             if again:
                 raise ConfigError("--again: say from where on records are read again, with --to or --by")
             return None
-        said = " ".join([*(f"--to {each}" for each in to), *([f"--by {by}"] if by is not None else [])])
-        said += " --again" if again else ""
         if to and by is not None:
             raise ConfigError("--to and --by exclude each other")
-        try:
-            starts = [Start.of(each) for each in to]
-        except ValueError as error:
-            raise ConfigError(f"--to: {error}") from error
-        places = [each.place for each in starts if not each.offsets]
-        offsets = [each for start in starts for each in start.offsets]
-        if len(places) > 1 or len(dict(offsets)) < len(offsets):
-            raise ConfigError(f"{said}: one --to for each partition, and one for all others")
-        start = Start(places[0] if places else "earliest", tuple(sorted(offsets)))
-        return Destination(said, start, moves_all=bool(places), by=by, again=again)
+        options = [*(f"--to {each}" for each in to), *([] if by is None else [f"--by {by}"]), *(["--again"] * again)]
+        start, moves_all = _start_of(to)
+        return Destination(" ".join(options), start, moves_all=moves_all, by=by, again=again)
 
     @staticmethod
     def at(offsets: SourceOffsets) -> Destination:
@@ -53,3 +44,19 @@ class Destination:
         named = tuple(sorted(offsets.items()))
         said = " ".join(f"--to {tp.topic}:{tp.partition}={offset}" for tp, offset in named)
         return Destination(said, Start(offsets=named))
+
+
+def _start_of(to: Sequence[str]) -> tuple[Start, bool]:
+    """The place and the offsets that these options name, and whether they name a place.
+
+    :raises ConfigError: they cannot be read, or name a partition twice.
+    """
+    try:
+        starts = [Start.of(each) for each in to]
+    except ValueError as error:
+        raise ConfigError(f"--to: {error}") from error
+    places = [each.place for each in starts if not each.offsets]
+    offsets = [each for start in starts for each in start.offsets]
+    if len(places) > 1 or len(dict(offsets)) < len(offsets):
+        raise ConfigError("--to: name each partition once, and one place for all others")
+    return Start(places[0] if places else "earliest", tuple(sorted(offsets))), bool(places)

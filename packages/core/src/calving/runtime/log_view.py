@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from calving.backend.interface import ControlLog, Cursor, Session
 from calving.backend.sessions import read_to_end
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.target import LoadedTable
+from calving.iceberg.history import LoadedTable
 from calving.model.events import (
     CommitComplete,
     DataComplete,

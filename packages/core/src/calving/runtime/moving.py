@@ -29,14 +29,12 @@ from calving.iceberg.target import IcebergTarget
 from calving.model.events import TargetState
 from calving.model.offsets import (
     TRUNCATED,
-    Coverage,
     SourceOffsets,
     encode_coverage,
     intersection,
     present,
     size,
     text_of,
-    within,
 )
 from calving.model.text import counted
 from calving.protocol import moves
@@ -326,8 +324,8 @@ def _rewound(found: _Found, backend: Backend, move: PositionMove, parts: Mapping
                 _target(found, name, key),
                 key,
                 partial(moves.restated, move, part=part, topic_ids=identities),
-                _with_ids(part.doubles(move), identities) if move.again else {},
-                {key.holding: encode_coverage(_with_ids(part.leaves_out(move), identities))},
+                moves.with_ids(part.doubles(move), identities) if move.again else {},
+                {key.holding: encode_coverage(moves.with_ids(part.leaves_out(move), identities))},
                 partial(moves.mind_other, key, move),
             )
         _mind_members_now(topics, sink.group)  # a worker would store its own position over the new one
@@ -348,7 +346,3 @@ def _mind_members_now(topics: Source, group: str) -> None:
 
 def _target(found: _Found, name: str, key: LedgerKey) -> IcebergTarget:
     return IcebergTarget(found.catalog, table_id(name), key.branch, key, engine())
-
-
-def _with_ids(coverage: Coverage, identities: Mapping[str, str]) -> Coverage:
-    return {within(tp, identities.get(tp.topic, "")): spans for tp, spans in coverage.items()}

@@ -24,10 +24,10 @@ from calving.errors import (
 )
 from calving.iceberg.catalog import reaching, table_id
 from calving.iceberg.commit import CommitStyle
+from calving.iceberg.history import LoadedTable
 from calving.iceberg.loading import find_tables
 from calving.iceberg.locations import FileRules
 from calving.iceberg.marks import mark_of
-from calving.iceberg.target import LoadedTable
 from calving.model.backfills import is_backfill
 from calving.model.forms import NEWEST, StoredForm
 from calving.model.marks import TableMark

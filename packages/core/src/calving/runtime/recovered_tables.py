@@ -12,9 +12,10 @@ from pyiceberg.table import Table
 from calving.backend.interface import ControlLog
 from calving.errors import ConfigError
 from calving.iceberg.catalog import table_id
+from calving.iceberg.history import LoadedTable
 from calving.iceberg.summary import engine
-from calving.iceberg.target import IcebergTarget, LoadedTable
-from calving.model.offsets import Coverage, encode_coverage, present, within
+from calving.iceberg.target import IcebergTarget
+from calving.model.offsets import Coverage, encode_coverage, present
 from calving.model.text import listed
 from calving.protocol import moves
 from calving.protocol.forms import FORM, mark, table_form
@@ -175,7 +176,7 @@ def leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[
 
 
 def _text(coverage: Coverage, identities: Mapping[str, str]) -> str:
-    return encode_coverage({within(tp, identities.get(tp.topic, "")): spans for tp, spans in coverage.items()})
+    return encode_coverage(moves.with_ids(coverage, identities))
 
 
 def mark_recovered(

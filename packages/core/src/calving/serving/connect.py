@@ -114,19 +114,24 @@ def altered(body: object) -> dict[TopicPartition, int | None]:
         raise ValueError("the body is no object with a list 'offsets' that has items")
     wanted: dict[TopicPartition, int | None] = {}
     for each in given:
-        partition, offset = (each.get("partition"), each.get("offset")) if isinstance(each, dict) else (None, None)
-        if not isinstance(partition, dict) or not isinstance(offset, dict | None):
-            raise ValueError("each of the offsets has a 'partition', an object, and an 'offset', an object or null")
-        topic, number = partition.get("kafka_topic"), _whole(partition.get("kafka_partition"))
-        at = None if offset is None else _whole(offset.get("kafka_offset"))
-        if not isinstance(topic, str) or number is None or (at is None and offset is not None):
-            raise ValueError("a partition has 'kafka_topic' and 'kafka_partition', and an offset 'kafka_offset'")
-        if not is_text(topic):
-            raise ValueError("a topic has half of a surrogate pair in its name, which is no character")
-        if (tp := TopicPartition(topic, number)) in wanted:
-            raise ValueError(f"partition {number} of topic '{topic}' stands twice")
+        tp, at = _altered(each)
+        if tp in wanted:
+            raise ValueError(f"partition {tp.partition} of topic '{tp.topic}' stands twice")
         wanted[tp] = at
     return wanted
+
+
+def _altered(each: object) -> tuple[TopicPartition, int | None]:
+    partition, offset = (each.get("partition"), each.get("offset")) if isinstance(each, dict) else (None, None)
+    if not isinstance(partition, dict) or not isinstance(offset, dict | None):
+        raise ValueError("each of the offsets has a 'partition', an object, and an 'offset', an object or null")
+    topic, number = partition.get("kafka_topic"), _whole(partition.get("kafka_partition"))
+    at = None if offset is None else _whole(offset.get("kafka_offset"))
+    if not isinstance(topic, str) or number is None or (at is None and offset is not None):
+        raise ValueError("a partition has 'kafka_topic' and 'kafka_partition', and an offset 'kafka_offset'")
+    if not is_text(topic):
+        raise ValueError("a topic has half of a surrogate pair in its name, which is no character")
+    return TopicPartition(topic, number), at
 
 
 def _whole(value: object) -> int | None:
