@@ -16,6 +16,7 @@ from calving.iceberg.history import summary_of
 from calving.iceberg.lineage import new_snapshot
 from calving.maintenance import expired_files
 from calving.maintenance.expirer import Expirer
+from calving.model.backfills import ended_property
 from calving.model.files import one_name
 from harness.structure import check
 from tests.iceberg.histories import MutationTable, pyiceberg_rows
@@ -246,6 +247,19 @@ def test_the_newest_ledger_of_another_sink_stays(catalog: Catalog) -> None:
     gone = expire(table)
     assert gone is not None and gone.kept == 3
     assert any("kafka.connect.offsets.control.connect-java" in summary_of(s) for s in table.table.metadata.snapshots)
+
+
+def test_a_backfill_that_has_ended_keeps_no_snapshot(catalog: Catalog) -> None:
+    """Its ledger says nothing to anybody any more, and the snapshot would keep all files of that time."""
+    owner = "control.connect-x.backfill.y"
+    table = appended(catalog, 2, 2)
+    filled = new_snapshot(table.table, {f"kafka.connect.offsets.{owner}": '{"0":5}'}, "main")
+    ended = SetPropertiesUpdate(updates={ended_property(owner): "1"})
+    table.table._do_commit((*filled.prepare()[0], ended), ())
+    for number in range(3, 9):
+        append(table, number)
+    expire(table)
+    assert not any(f"kafka.connect.offsets.{owner}" in summary_of(s) for s in table.table.metadata.snapshots)
 
 
 def list_of(table: MutationTable) -> Path:

@@ -22,6 +22,7 @@ from calving.maintenance.orphans import (
     table_within,
     unread_names,
 )
+from calving.model.backfills import ended_property
 
 OLD = StoredFile("s3://b/t/data/f.parquet", 10, 5)
 RULE = OrphanRule(10, frozenset({"_p"}))
@@ -126,6 +127,14 @@ def test_one_place_has_several_names(one: str, same: str) -> None:
 def test_the_writers_of_a_table_are_known_by_its_properties() -> None:
     said = {"kafka.connect.offsets.control.connect-x": "{}", "calving.source-offsets.c2.connect-y": "{}"}
     assert owners(metadata(**said)) == {"control.connect-x", "c2.connect-y"}
+
+
+@pytest.mark.parametrize("branch", ["", "@dropped"])
+def test_a_backfill_writes_a_table_until_it_has_ended(branch: str) -> None:
+    owner = "control.connect-x.backfill.y"
+    said = {f"kafka.connect.offsets.{owner}{branch}": "{}", f"calving.source-offsets.{owner}{branch}": "{}"}
+    assert owners(metadata(**said)) == {owner}
+    assert owners(metadata(**said, **{ended_property(owner): "1"})) == set()
 
 
 def test_a_sink_whose_log_was_not_read_is_named() -> None:

@@ -99,6 +99,7 @@ def test_commits_of_another_name_without_a_position_are_refused_with_the_key_to_
     assert "iceberg.control.other-sinks = control.connect-former" in refusal(stored={}, tables=table(others=others))
     said(stored={}, tables=table(others=others), known_sinks=tuple(others))
     said(tables=table(others=others))
+    said(stored={}, tables=table(others=frozenset({"control.connect-former.backfill.x"})))
 
 
 def test_commits_of_tabulars_group_name_the_class_to_set() -> None:

@@ -15,7 +15,7 @@ from calving.iceberg.maintenance import check_forms
 from calving.protocol.forms import FORM
 from calving.protocol.ledger_key import SOURCE_OFFSETS
 from calving.protocol.recovery import AWAITED_OFFSETS
-from calving.runtime.preflight import held, on_rollback, owner_of
+from calving.runtime.preflight import held, on_rollback, others_of, owner_of
 from tests.serving.sinks import sink
 
 
@@ -71,3 +71,8 @@ def test_a_table_of_changes_stops_after_a_rollback_unless_the_settings_say_other
     changes = {"iceberg.table.db.b.upsert-mode-enabled": "true", "iceberg.table.db.b.id-columns": "id"}
     configured = sink(**{"iceberg.tables": "db.a,db.b", **changes, **keys})
     assert [on_rollback(configured, name) for name in ("db.a", "db.b")] == policies
+
+
+def test_no_backfill_is_taken_for_a_former_name_of_a_sink() -> None:
+    properties = {f"{SOURCE_OFFSETS}.{name}": "{}" for name in ("c.a", "c.a.backfill.x", "c.b.backfill.y@dropped")}
+    assert others_of(properties, ["main"], []).keys() == {"c.a"}
