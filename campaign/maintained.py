@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from harness.locations import locations
 _DELETED = 2
 _DAY_SECONDS = 86_400
 _EXAMPLES = 5
+_MORE_CYCLES, _LONGEST_SECONDS = 4, 120.0
 _ON_DISK = ("file://", "file:", "/")
 
 
@@ -55,10 +57,24 @@ def done(run: Sink) -> dict[str, int]:
     return found
 
 
+def go_on(run: Sink, database: Path) -> None:
+    """Have the sink commit more, as the control log names the files of a cycle until later ones have ended."""
+    before, end = _cycles(database), time.monotonic() + _LONGEST_SECONDS
+    while len(_cycles(database) - before) < _MORE_CYCLES and time.monotonic() < end:
+        run.produce(100, 200)
+
+
+def _cycles(database: Path) -> set[str]:
+    """The commit cycles that the snapshots of all tables name."""
+    tables = (json.loads(content(location)) for location in _metadata(database))
+    summaries = (snapshot["summary"] for table in tables for snapshot in table.get("snapshots", ()))
+    return {summary["kafka.connect.commit-id"] for summary in summaries if "kafka.connect.commit-id" in summary}
+
+
 def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
     """Once no worker runs: all files get two days older, and an operator looks for orphan files. Then every file that a
     snapshot, a branch or a tag has must be there, and on a disk no other one that was there at the time ``quiet``,
-    seconds since the epoch: the control log still names the files of the last cycle.
+    seconds since the epoch: the control log still names the files of the last cycles.
     """
     run.config.write_text(json.dumps(json.loads(run.config.read_text()) | {"iceberg.maintenance.grace-ms": "0"}))
     for _ in range(2):  # what the first one expires, the second one deletes
@@ -71,12 +87,13 @@ def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
         old = time.time() - 2 * _DAY_SECONDS
         for file in _files(folders):
             os.utime(file, (old, old))
-        run.maintain("--task", "orphans", "--anyway", alone=True)
-    named: set[str] = set()
+        print(run.maintain("--task", "orphans", "--anyway", alone=True), file=sys.stderr)
+    named: dict[str, bool] = {}
     for location in _metadata(database):
-        named |= set(_named(location))
+        for path, is_needed in _named(location):
+            named[path] = is_needed or named.get(path, False)
     there = {file.name for file in _files(folders)} if is_on_disk else None
-    missing = sorted(path for path in named if not _exists(path, there))
+    missing = sorted(path for path, is_needed in named.items() if is_needed and not _exists(path, there))
     names = {Path(path).name for path in named}
     orphans = sorted(set(there or ()) - names - young)
     return {
@@ -97,21 +114,23 @@ def _files(folders: Collection[Path]) -> list[Path]:
     return [file for file in every if file.is_file() and not file.name.startswith((".", "_"))]
 
 
-def _named(location: str) -> Iterator[str]:
-    """All files of the table with its metadata here. A file that a snapshot has removed is named, too."""
+def _named(location: str) -> Iterator[tuple[str, bool]]:
+    """All files of the table with its metadata here, and whether a reader needs them: not those that a snapshot has
+    removed, which stay as long as it does.
+    """
     metadata: Mapping[str, Any] = json.loads(content(location))
-    yield location
-    yield from (entry["metadata-file"] for entry in metadata.get("metadata-log", ()))
-    yield from (each["statistics-path"] for each in metadata.get("statistics", ()))
+    yield location, True
+    yield from ((entry["metadata-file"], True) for entry in metadata.get("metadata-log", ()))
+    yield from ((each["statistics-path"], True) for each in metadata.get("statistics", ()))
     seen: set[str] = set()
     for snapshot in metadata.get("snapshots", ()):
-        yield snapshot["manifest-list"]
+        yield snapshot["manifest-list"], True
         for manifest in avro(snapshot["manifest-list"]):
             path = manifest["manifest_path"]
             if path not in seen:
                 seen.add(path)
-                yield path
-                yield from (entry["data_file"]["file_path"] for entry in avro(path) if entry["status"] != _DELETED)
+                yield path, True
+                yield from ((entry["data_file"]["file_path"], entry["status"] != _DELETED) for entry in avro(path))
 
 
 def _exists(path: str, there: Collection[str] | None) -> bool:

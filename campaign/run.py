@@ -152,12 +152,12 @@ def on_broker(
             producing.stop()
             settled = _settle(field, plan.settle_seconds)
             checker.watch_the_end(run.sent + _QUIET_RECORDS, plan.settle_seconds)
-            before, first, quiet = books.look(run), run.sent, time.time()
+            before, first = books.look(run), run.sent
             run.produce(_QUIET_RECORDS, _RECORDS_PER_SECOND)
             checked = checker.report()
             books.close(before, books.look(run), Counter(outcome(n, run) for n in range(first, run.sent)))
             led_by = run.led_by()
-            storage = _storage(run, database, quiet) if plan.maintained else {"missing": 0, "orphans": 0}
+            storage = _storage(run, database) if plan.maintained else {"missing": 0, "orphans": 0}
             audited = findings(run.config)
         finally:
             producing.stop()
@@ -175,8 +175,10 @@ def on_broker(
     }
 
 
-def _storage(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
+def _storage(run: Sink, database: Path) -> dict[str, Any]:
     """What maintenance has done, and what it leaves on the storage once no worker runs."""
+    quiet = time.time()
+    maintained.go_on(run, database)
     run.stop()
     return {"maintenance": maintained.done(run), **maintained.end(run, database, quiet)}
 

@@ -186,11 +186,12 @@ class Run:
         self._command("release", "--table", table, "--record", str(out))
         return out.exists()
 
-    def maintain(self, *options: str, alone: bool = False) -> None:
-        """``calving maintain``, which may lose every race with the sink's commits; ``alone``: there are none."""
+    def maintain(self, *options: str, alone: bool = False) -> str:
+        """What ``calving maintain`` says. It may lose every race with the sink's commits; ``alone``: there are none."""
         done = self._command("maintain", *options)
         text = done.stdout + done.stderr
         assert done.returncode == 0 or ("run it again" in text and not alone), text
+        return text
 
     def _command(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:
         start = [sys.executable, "-c", "from calving.cli.main import main; main()", name, str(self.config), *options]

@@ -31,9 +31,10 @@ class Idle:
         self.config.write_text(json.dumps(_OF_EACH))
         self.asked: list[tuple[str, ...]] = []
 
-    def maintain(self, *options: str, alone: bool) -> None:
+    def maintain(self, *options: str, alone: bool) -> str:
         assert alone
         self.asked.append(options)
+        return ""
 
 
 @pytest.fixture
@@ -87,6 +88,20 @@ def test_files_of_the_last_cycle_are_no_orphans(table: MutationTable, tmp_path: 
     file.write_bytes(b"")
     os.utime(file, (before, before))
     assert seen(tmp_path, before)["orphans"] == 0
+
+
+def test_files_that_the_head_has_removed_may_be_there_and_need_not(catalog: Catalog, tmp_path: Path) -> None:
+    table = appended(catalog, 2, 3)
+    removed = data_files(table.table)
+    compact(table)
+    *earlier, _ = (snapshot.snapshot_id for snapshot in table.table.metadata.snapshots)
+    expire = table.table.maintenance.expire_snapshots()
+    for snapshot_id in earlier:
+        expire = expire.by_id(snapshot_id)
+    expire.commit()
+    assert not any(each in seen(tmp_path)["examples_of_files"] for each in removed)
+    Path(removed[0].removeprefix("file://")).unlink()
+    assert seen(tmp_path)["missing"] == 0
 
 
 def test_an_operator_expires_and_looks_for_orphans_among_old_files(table: MutationTable, tmp_path: Path) -> None:
