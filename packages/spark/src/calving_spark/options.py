@@ -137,14 +137,7 @@ def read(given: Mapping[str, str]) -> WriteOptions:
     """
     options = {key.lower(): text for key, text in given.items()}
     _refuse_secrets(options)
-    raw: dict[str, str] = {}
-    if "config" in options:
-        raw |= files.read(Path(options["config"]))
-    for key, text in options.items():
-        name = _OF_SPARK.get(key, key)
-        if name is not None and not (name != key and name in options):
-            raw[name] = text
-    raw, provided = files.resolved(raw)
+    raw, provided = files.resolved(_gathered(options))
     plain = {key: text for key, text in raw.items() if not key.startswith(_PREFIXES)}
     handed_on = [
         {key.removeprefix(prefix): text for key, text in raw.items() if key.startswith(prefix)} for prefix in _PREFIXES
@@ -165,6 +158,16 @@ def read(given: Mapping[str, str]) -> WriteOptions:
     if query_name is not None and keys.sink is None:
         _check_name(query_name)
     return WriteOptions(keys, catalog, write_properties, create_properties, query_name, dict(given))
+
+
+def _gathered(options: Mapping[str, str]) -> dict[str, str]:
+    """The keys of the file that the options name, and above them the options without those that Spark adds."""
+    raw = files.read(Path(options["config"])) if "config" in options else {}
+    for key, text in options.items():
+        name = _OF_SPARK.get(key, key)
+        if name is not None and not (name != key and name in options):
+            raw[name] = text
+    return raw
 
 
 def _check_name(query_name: str) -> None:
