@@ -191,7 +191,7 @@ class _Resolution:
         return self._made(deleted, gone, tuple(deletes), tuple(written), seconds)
 
     def _empty(self) -> None:
-        """Delete all rows from the files before the last step that empties the table."""
+        """Delete all rows from the files before the last step that empties the table (M12)."""
         last = max((number for number, of_step in enumerate(self._emptying) if of_step), default=-1)
         for path, file in self._files.items():
             if last >= 0 and (file.step is None or file.step < last):

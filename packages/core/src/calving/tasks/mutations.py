@@ -1,4 +1,4 @@
-"""The operations of records on the rows of a mutation table (rules M1, M6, M10), and the rows as changes."""
+"""The operations of records on the rows of a mutation table (rules M1, M6, M10, M14), and the rows as changes."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Conversion:
         ]
 
     def _lacking(self, values: Values, rows: Indices) -> dict[int, RecordError]:
-        """Those of these rows of the values that have a placeholder for a value, by index: they would replace it."""
+        """Those of these rows that have a placeholder for a value, by index: it would replace the value (M14)."""
         if self._placeholder is None or not len(rows):
             return {}
         lacking: dict[int, RecordError] = {}

@@ -59,7 +59,7 @@ def _fields_of(keys: pa.Array) -> Iterator[KeyFields]:
 
 def identified(routed: Routed, tables: Mapping[str, TableSpec]) -> Routed:
     """The values whose records' keys name the id columns of their tables, where keys are to name them. The others are
-    bad: the row of another key would be replaced.
+    bad: the row of another key would be replaced (M13).
     """
     values = routed.values
     if values.content not in ("row", "partial row"):

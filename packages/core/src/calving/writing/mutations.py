@@ -112,7 +112,7 @@ class ChangeWriter(BufferedWriter):
 
     ``superseded`` counts changes that a later change of the same key, or a truncate event, replaced. ``deleted`` counts
     changes that left no row. Truncate events are not counted: they delete all rows from earlier files, and earlier
-    changes of their source partition.
+    changes of their source partition (M12).
     """
 
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
