@@ -135,6 +135,18 @@ def test_avro_says_what_is_bytes_and_what_is_an_array(tmp_path: Path) -> None:
     assert sink.rows("id") == [(9,)]
 
 
+def test_a_number_that_debezium_writes_as_an_object_is_no_placeholder(tmp_path: Path) -> None:
+    scaled = [{"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"}]
+    price = {"field": "p", "type": "struct", "name": "io.debezium.data.VariableScaleDecimal", "fields": scaled}
+    plain = [{"field": "id", "type": "int64"}, {"field": "op", "type": "string"}]
+    schema = {"type": "struct", "fields": [*plain, price]}
+    spec = ConverterSpec("json", {"schemas.enable": "true"})
+    sink = Changing(tmp_path, RowMutations("op"), converters=TopicConverters(ConverterSpec("json"), spec))
+    payload = {"id": 1, "op": "u", "p": {"scale": 1, "value": base64.b64encode(b"\x0f").decode()}}
+    assert sink.take((None, {"schema": schema, "payload": payload})).dead_letters == ()
+    assert sink.rows("id") == [(1,)]
+
+
 def avro_of(registry: SchemaRegistry, schema: dict[str, Any]) -> Callable[[dict[str, Any]], bytes]:
     number = registry.register("s", json.dumps(schema))
     return lambda row: avro(number, schema, row)

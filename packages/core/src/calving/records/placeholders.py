@@ -64,6 +64,8 @@ class Placeholder:
             column = column.storage
         kind = column.type
         if pa.types.is_struct(kind):
+            if kind.get_field_index(self._text) < 0:  # a value that Debezium writes as an object
+                return []
             has = (column.field(at).is_valid() for at, field in enumerate(kind) if field.name != self._text)
             is_only = pc.invert(reduce(pc.or_, has, pa.repeat(pa.scalar(False), len(column))))
             rows: list[int] = pc.indices_nonzero(pc.and_(column.field(self._text).is_valid(), is_only)).to_pylist()
