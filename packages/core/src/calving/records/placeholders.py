@@ -64,12 +64,7 @@ class Placeholder:
             column = column.storage
         kind = column.type
         if pa.types.is_struct(kind):
-            if kind.get_field_index(self._text) < 0:  # a value that Debezium writes as an object
-                return []
-            has = (column.field(at).is_valid() for at, field in enumerate(kind) if field.name != self._text)
-            is_only = pc.invert(reduce(pc.or_, has, pa.repeat(pa.scalar(False), len(column))))
-            rows: list[int] = pc.indices_nonzero(pc.and_(column.field(self._text).is_valid(), is_only)).to_pylist()
-            return rows
+            return self._only(column)
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             return _having(column, pc.binary_length(column), self._texts)
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -81,6 +76,15 @@ class Placeholder:
             is_plain = pa.types.is_string(inner) or pa.types.is_binary(inner) or pa.types.is_integer(inner)
             return _having(column, _lengths(column), self._lists) if is_plain else []
         return []
+
+    def _only(self, column: Any) -> list[int]:
+        """The objects with no other field than the placeholder's; none of what Debezium writes as an object."""
+        if column.type.get_field_index(self._text) < 0:
+            return []
+        has = (column.field(at).is_valid() for at, field in enumerate(column.type) if field.name != self._text)
+        is_only = pc.invert(reduce(pc.or_, has, pa.repeat(pa.scalar(False), len(column))))
+        rows: list[int] = pc.indices_nonzero(pc.and_(column.field(self._text).is_valid(), is_only)).to_pylist()
+        return rows
 
 
 def _lengths(column: Any) -> pa.Array:
