@@ -262,6 +262,9 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(sink: Cli) -> None:
             move(sink, to)
     with pytest.raises(ConfigError, match="exclude each other"):
         move(sink, "earliest", by=1)
+    asked = Destination("--to earliest", moves_all=True)
+    with pytest.raises(CommandFailedError, match="the sink was resumed meanwhile: stop it first"):
+        list(move_positions(load(sink.config), asked, dry_run=False, only_stopped=True))
     sink.send(300, 310)
     with pytest.raises(ConfigError, match="no position goes back"):
         move(sink, "latest", again=True)

@@ -15,7 +15,7 @@ from kafka_connect import KafkaConnect
 
 from calving.cli.status import status
 from calving.engine.interface import LocalEngine
-from calving.errors import CommandFailedError, ConfigError
+from calving.errors import ConfigError
 from calving.protocol.target_state import TargetStateInUse
 from calving.runtime.app import App
 from calving.runtime.stopping import Leaving
@@ -147,7 +147,7 @@ def test_offsets_that_are_reset_begin_at_the_beginning_and_tables_skip_what_they
 def test_a_worker_of_a_sink_that_is_resumed_while_it_leaves_goes_on(
     sink: Cli, serve: Callable[[], Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And resume is told even where the worker has not heard of the stop; afterwards offsets do not move."""
+    """And resume is told even where the worker has not heard of the stop."""
     left = threading.Event()
 
     def resumed(self: Leaving, *args: object, **leads: bool) -> bool:
@@ -166,5 +166,3 @@ def test_a_worker_of_a_sink_that_is_resumed_while_it_leaves_goes_on(
     sink.send(300, 310)
     wait_for(lambda: len(sink.ids()) == 310)
     worker.wait_for("RUNNING")
-    with pytest.raises(CommandFailedError, match="the sink was resumed meanwhile: stop it first"):
-        worker.app.control.move(None)

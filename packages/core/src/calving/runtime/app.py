@@ -165,8 +165,7 @@ class App:
                 self._patiently(
                     lambda: self._live(steps, on_progress, until_caught_up=until_caught_up), failures, steps
                 )
-                # An operator may have resumed the sink while this worker was leaving: then it only looks, and goes on.
-                if self._stop.is_set() or not self._leaving.has_left:
+                if self._stop.is_set() or not self._leaving.has_left:  # the sink may have been resumed meanwhile
                     break
                 if until_caught_up and self.is_stopped:
                     raise ConfigError(stopped_text(keys.name))
@@ -248,9 +247,7 @@ class App:
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
             if self._leaving.has_left:
                 return True
-            if not self.is_stopped:
-                self._leaving.forget()  # of a stop that an operator has taken back before this worker had left
-            loop.paused_ms = self._leaving.since_ms() if self.is_stopped else self._paused_ms
+            loop.paused_ms = self._leaving.since_ms(stopped=self.is_stopped) or self._paused_ms
             if self._restart:
                 self._restart = False
                 raise UnavailableError("a restart was requested")

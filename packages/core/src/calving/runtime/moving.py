@@ -147,16 +147,7 @@ def _found(sink: Sink, topics: Source, session: Session) -> _Found:
         identities = topics.identities(names)
         bounds, log = topics.bounds(every), cursor.log
         return _Found(
-            sink,
-            catalog,
-            topics,
-            bounds,
-            identities,
-            stored=stored,
-            records=records,
-            log=log,
-            buffer=buffer,
-            target=target,
+            sink, catalog, topics, bounds, identities, stored, records=records, log=log, buffer=buffer, target=target
         )
 
 

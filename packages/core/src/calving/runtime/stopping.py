@@ -74,8 +74,13 @@ class Leaving:
         self._since: int | None = None
         """The cycles that had ended when nothing was left to commit. One more must find the same (see ``CaughtUp``)."""
 
-    def since_ms(self) -> int:
-        """Since when the worker reads nothing more, in milliseconds since the epoch: the first call."""
+    def since_ms(self, *, stopped: bool) -> int | None:
+        """Since when the worker reads nothing more, in milliseconds since the epoch: the first call. None if the sink
+        runs: if an operator had stopped it, that was taken back before this worker had left, and is forgotten.
+        """
+        if not stopped:
+            self.forget()
+            return None
         self._begun_ms = self._begun_ms or time.time_ns() // 1_000_000
         return self._begun_ms
 
