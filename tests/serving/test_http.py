@@ -215,6 +215,14 @@ def test_other_requests_are_answered_while_offsets_wait_for_a_service() -> None:
         asking.join(60)
 
 
+def test_a_move_is_answered_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = stopped()
+    monkeypatch.setattr("calving.serving.server.IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(worker.control, "move", lambda to: time.sleep(3) or ["done"])
+    with serving(worker, sink(**{"iceberg.http.token": TOKEN})) as client:
+        assert client.ask("DELETE", OFFSETS, **BEARER).json["calving"] == ["done"]
+
+
 def test_a_commit_is_not_begun_by_a_worker_that_does_not_lead() -> None:
     with serving(Worker(not_leading(status())), sink(**{"iceberg.http.token": TOKEN})) as client:
         answer = client.ask("POST", "/connectors/orders/commit", **BEARER)

@@ -18,6 +18,9 @@ from calving.serving import connect
 from calving.serving.access import error
 from calving.serving.bodies import json_body
 
+PATIENCE = "calving.patience"
+"""In a request's scope: a call that lets the connection wait longer for the answer. Whoever asks has the token."""
+
 
 class PositionControl(Protocol):
     """What an operator does with the sink's state and its positions. Each method raises CalvingError."""
@@ -43,11 +46,11 @@ class SinkStates:
         self._changes, self._looks = CapacityLimiter(1), CapacityLimiter(1)
 
     async def stop(self, request: Request) -> Response:
-        return await self._answered(lambda: self._tell(TargetState.STOPPED, 204))
+        return await self._done(request, lambda: self._tell(TargetState.STOPPED, 204))
 
-    async def run(self) -> Response:
+    async def run(self, request: Request) -> Response:
         """Let a stopped sink run again."""
-        return await self._answered(lambda: self._tell(TargetState.RUNNING, 202))
+        return await self._done(request, lambda: self._tell(TargetState.RUNNING, 202))
 
     async def stored(self, request: Request) -> Response:
         return await self._answered(lambda: JSONResponse(connect.offsets_of(self._control.stored())), self._looks)
@@ -57,10 +60,10 @@ class SinkStates:
             wanted = connect.altered(await json_body(request))
         except ValueError as wrong:
             return error(400, str(wrong))
-        return self._refusal() or await self._answered(lambda: self._moved(wanted, "altered"))
+        return self._refusal() or await self._done(request, lambda: self._moved(wanted, "altered"))
 
     async def reset(self, request: Request) -> Response:
-        return self._refusal() or await self._answered(lambda: self._moved(None, "reset"))
+        return self._refusal() or await self._done(request, lambda: self._moved(None, "reset"))
 
     def _tell(self, state: TargetState, code: int) -> Response:
         self._control.tell(state)
@@ -79,6 +82,11 @@ class SinkStates:
             "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
             f" specified connector by issuing a 'PUT' request to the '/connectors/{self._name}/stop' endpoint",
         )
+
+    async def _done(self, request: Request, act: Callable[[], Response]) -> Response:
+        """The answer to a change, however long it takes."""
+        request.scope.get(PATIENCE, lambda: None)()
+        return await self._answered(act)
 
     async def _answered(self, act: Callable[[], Response], limiter: CapacityLimiter | None = None) -> Response:
         try:

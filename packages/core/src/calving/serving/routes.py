@@ -217,11 +217,11 @@ class Endpoints:
 
     async def _pause(self, request: Request) -> Response:
         self._controls.pause()
-        return await self._states.run() if self._controls.is_stopped else Response(status_code=202)
+        return await self._states.run(request) if self._controls.is_stopped else Response(status_code=202)
 
     async def _resume(self, request: Request) -> Response:
         self._controls.resume()
-        return await self._states.run()  # this worker may not have heard yet that the sink was stopped
+        return await self._states.run(request)  # this worker may not have heard yet that the sink was stopped
 
     def _restart(self) -> Response:
         if self._controls.is_stopped:

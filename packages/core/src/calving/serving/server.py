@@ -23,6 +23,7 @@ from uvicorn.server import ServerState
 
 from calving.errors import ConfigError
 from calving.serving.history import LOOK_SECONDS, SECONDS, Events, History
+from calving.serving.offsets import PATIENCE
 from calving.serving.routes import Controls, Endpoints
 from calving.serving.tls import tls_context
 from calving.settings.load import Sink
@@ -33,6 +34,8 @@ HEAD_SECONDS = 10.0
 """The time for a TLS handshake and the head of the first request."""
 IDLE_SECONDS = 30.0
 """The time from a request's head to the end of its answer, and from there to the next request's head."""
+WORK_SECONDS = 900.0
+"""The same where an operator's request waits for services: a client that got no answer would send it again."""
 
 
 class HttpConnections:
@@ -125,6 +128,7 @@ class HttpConnection(H11Protocol):
         if self.cycle is not before and not self.cycle.response_complete:
             self._connections.use(self)
             self._allow(IDLE_SECONDS)
+            self.cycle.scope[PATIENCE] = lambda: self._allow(WORK_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP. It may be in the body of a request, which then gets no other answer; one that has
