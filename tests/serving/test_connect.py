@@ -163,5 +163,5 @@ def test_an_existing_client_of_kafka_connect_reads_and_changes_a_sink() -> None:
         client.resume_connector("orders")
         client.restart_connector("orders")
         client.stop_connector("orders")
-        assert worker.told == ["pause", "resume", "restart", "STOPPED"]
+        assert worker.told == ["pause", "resume", "RUNNING", "restart", "STOPPED"]
         assert Client(served.url).ask("PUT", "/connectors/orders/pause", Authorization="Basic e").code == 403

@@ -216,9 +216,13 @@ def test_other_requests_are_answered_while_offsets_wait_for_a_service() -> None:
 
 
 def test_a_move_is_answered_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(to: object) -> list[str]:
+        time.sleep(3)
+        return ["done"]
+
     worker = stopped()
     monkeypatch.setattr("calving.serving.server.IDLE_SECONDS", 1.0)
-    monkeypatch.setattr(worker.control, "move", lambda to: time.sleep(3) or ["done"])
+    monkeypatch.setattr(worker.control, "move", slow)
     with serving(worker, sink(**{"iceberg.http.token": TOKEN})) as client:
         assert client.ask("DELETE", OFFSETS, **BEARER).json["calving"] == ["done"]
 

@@ -19,7 +19,7 @@ from calving.serving.access import error
 from calving.serving.bodies import json_body
 
 PATIENCE = "calving.patience"
-"""In a request's scope: a call that lets the connection wait longer for the answer. Whoever asks has the token."""
+"""In the state of a request: a call that lets the connection wait longer for the answer. Whoever asks has the token."""
 
 
 class PositionControl(Protocol):
@@ -85,7 +85,7 @@ class SinkStates:
 
     async def _done(self, request: Request, act: Callable[[], Response]) -> Response:
         """The answer to a change, however long it takes."""
-        request.scope.get(PATIENCE, lambda: None)()
+        request.scope["state"][PATIENCE]()
         return await self._answered(act)
 
     async def _answered(self, act: Callable[[], Response], limiter: CapacityLimiter | None = None) -> Response:

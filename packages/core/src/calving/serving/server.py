@@ -128,7 +128,7 @@ class HttpConnection(H11Protocol):
         if self.cycle is not before and not self.cycle.response_complete:
             self._connections.use(self)
             self._allow(IDLE_SECONDS)
-            self.cycle.scope[PATIENCE] = lambda: self._allow(WORK_SECONDS)
+            self.cycle.scope["state"][PATIENCE] = lambda: self._allow(WORK_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP. It may be in the body of a request, which then gets no other answer; one that has
