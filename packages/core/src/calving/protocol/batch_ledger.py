@@ -47,7 +47,8 @@ class BatchEntry(Protocol):
         """The name of the summary's entry."""
 
     @property
-    def branch(self) -> str: ...
+    def branch(self) -> str:
+        """The branch that gets the commit."""
 
     @property
     def text(self) -> str:
@@ -79,13 +80,16 @@ class StreamBatch:
 
     @property
     def name(self) -> str:
+        """As ``BatchEntry.name``."""
         return f"{SPARK_BATCH}{self.sink}"
 
     @property
     def text(self) -> str:
+        """As ``BatchEntry.text``."""
         return json.dumps({"query": self.query, "batch": self.batch}, separators=(",", ":"))
 
     def is_held(self, line: Line, properties: Mapping[str, str]) -> bool:
+        """As ``BatchEntry.is_held``."""
         last = self._last(line, properties)
         if last is None:
             return False
@@ -105,6 +109,7 @@ class StreamBatch:
         return False
 
     def place(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
+        """As ``BatchEntry.place``."""
         stored = _stored(properties, _of_table(self))
         return stored.place if stored is not None and _batch(stored.said) == (self.query, self.batch) else None
 
@@ -143,19 +148,23 @@ class OneWrite:
 
     @property
     def name(self) -> str:
+        """As ``BatchEntry.name``."""
         return f"{SPARK_WRITE}{self.id}"
 
     @property
     def text(self) -> str:
+        """As ``BatchEntry.text``."""
         return "{}"
 
     def is_held(self, line: Line, properties: Mapping[str, str]) -> bool:
+        """As ``BatchEntry.is_held``."""
         if any(self.name in snapshot.summary for snapshot in line.snapshots):
             return True
         stored = _stored(properties, _of_table(self))
         return stored is not None and verdict(line, stored.place) is not Verdict.ROLLED_BACK
 
     def place(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
+        """As ``BatchEntry.place``."""
         stored = _stored(properties, _of_table(self))
         return stored.place if stored is not None else None
 
