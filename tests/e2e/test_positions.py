@@ -195,7 +195,7 @@ def test_a_table_that_was_told_of_the_end_gets_no_third_copy(
     assert Counter(sink.ids("db.b")) == Counter([*range(10, 20)] * 2)
 
 
-LATER = {"redis": (5, 8, 9, 12), "zookeeper": (5, 8, 9, 12)}
+LATER = {"redis": (5, 8, 9, 14), "zookeeper": (5, 8, 9, 14)}
 """Where the command is killed: with Kafka at each write, and with other stores around those of the store."""
 
 
