@@ -7,6 +7,7 @@ Python finds that each thread waits for the other, and raises an error in one of
 
 from __future__ import annotations
 
+import gc
 import threading
 
 from calving.errors import first_line
@@ -55,5 +56,24 @@ def _missing(error: BaseException) -> tuple[str, str] | None:
     return None if command is None else (name, command)
 
 
-IMPORTING = threading.Lock()
-"""Held by each thread that imports an engine or a catalog. A start imports both at the same time."""
+class _Importing:
+    """A lock; and while it is held, no garbage is collected."""
+
+    def __init__(self) -> None:
+        self._lock, self._collected = threading.Lock(), False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._collected = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *error: object) -> None:
+        if self._collected:
+            gc.enable()
+        self._lock.release()
+
+
+IMPORTING = _Importing()
+"""Held by each thread that imports an engine or a catalog. A start imports both at the same time. Nearly all that an
+import makes stays, so to look for garbage meanwhile costs a start a tenth of a second.
+"""

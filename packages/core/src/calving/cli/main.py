@@ -26,7 +26,7 @@ from rich.text import Text
 
 from calving.cli.logs import set_up_logs
 from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
-from calving.importing import reason
+from calving.importing import IMPORTING, reason
 from calving.model.tables import RollbackAnswer
 from calving.model.text import printable, printable_lines
 from calving.settings.load import load
@@ -131,7 +131,8 @@ def run(
     ] = False,
 ) -> None:
     """Run one worker of the sink until stopped."""
-    from calving.runtime.app import App
+    with IMPORTING:
+        from calving.runtime.app import App
 
     sink = App(load(file, worker), alone=True)
 
