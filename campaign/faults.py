@@ -222,6 +222,7 @@ def table_dropped(f: Field) -> None:
         connection.execute("commit")
     if row is None:
         return
+    f.dropped.add(name)
     time.sleep(f.rng.uniform(0, 4))
     if f.rng.random() < 0.5:
         all_workers_killed(f)

@@ -67,6 +67,8 @@ class Field:
     """The tree of a former version; see ``campaign.sink``."""
     recovered: int = 0
     """How often an operator has."""
+    dropped: set[str] = field(default_factory=set)
+    """Tables that somebody has dropped: the sink has created them again."""
     appended: int = 0
     """How many rows somebody else has appended, or tried to."""
     armed: dict[str, int] = field(default_factory=dict)

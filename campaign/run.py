@@ -158,7 +158,7 @@ def on_broker(
             books.close(before, books.look(run), Counter(outcome(n, run) for n in range(first, run.sent)))
             led_by = run.led_by()
             storage = _storage(run, database) if plan.maintained else {"missing": 0, "orphans": 0}
-            audited = findings(run.config)
+            audited = findings(run.config, field.dropped)
         finally:
             producing.stop()
             run.stop()
