@@ -120,6 +120,7 @@ def test_the_secret_is_changed_while_workers_run(run: Run) -> None:
         {"iceberg.control.secret": "a new secret of the workers", "iceberg.control.old-secret": SECRET},
         {"iceberg.control.secret": "a new secret of the workers", "iceberg.control.old-secret": None},
     ):
+        run.wait_until_committed()
         keys = json.loads(run.config.read_text()) | step
         run.config.write_text(json.dumps({key: value for key, value in keys.items() if value is not None}))
         for worker in run.workers[-2:]:

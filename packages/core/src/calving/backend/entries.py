@@ -204,8 +204,8 @@ class Encoded(NamedTuple):
 
 
 class Entries:
-    """Decodes the entries of one group. Entries that cannot be decoded are skipped, counted, and logged once per
-    sender.
+    """Decodes the entries of one group. Entries that cannot be decoded are skipped, counted, and, if ``logs``, logged
+    once per sender.
 
     ``strict``, for a coordinator: an entry of the group that may have files, or source offsets of files, is never
     skipped; if it cannot be decoded, that is an error. ``progress``: whether to decode the partitions of a
@@ -221,8 +221,9 @@ class Entries:
         *,
         strict: bool = False,
         progress: bool = False,
+        logs: bool = True,
     ) -> None:
-        self._signer = signer
+        self._signer, self._logs = signer, logs
         self._group, self._log_name, self._strict, self._progress = group, log_name, strict, progress or strict
         self.undecodable: Counter[str] = Counter()
         self.others: set[str] = set()
@@ -328,7 +329,7 @@ class Entries:
         if name not in self.undecodable and len(self.undecodable) >= _MOST:
             name = "any other"
         self.undecodable[name] += 1
-        if self.undecodable[name] == 1:
+        if self._logs and self.undecodable[name] == 1:
             log.warning(
                 "%s: an entry of sender '%s' is skipped, as will be its others like it: it %s", where, name, why
             )

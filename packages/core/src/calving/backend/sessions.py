@@ -87,7 +87,8 @@ class EntryCursor(Cursor):
         self._group, self._max_bytes, self._on_truncation = sink.group, options.max_message_bytes, options.on_truncation
         self.log_name = log_name
         self._signer = options.signer(sink)
-        self.entries = Entries(sink.group, log_name, self._signer, strict=replay, progress=watch)
+        # Whoever watches begins with entries from before: they may be of a former secret, or version.
+        self.entries = Entries(sink.group, log_name, self._signer, strict=replay, progress=watch, logs=not watch)
         self._closed = False
         self.sender = str(uuid4())
         """The sender of the entries that this cursor appends."""

@@ -266,7 +266,7 @@ def _lines(move: PositionMove, parts: Mapping[str, TablePart]) -> Iterator[str]:
         if at < stored:
             yield f"{tp}: back from {stored} to {at}: {counted(stored - at, 'offset')} to read again"
         elif at > stored:
-            where = "" if any(tp in each for each in of_tables.values()) else ", whose records are in no table"
+            where = "" if any(tp in each for each in of_tables.values()) else ", so no table gets their records"
             skipped = f"{counted(at - stored, 'offset')} ({stored} to {at}) skipped{where}"
             yield f"{tp}: forward from {stored} to {at}: {skipped}"
     for tp, at in sorted(move.restarted.items()):
