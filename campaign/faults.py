@@ -397,7 +397,7 @@ def maintained(f: Field) -> None:
 
 
 def tagged(f: Field) -> None:
-    """Somebody tags what a table has now: its files stay."""
+    """Somebody tags the head of a table, so no expiry may delete its files."""
     table = _some_table(f)
     if table is not None and (head := table.current_snapshot()) is not None:
         with contextlib.suppress(*_IN_VAIN):

@@ -11,6 +11,8 @@ from calving.backend.sessions import EntryCursor
 from calving.errors import OutcomeUnknownError
 from calving.services.stores import RedisServer, ZooKeeperServer
 from harness.run import settings_of
+from harness.topic import Topic
+from tests.cli.commands import Cli
 
 STORES = {"redis": RedisServer, "zookeeper": ZooKeeperServer}
 
@@ -34,6 +36,16 @@ def keys(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     server.start()
     yield settings_of(server)
     server.stop()
+
+
+@pytest.fixture
+def sink(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]) -> Cli:
+    """300 records, all of them committed."""
+    made = Cli(tmp_path, topic(), unique)
+    made.keys |= keys
+    made.send(0, 300)
+    made.run_here()
+    return made
 
 
 @pytest.fixture

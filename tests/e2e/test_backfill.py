@@ -257,13 +257,9 @@ def test_a_branch_is_published_by_going_forward(sink: BackfilledSink) -> None:
     assert sink.fill("earliest", sink.at(100), branch="past", publish=True)[-1].endswith("past already")
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_branch_is_published_by_cherry_picks_where_main_has_moved_on(sink: BackfilledSink, version: int) -> None:
-    sink.keys |= {
-        "iceberg.source.start": "latest",
-        "iceberg.batch.max-records": 50,
-        "iceberg.tables.auto-create-props.format-version": version,
-    }
+def fill_a_branch(sink: BackfilledSink) -> None:
+    """The first 100 records are in a branch, and main has moved on: it has those from 100 to 200."""
+    sink.keys["iceberg.source.start"] = "latest"
     sink.send(0, 100)
     sink.run_here()
     sink.send(100, 150)
@@ -271,6 +267,12 @@ def test_a_branch_is_published_by_cherry_picks_where_main_has_moved_on(sink: Bac
     sink.fill("earliest", sink.at(100), branch="past")
     sink.send(150, 200)
     sink.run_here()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_branch_is_published_by_cherry_picks_where_main_has_moved_on(sink: BackfilledSink, version: int) -> None:
+    sink.keys |= {"iceberg.batch.max-records": 50, "iceberg.tables.auto-create-props.format-version": version}
+    fill_a_branch(sink)
     said = sink.fill("earliest", sink.at(100), branch="past", publish=True)
     assert re.fullmatch(r"table db\.t: main got \d+ files? of branch past by \d+ cherry-picks?", said[-1])
     sink.assert_exactly_once(200)
@@ -284,14 +286,7 @@ def test_a_branch_is_published_by_cherry_picks_where_main_has_moved_on(sink: Bac
 
 
 def test_a_recovery_of_the_sink_leaves_a_published_backfill_alone(sink: BackfilledSink) -> None:
-    sink.keys["iceberg.source.start"] = "latest"
-    sink.send(0, 100)
-    sink.run_here()
-    sink.send(100, 150)
-    sink.run_here()
-    sink.fill("earliest", sink.at(100), branch="past")
-    sink.send(150, 200)
-    sink.run_here()
+    fill_a_branch(sink)
     sink.fill("earliest", sink.at(100), branch="past", publish=True)
     group = f"connect-{sink.name}"
     sink.topic.admin.delete_consumer_groups([group])[group].result()
@@ -306,14 +301,7 @@ def test_a_recovery_of_the_sink_leaves_a_published_backfill_alone(sink: Backfill
 
 @pytest.mark.parametrize("fault", ["table:before:1", "table:after:1", "table:lost-answer:1", "table:false-conflict:1"])
 def test_a_publication_that_is_interrupted_is_made_once(sink: BackfilledSink, fault: str) -> None:
-    sink.keys["iceberg.source.start"] = "latest"
-    sink.send(0, 100)
-    sink.run_here()
-    sink.send(100, 150)
-    sink.run_here()
-    sink.fill("earliest", sink.at(100), branch="past")
-    sink.send(150, 200)
-    sink.run_here()
+    fill_a_branch(sink)
     options = ["backfill", "--from", "earliest", "--to", sink.at(100), "--branch", "past", "--publish"]
     code, said = sink._ended("harness.worker", *options, seconds=240, FAULT=fault, BACKEND="kafka")
     assert code == (-signal.SIGKILL if fault.partition(":")[2] in ("before:1", "after:1") else 0), said
@@ -322,14 +310,7 @@ def test_a_publication_that_is_interrupted_is_made_once(sink: BackfilledSink, fa
 
 
 def test_a_branch_is_published_again_after_main_was_rolled_back_below_it(sink: BackfilledSink) -> None:
-    sink.keys["iceberg.source.start"] = "latest"
-    sink.send(0, 100)
-    sink.run_here()
-    sink.send(100, 150)
-    sink.run_here()
-    sink.fill("earliest", sink.at(100), branch="past")
-    sink.send(150, 200)
-    sink.run_here()
+    fill_a_branch(sink)
     table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
     before = table.metadata.current_snapshot_id
     sink.fill("earliest", sink.at(100), branch="past", publish=True)

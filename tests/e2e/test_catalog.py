@@ -34,16 +34,6 @@ from tests.tasks.conftest import encode
 pytestmark = pytest.mark.services
 
 
-@pytest.fixture
-def sink(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]) -> Cli:
-    """300 records, all of them committed."""
-    made = Cli(tmp_path, topic(), unique)
-    made.keys |= keys
-    made.send(0, 300)
-    made.run_here()
-    return made
-
-
 def test_a_catalog_that_went_back_is_noticed_and_recovered(sink: Cli) -> None:
     catalog = sink.folder / "warehouse" / "catalog.db"
     shutil.copy(catalog, sink.folder / "backup.db")

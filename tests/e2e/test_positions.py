@@ -31,16 +31,6 @@ from tests.tasks.conftest import encode
 pytestmark = pytest.mark.services
 
 
-@pytest.fixture
-def sink(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]) -> Cli:
-    """300 records, all of them committed."""
-    made = Cli(tmp_path, topic(), unique)
-    made.keys |= keys
-    made.send(0, 300)
-    made.run_here()
-    return made
-
-
 def move(sink: Cli, *to: str, by: int | None = None, again: bool = False, dry_run: bool = False) -> list[str]:
     destination = Destination.of(to, by, again=again)
     assert destination is not None

@@ -10,7 +10,7 @@ import pytest
 from calving.iceberg.catalog import open_catalog
 from harness.spark_reader import spark_on
 from harness.topic import Topic
-from tests.e2e.test_backfill import BackfilledSink
+from tests.e2e.test_backfill import BackfilledSink, fill_a_branch
 
 pytestmark = pytest.mark.services
 
@@ -27,16 +27,9 @@ def test_spark_reads_each_record_of_a_published_branch_once_and_picks_none_again
     sink.keys |= {f"iceberg.catalog.{key}": value for key, value in sink.catalog_keys.items()} | {
         "iceberg.tables": name,
         "iceberg.tables.auto-create-props.format-version": version,
-        "iceberg.source.start": "latest",
         "iceberg.batch.max-records": 40,
     }
-    sink.send(0, 100)
-    sink.run_here()
-    sink.send(100, 150)
-    sink.run_here()
-    sink.fill("earliest", sink.at(100), branch="past")
-    sink.send(150, 200)
-    sink.run_here()
+    fill_a_branch(sink)
     assert "cherry-pick" in sink.fill("earliest", sink.at(100), branch="past", publish=True)[-1]
     tip = open_catalog("iceberg", sink.catalog_keys).load_table(name).metadata.refs["past"].snapshot_id
     row_ids = ", count(distinct _row_id) as row_ids" if version == 3 else ""

@@ -77,7 +77,7 @@ class Trimming:
         read anything yet; or somebody has made up the group, which only an operator can tell.
         """
         have = {other for other in others if f"{other}{_COORDINATORS}" in saved}
-        # Kafka forgets the position of a backfill that has ended; nobody goes on from it.
+        # Kafka deletes the position of a backfill some days after its end. No worker needs it any more.
         self._backfills |= {other for other in have if is_backfill(other)}
         unsaved = sorted({*others} - have - self._backfills)
         new = [other for other in unsaved if other not in self._told]

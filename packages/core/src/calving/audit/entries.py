@@ -17,7 +17,7 @@ DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class ListedManifest:
-    """A manifest as its list describes it. What a writer has left out is None."""
+    """A manifest as its list describes it. A field is None if its writer left it out."""
 
     path: str
     length: int

@@ -159,7 +159,7 @@ class IcebergTarget:
         mind_rollback(self._table, self._key, before, state.properties, self._on_rollback)
         prepared = self._prepared(state, admitted)
         # What `restore` needs stays until somebody has answered: also the snapshot from which the removed ones begin.
-        # What a backfill has added stays until it is published.
+        # The commits of a backfill expire nothing: its branch may not be published yet.
         stays = bool(before.unanswered) or is_backfill(self._key.group)
         gone = Expired() if stays else expired(table.metadata, self._branch)
         noted = committed(self._key, state.line, state.properties, admitted.ledger, place_added(prepared.updates))
