@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from calving.errors import ConfigError
 from calving.protocol.target_state import TargetStateInUse
 from calving.runtime.app import App
 from calving.runtime.stopping import Leaving
+from calving.services.process import free_port
 from calving.settings.load import load
 from calving.source.members import members
 from harness.topic import Topic
@@ -34,9 +34,7 @@ class Served:
     """A worker of the sink in a thread of this process, and a client of its server."""
 
     def __init__(self, sink: Cli) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         sink.keys |= {"iceberg.http.port": port, "iceberg.http.token": TOKEN}
         self.path, self.app = f"/connectors/{sink.name}", App(load(sink.config), LocalEngine())
         self.client = Client(f"http://127.0.0.1:{port}/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import functools
 import os
 import random
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -141,15 +143,39 @@ class Process(Service):
 
 
 def free_port() -> int:
-    """A loopback port that is free now. A service that is killed finds its port free again, because no connection takes
-    a port of this range.
+    """A loopback port that is free now, and that no other call of this user gets while this process lives.
+
+    So a service that starts slowly, or is killed, finds its port free: no connection takes a port of this range either.
     """
     choose = random.SystemRandom().choice  # processes with one seed would choose the same ports
     while True:
         port = choose(_PORTS)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind((LOOPBACK, port))
-            return port
+            if _reserve(port):
+                return port
+
+
+_reserved: set[int] = set()
+"""Ports that this process has given out: locks of one process do not exclude each other."""
+
+
+def _reserve(port: int) -> bool:
+    """Lock the byte at ``port`` for this process. False: another process, or an earlier call, has it."""
+    if port in _reserved:
+        return False
+    with contextlib.suppress(OSError):
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        _reserved.add(port)
+        return True
+    return False
+
+
+@functools.cache
+def _locks() -> int:
+    """A file whose bytes stand for ports. It is never closed: closing any descriptor of it would drop all locks."""
+    path = Path(tempfile.gettempdir()) / f"calving-ports-{os.getuid()}"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 @contextlib.contextmanager
