@@ -59,8 +59,10 @@ PLACES: dict[str, tuple[type | ModuleType, str]] = {
 }
 
 
-PAUSE_SECONDS = 8
-"""Longer than the sessions and leases of the tests' sinks: others have taken over meanwhile."""
+PAUSE_SECONDS = 12
+"""Longer than the sessions and leases of the tests' sinks: others have taken over meanwhile, and have read and published
+what the paused worker had read, also on a machine that is busy.
+"""
 
 
 def die() -> None:

@@ -73,7 +73,7 @@ def test_a_sabotaged_sink_that_ignores_the_order_field_makes_the_verdict_red(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_store_that_compares_no_positions_makes_the_verdict_red(campaign: Campaign, backend: str) -> None:
-    """A worker that sleeps before it publishes repeats what others have published meanwhile."""
+    """A worker that sleeps before it publishes repeats what others have published meanwhile: it wakes under load."""
     arms, sabotage = ("publish:pause:3",), "uncompared positions"
-    found = campaign(Plan(backend, 1, seconds=10, seed=3, kinds=(), arms=arms, sabotage=sabotage, settle_seconds=8))
+    found = campaign(Plan(backend, 1, seconds=16, seed=3, kinds=(), arms=arms, sabotage=sabotage, settle_seconds=8))
     assert found["stuck"], found
