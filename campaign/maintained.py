@@ -76,6 +76,8 @@ def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
     snapshot, a branch or a tag has must be there, and on a disk no other one that was there at the time ``quiet``,
     seconds since the epoch: the control log still names the files of the last cycles.
     """
+    if missing := _missing(_needed(database), None):
+        return _storage(missing, (), database)  # no command goes on from here
     run.config.write_text(json.dumps(json.loads(run.config.read_text()) | {"iceberg.maintenance.grace-ms": "0"}))
     for _ in range(2):  # what the first one expires, the second one deletes
         run.maintain("--task", "expire", "--anyway", alone=True)
@@ -88,20 +90,33 @@ def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
         for file in _files(folders):
             os.utime(file, (old, old))
         print(run.maintain("--task", "orphans", "--anyway", alone=True), file=sys.stderr)
-    named: dict[str, bool] = {}
-    for location in _metadata(database):
-        for path, is_needed in _named(location):
-            named[path] = is_needed or named.get(path, False)
+    named = _needed(database)
     there = {file.name for file in _files(folders)} if is_on_disk else None
-    missing = sorted(path for path, is_needed in named.items() if is_needed and not _exists(path, there))
     names = {Path(path).name for path in named}
-    orphans = sorted(set(there or ()) - names - young)
+    return _storage(_missing(named, there), sorted(set(there or ()) - names - young), database)
+
+
+def _storage(missing: Sequence[str], orphans: Sequence[str], database: Path) -> dict[str, Any]:
     return {
         "missing": len(missing),
         "orphans": len(orphans),
         "examples_of_files": [*missing[:_EXAMPLES], *orphans[:_EXAMPLES]],
         "tags": sum(len(json.loads(content(each)).get("refs", {})) - 1 for each in _metadata(database)),
     }
+
+
+def _needed(database: Path) -> dict[str, bool]:
+    """All files that the tables name, and whether a reader needs them."""
+    named: dict[str, bool] = {}
+    for location in _metadata(database):
+        for path, is_needed in _named(location):
+            named[path] = is_needed or named.get(path, False)
+    return named
+
+
+def _missing(named: Mapping[str, bool], there: Collection[str] | None) -> list[str]:
+    """The files that a reader needs and that do not exist. ``there``: the names of those that do, where known."""
+    return sorted(path for path, is_needed in named.items() if is_needed and not _exists(path, there))
 
 
 def _metadata(database: Path) -> list[str]:
@@ -125,12 +140,20 @@ def _named(location: str) -> Iterator[tuple[str, bool]]:
     seen: set[str] = set()
     for snapshot in metadata.get("snapshots", ()):
         yield snapshot["manifest-list"], True
-        for manifest in avro(snapshot["manifest-list"]):
+        for manifest in _entries(snapshot["manifest-list"]):
             path = manifest["manifest_path"]
             if path not in seen:
                 seen.add(path)
                 yield path, True
-                yield from ((entry["data_file"]["file_path"], entry["status"] != _DELETED) for entry in avro(path))
+                yield from ((entry["data_file"]["file_path"], entry["status"] != _DELETED) for entry in _entries(path))
+
+
+def _entries(path: str) -> Sequence[Mapping[str, Any]]:
+    """Those of a manifest list or a manifest; none if it is missing, which is told of itself."""
+    try:
+        return list(avro(path))
+    except OSError:
+        return ()
 
 
 def _exists(path: str, there: Collection[str] | None) -> bool:

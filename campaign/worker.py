@@ -12,20 +12,26 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyroaring import BitMap64
 
 from calving.backend import Claim, Encoded, Publication
 from calving.iceberg import delete_files
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
+from calving.maintenance import expirer
+from calving.maintenance.expirer import Expirer
+from calving.maintenance.named import UnnamedFiles, files_of
 from calving.model.tables import RowMutations
 from calving.protocol.commit import Admitted
 from calving.protocol.ledger_key import LedgerKey
@@ -176,6 +182,18 @@ def _uncompared_positions() -> None:
     kafka.KafkaSession.take_over = lambda self, partitions: None  # type: ignore[method-assign]
 
 
+def _unchecked_expiry() -> None:
+    """Files of expired snapshots are deleted at once, whoever else names them."""
+
+    def named_by(io: FileIO, table: TableMetadata, gone: Sequence[Snapshot]) -> dict[str, int]:
+        return files_of(io, table.model_copy(update={"snapshots": [*gone]}), gone)
+
+    expirer.files_of = named_by  # type: ignore[assignment, attr-defined]
+    due = Expirer._due_lists
+    Expirer._due_lists = lambda self, table, now_ms: due(self, table, now_ms + self._grace_ms)  # type: ignore[method-assign]
+    UnnamedFiles.strike = lambda self, metadata: None  # type: ignore[method-assign]
+
+
 def _unnoticed_rollbacks() -> None:
     """A table whose head goes back says nothing of it."""
     LedgerKey._less_what_is_gone = lambda self, found, properties: found  # type: ignore[method-assign]
@@ -192,6 +210,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "stuck worker": _stuck_worker,
     "unnoticed rollbacks": _unnoticed_rollbacks,
     "uncounted records": _uncounted_records,
+    "unchecked expiry": _unchecked_expiry,
     "uncompared positions": _uncompared_positions,
     "wrong time": _wrong_time,
 }

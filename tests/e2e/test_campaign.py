@@ -77,3 +77,9 @@ def test_a_store_that_compares_no_positions_makes_the_verdict_red(campaign: Camp
     arms, sabotage = ("publish:pause:3",), "uncompared positions"
     found = campaign(Plan(backend, 1, seconds=16, seed=3, kinds=(), arms=arms, sabotage=sabotage, settle_seconds=8))
     assert found["stuck"], found
+
+
+def test_a_sink_that_deletes_files_which_others_name_makes_the_verdict_red(campaign: Campaign) -> None:
+    sabotage = "unchecked expiry"
+    plan = Plan("kafka", 1, seconds=20, kinds=(), sabotage=sabotage, settle_seconds=12, maintained=True)
+    assert campaign(plan)["missing"]
