@@ -1,5 +1,5 @@
-"""The metastore of the tests of tables serves here too."""
+"""The catalogs of the tests of tables serve here too."""
 
-from tests.iceberg.conftest import hive_keys
+from tests.iceberg.conftest import catalog, hive_keys
 
-__all__ = ["hive_keys"]
+__all__ = ["catalog", "hive_keys"]

@@ -67,7 +67,7 @@ def on_seaweedfs_with_sql(folder: Path) -> Iterator[Place]:
     boto3.client("s3", **clients(server.s3["s3.endpoint"])).create_bucket(Bucket="lake")
     yield Place(
         {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": "s3://lake/warehouse", **server.s3},
-        "catalog: format versions: 1 to 2; 3 needs a REST catalog",
+        "catalog: format versions: 1 to 3",
     )
     server.stop()
 
@@ -83,7 +83,7 @@ def on_google(folder: Path) -> Iterator[Place]:
             "gcs.service.host": server.uri,
             **token,
         },
-        "catalog: format versions: 1 to 2; 3 needs a REST catalog",
+        "catalog: format versions: 1 to 3",
     )
     server.stop()
 

@@ -1,4 +1,4 @@
-"""Tables of format version 3, through Apache's REST catalog server: every row gets an id, and none twice."""
+"""Tables of format version 3, in catalogs with a server and without: every row gets an id, and none twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzNanoType
 
 from calving.casting.table import TableConverter
-from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.manifests import read_manifest_list
 from calving.iceberg.rules import TableRules
@@ -38,9 +37,12 @@ SCHEMA = Schema(
 )
 
 
-@pytest.fixture
-def catalog(rest_uri: str) -> Catalog:
-    return open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
+@pytest.fixture(params=["embedded", pytest.param("rest", marks=pytest.mark.services)])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+    """Where pyiceberg writes the metadata, and where Apache's REST server does."""
+    if request.param == "embedded":
+        return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    return open_catalog("iceberg", {"type": "rest", "uri": request.getfixturevalue("rest_uri")})
 
 
 @pytest.fixture
@@ -98,13 +100,6 @@ def test_a_replay_adds_nothing(catalog: Catalog, name: str) -> None:
     table = catalog.load_table(name)
     assert len(table.metadata.snapshots) == 1
     assert json.loads(table.properties[KEY.offsets]) == {"0": 1}
-
-
-def test_version_3_is_refused_where_the_catalog_cannot_write_it(tmp_path: Path) -> None:
-    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-    rules = TableRules(create_properties={"format-version": "3"})
-    with pytest.raises(ConfigError, match="format version 3 can only be written through a REST catalog"):
-        Tables(catalog, "iceberg", rules).apply([SchemaChange("db.t", "create", type={"struct": {"id": "long"}})])
 
 
 def test_a_table_of_version_3_is_created(catalog: Catalog) -> None:

@@ -1,4 +1,4 @@
-"""Answers to a rollback of a table of format version 3, which needs a REST catalog: pyiceberg writes no such metadata."""
+"""Answers to a rollback of a table of format version 3, in a REST catalog."""
 
 from __future__ import annotations
 

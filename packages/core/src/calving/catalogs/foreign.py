@@ -12,16 +12,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
+from pydantic import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.statistics import BlobMetadata
 from pyiceberg.transforms import UnknownTransform, parse_transform
 from pyiceberg.types import IcebergType
 
+from calving.catalogs import version_3
+from calving.catalogs.version_3 import ENCRYPTION, transform_of
 from calving.errors import ConfigError
 from calving.records.foreign import Json, parsed, with_foreign
 
-ENCRYPTION = "encryption.key-id"
-"""Iceberg's property of a table that is encrypted."""
 _KEYS = "encryption-keys"
 _parse_file = TableMetadataUtil.parse_raw
 
@@ -40,6 +42,7 @@ def install() -> None:
     """Let pyiceberg's catalogs load such tables. Call it once a catalog is open, because the module of REST catalogs is
     imported only then.
     """
+    version_3.install()
     TableMetadataUtil.parse_raw = staticmethod(metadata_of)  # type: ignore[assignment, method-assign]
     # Otherwise pyiceberg would write "unknown" in place of the transform's name, and refuse to write the metadata.
     UnknownTransform.__str__ = _name_of  # type: ignore[method-assign, assignment]
@@ -86,6 +89,10 @@ def _with_foreign(metadata: Mapping[str, Json]) -> dict[str, Json]:
     for name in ("partition-specs", "sort-orders"):
         if name in changed:
             changed[name] = [{**each, "fields": [*map(_field, each["fields"])]} for each in changed[name]]
+    if "statistics" in changed:
+        changed["statistics"] = [
+            {**each, "blob-metadata": [*map(_blob, each["blob-metadata"])]} for each in changed["statistics"]
+        ]
     keys = changed.get(_KEYS)
     if keys:
         changed["properties"] = {ENCRYPTION: str(keys[0].get("key-id")), **changed.get("properties", {})}
@@ -96,11 +103,22 @@ def _field(field: Mapping[str, Json]) -> dict[str, Json]:
     """A partition or sort field. One of several columns, or of a transform with a name like a known one, is unknown."""
     sources: list[int] = field.get("source-ids") or []
     if len(sources) > 1 and "source-id" not in field:
-        return {**field, "source-id": sources[0], "transform": UnknownTransform(f"{field['transform']} of {sources}")}
+        return {
+            **field,
+            "source-id": sources[0],
+            "transform": UnknownTransform(transform_of(field["transform"], sources)),
+        }
     with suppress(Exception):  # pyiceberg's validators raise errors of many classes
         parse_transform(field["transform"])
         return dict(field)
     return {**field, "transform": UnknownTransform(field["transform"])}
+
+
+def _blob(blob: Mapping[str, Json]) -> Json:
+    """A part of a statistics file. The specification allows other types than those that pyiceberg takes."""
+    with suppress(ValidationError):
+        return BlobMetadata.model_validate(blob)
+    return BlobMetadata.model_construct(**blob)
 
 
 def refusal(metadata: TableMetadata, *, rewrites: bool) -> str | None:

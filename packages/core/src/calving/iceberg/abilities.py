@@ -40,7 +40,7 @@ def abilities(catalog: Catalog, table: Table | None, branch: str | None = None) 
     if not is_rest(catalog):
         kind = type(catalog).__name__
         yield f"commits: {_COMMITS.get(kind, f'as {kind} makes them, which was not tried')}"
-        yield f"format versions: 1 to {LINEAGE_VERSION - 1}; {LINEAGE_VERSION} needs a REST catalog"
+        yield f"format versions: 1 to {LINEAGE_VERSION}"
     else:
         if table is None:
             yield "commits: not tried, because there is no table yet"

@@ -18,13 +18,12 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from calving.catalogs.foreign import refusal
 from calving.errors import CommitRefusedError, CommitUncertainError
-from calving.iceberg.catalog import find_table, is_rest
+from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
 from calving.iceberg.history import LoadedTable, line_of, place_added
 from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import delete_orphans
-from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.iceberg.mending import Corrections, Mending
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.target import IcebergTarget
@@ -289,11 +288,8 @@ def _branch_of(name: str, branches: Collection[str]) -> str:
     return branch if at and branch in branches else "main"
 
 
-def commit_refusal(catalog: Catalog, table: Table, key: LedgerKey) -> str | None:
+def commit_refusal(table: Table, key: LedgerKey) -> str | None:
     """Why nothing of a table is rewritten; None if its files or manifests may be (K14, K21)."""
-    metadata = table.metadata
-    if (why := refusal(metadata, rewrites=True)) is not None:
+    if (why := refusal(table.metadata, rewrites=True)) is not None:
         return why
-    if metadata.format_version >= LINEAGE_VERSION and not is_rest(catalog):
-        return f"format version {metadata.format_version} can only be written through a REST catalog"
     return rolled_back(table, key)

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from calving.casting.evolution import SchemaChanges, UnfitError
 from calving.catalogs.foreign import check_takes_rows, known_order
 from calving.errors import AccessDeniedError, ConfigError, CredentialsExpiredError, UnavailableError
-from calving.iceberg.catalog import find_table, is_rest, table_id
+from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.creation import create_table, evolve
 from calving.iceberg.evolution import new_table
 from calving.iceberg.expiry import MAX_SNAPSHOTS
@@ -216,7 +216,7 @@ class Tables:
         else:
             self._refused.pop(name, None)
             self.witness = name
-            self._check_version(found.metadata.format_version, f"table {name}")
+            _check_version(found.metadata.format_version, f"table {name}")
             check_takes_rows(name, found.metadata, rewrites=self._rules.of(name).mutations is not None)
             if self._lands(name, found):
                 found = with_landing_spec(self._catalog, name, found)
@@ -225,13 +225,6 @@ class Tables:
                 Layout(spec)  # else the tasks would find out that the table cannot be written, and end the batch
             self._specs[name] = spec
             self._known[name] = found
-
-    def _check_version(self, version: int, what: str) -> None:
-        if version > LINEAGE_VERSION:
-            raise ConfigError(f"{what}: format version {version} is not known, only 1 to {LINEAGE_VERSION}")
-        if version == LINEAGE_VERSION and not is_rest(self._catalog):
-            # With other catalogs pyiceberg writes the metadata, and pyiceberg refuses this version.
-            raise ConfigError(f"{what}: format version {version} can only be written through a REST catalog")
 
     def _spec(self, name: str, table: Table) -> TableSpec:
         metadata = table.metadata
@@ -325,7 +318,7 @@ class Tables:
         schema, spec = new_table(name, change, named)
         properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
         version = new_version(self._catalog, properties)
-        self._check_version(version, VERSION_KEY)
+        _check_version(version, VERSION_KEY)
         rules = named.of(name)
         if rules.mutations is not None:
             id_columns = as_in(schema, rules.id_columns, fold=self._rules.fold)
@@ -334,3 +327,8 @@ class Tables:
             check_soft_addition(name, mutations, schema, [field.name for field in spec.fields])
             properties["format-version"] = str(version)  # a catalog's unknown default must not apply
         create_table(self._catalog, name, schema, spec, rules.location, properties)
+
+
+def _check_version(version: int, what: str) -> None:
+    if version > LINEAGE_VERSION:
+        raise ConfigError(f"{what}: format version {version} is not known, only 1 to {LINEAGE_VERSION}")

@@ -87,7 +87,7 @@ class Compactor:
 
     def refusal(self, table: Table) -> str | None:
         """Why the files of a table are left alone; None if they may be rewritten (K14, K21)."""
-        if (why := commit_refusal(self._catalog, table, self._key)) is not None:
+        if (why := commit_refusal(table, self._key)) is not None:
             return why
         metadata = table.metadata
         schema = metadata.schema()

@@ -182,7 +182,7 @@ class ManifestMerger:
 
     def refusal(self, table: Table) -> str | None:
         """Why the manifests of a table are left alone; None if they may be merged."""
-        return commit_refusal(self._catalog, table, self._key)
+        return commit_refusal(table, self._key)
 
     def plan(self, table: Table) -> tuple[ManifestGroup, ...]:
         """The groups of manifests that are due on the head of the branch. Reads its manifest list, and no manifest.
