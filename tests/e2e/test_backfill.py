@@ -321,6 +321,24 @@ def test_a_branch_is_published_again_after_main_was_rolled_back_below_it(sink: B
     sink.assert_exactly_once(200)
 
 
+@pytest.mark.parametrize("target", ["main", "live"])
+def test_a_publication_brings_nothing_back_from_which_the_target_was_rolled_back(
+    sink: BackfilledSink, target: str
+) -> None:
+    sink.keys |= {"iceberg.source.start": "latest", "iceberg.tables.default-commit-branch": target}
+    sink.send(0, 100)
+    sink.run_here()
+    for first in (100, 150):
+        sink.send(first, first + 50)
+        sink.run_here()
+    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    table.manage_snapshots().create_branch(table.metadata.refs[target].snapshot_id, "past").commit()
+    sink.fill("earliest", sink.at(100), branch="past")
+    sink.run("rollback", "--table", "db.t", "--at", sink.at(150), "--then", "forget")
+    sink.fill("earliest", sink.at(100), branch="past", publish=True)
+    assert sink.found(target) == Counter(range(150))
+
+
 def test_a_branch_to_which_others_have_committed_is_not_picked(sink: BackfilledSink) -> None:
     sink.keys["iceberg.source.start"] = "latest"
     sink.send(0, 100)

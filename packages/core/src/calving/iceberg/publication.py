@@ -1,7 +1,8 @@
 """Publishes the branch of a backfill: the target branch goes forward to it, or gets its appends by cherry-picks.
 
 As in Iceberg, a branch goes forward only to a snapshot that is built on its head, and only appends are picked, each
-once. All picks of a table are in one commit. They carry the ledger of the backfill, so that everybody knows whose
+once. It does not go forward over what it was rolled back from: then the backfill's own appends are picked. All picks of
+a table are in one commit. They carry the ledger of the backfill, so that everybody knows whose
 records they are, and the target keeps the sink's ledger below them.
 """
 
@@ -11,6 +12,7 @@ import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -34,7 +36,7 @@ from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.manifests import FIRST_ROW_ID, read_all_entries, read_manifest_list
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import engine
-from calving.model.backfills import published_property
+from calving.model.backfills import published_property, sink_of
 from calving.model.events import TableId
 from calving.model.text import counted
 from calving.protocol.ledger_key import LOG_ID, MISSING_OFFSETS, OFFSETS, SETTLED_OFFSETS, SOURCE_OFFSETS
@@ -126,13 +128,27 @@ class Publisher:
         tip, head = found.snapshot_id, _head(table, self._target)
         if tip == noted or any(each.snapshot_id == tip for each in ancestors(metadata, self._target)):
             return BranchPublication(tip)
-        if head is None or any(each.snapshot_id == head for each in ancestors(metadata, self._branch)):
+        if head is None or self._may_go_forward(table, head):
             return BranchPublication(tip, forward=True)
         above = list(self._above(table, noted))
         picked = {summary_of(each).get(SOURCE_SNAPSHOT_ID) for each in ancestors(metadata, self._target)}
         left = [each for each in reversed(above) if str(each.snapshot_id) not in picked]
         picks = [(each, files) for each in left if (files := tuple(self._added(table, each)))]
         return BranchPublication(tip, picks=tuple(picks))
+
+    def _may_go_forward(self, table: Table, head: int) -> bool:
+        """Whether the branch is built on the head of the target, and nothing between the two has been in the target
+        before: a rollback has removed that, and it stays away. Only main has a log of its heads; elsewhere the sink,
+        which commits to no other branch, has left its ledger.
+        """
+        line = list(ancestors(table.metadata, self._branch))
+        above = list(takewhile(lambda each: each.snapshot_id != head, line))
+        heads = {each.place.id for each in line_of(table, self._target).heads()}
+        own, sink = f"{OFFSETS}{self._owner}", f"{OFFSETS}{sink_of(self._owner)}"
+        others = [each for each in above if own not in summary_of(each)]
+        return len(above) < len(line) and not any(
+            each.snapshot_id in heads or sink in summary_of(each) for each in others
+        )
 
     def _above(self, table: Table, noted: int | None) -> Iterator[Snapshot]:
         """The snapshots that the backfill has made in the branch, head first. Below them is the snapshot of the target

@@ -35,6 +35,11 @@ def id_within(owner: str, sink: str) -> str | None:
     return owner.removeprefix(prefix) if owner.startswith(prefix) else None
 
 
+def sink_of(owner: str) -> str:
+    """The owner of ledgers whose backfill the owner is."""
+    return owner.partition(_MIDDLE)[0]
+
+
 def ended_property(owner: str) -> str:
     """The name of the table property that says that a backfill has ended."""
     return f"{BACKFILL_ENDED}.{owner}"
