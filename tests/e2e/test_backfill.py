@@ -18,13 +18,18 @@ from calving.cli.backfill import Tell, backfill, order_of
 from calving.engine.interface import LocalEngine
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import open_catalog
+from calving.model.backfills import range_group
+from calving.model.offsets import Span, TopicPartition
+from calving.runtime import components
 from calving.runtime.app import App
 from calving.settings.load import Sink, load
+from calving.source.backfill import range_notes
 from calving.source.client import client_config
 from calving.terminal.range_bar import RangeBar
 from harness.nursery import Forked
 from harness.topic import Topic
 from tests.cli.commands import Cli
+from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services
 
@@ -114,6 +119,58 @@ def test_another_id_is_another_backfill(sink: BackfilledSink) -> None:
     sink.fill("earliest", "latest", id="one")
     sink.fill("earliest", "latest", id="two")
     assert sink.found() == Counter([*range(100), *range(100)])
+
+
+def test_a_plan_says_what_the_table_holds_already(sink: BackfilledSink) -> None:
+    sink.send(0, 100)
+    sink.run_here()
+    sink.send(100, 150)
+    twice = f"(offsets 50 to 100 of {sink.topic.name}-0), except any from before the sink's first start: their records"
+    held = f"table db.t holds 50 offsets of them already {twice} will stand twice"
+    said = sink.fill(sink.at(50), "latest", branch="past")
+    assert said[2] == held
+    assert sink.fill(sink.at(50), "latest")[2] == held
+    assert sink.found() == sink.found("past") == Counter([*range(150), *range(50, 100)])
+    assert not any("holds" in line for line in sink.fill(sink.at(100), "latest"))
+
+
+def test_what_the_sink_has_routed_elsewhere_is_not_called_held(sink: BackfilledSink) -> None:
+    del sink.keys["iceberg.tables"]
+    sink.keys |= {"iceberg.tables.dynamic-enabled": True, "iceberg.tables.route-field": "route"}
+    sink.topic.send(*(json.dumps({"id": i, "route": f"db.{'tu'[i % 2]}"}).encode() for i in range(10)))
+    sink.run_here()
+    said = sink.fill("earliest", "latest", tables=("db.u",))
+    assert [line.partition(" holds")[0] for line in said if " holds " in line] == ["table db.u"]
+
+
+def test_two_that_begin_at_once_end_with_the_range_that_was_noted_last(sink: BackfilledSink) -> None:
+    sink.send(0, 100)
+    order = order_of("earliest", "latest", None, (), None)
+
+    def run(made: Sink, tell: Tell) -> None:
+        topics, partition = components.source(made), TopicPartition(sink.topic.name, 0)
+        sink.send(100, 150)
+        notes = range_notes(order, {partition: Span(0, 150)}, topics.identities({sink.topic.name}))
+        topics.note(range_group(made.group), notes)
+        App(made, LocalEngine()).run(until_caught_up=True)
+
+    with pytest.raises(CommandFailedError, match="was stopped before its end"):
+        list(backfill(load(sink.config), order, run, RangeBar(None)))
+    sink.fill("earliest", "latest")
+    assert sink.found() == Counter(range(150))
+
+
+@pytest.mark.parametrize("branch", ["past", ""])
+def test_a_tag_or_nothing_is_no_branch(sink: BackfilledSink, branch: str) -> None:
+    sink.send(0, 10)
+    sink.run_here()
+    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    head = table.metadata.current_snapshot_id
+    assert head is not None
+    table.manage_snapshots().create_tag(head, "past").commit()
+    with pytest.raises(ConfigError, match=r"past is a tag of it, not a branch; name a branch|must not be empty"):
+        sink.fill("earliest", "latest", branch=branch)
+    assert sink.found() == sink.found("past") == Counter(range(10))
 
 
 def test_an_id_that_is_in_use_is_refused_for_another_range(sink: BackfilledSink) -> None:
@@ -230,6 +287,33 @@ def test_a_range_that_retention_has_taken_is_refused_by_partition(sink: Backfill
     with pytest.raises(DataLossError, match=rf"may have taken records of the range: {place}"):
         sink.fill("2020-01-01T00:00:00Z", "latest")
     sink.fill("earliest", "latest")
+
+
+def test_retention_in_another_partition_before_the_first_batch_is_no_loss(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    sink = BackfilledSink(tmp_path, topic(partitions=2), unique)
+    for partition in (0, 1):
+        sink.topic.send(*encode(*({"id": i} for i in range(100))), partition=partition)
+    options = ["backfill", "--from", sink.at(0), "--to", sink.at(100)]
+    code, said = sink._ended("harness.worker", *options, seconds=240, FAULT="publish:before:1", BACKEND="kafka")
+    assert code == -signal.SIGKILL, said
+    sink.topic.send(*encode(*({"id": i} for i in range(100, 200))), partition=1)
+    for removal in sink.topic.admin.delete_records([KafkaPartition(sink.topic.name, 1, 150)]).values():
+        removal.result()
+    sink.fill(sink.at(0), sink.at(100))
+    assert sink.found() == Counter(range(100))
+
+
+def test_retention_in_the_range_before_the_first_batch_is_told(sink: BackfilledSink) -> None:
+    sink.send(0, 100)
+    options = ["backfill", "--from", "earliest", "--to", sink.at(90)]
+    code, said = sink._ended("harness.worker", *options, seconds=240, FAULT="publish:before:1", BACKEND="kafka")
+    assert code == -signal.SIGKILL, said
+    for removal in sink.topic.admin.delete_records([KafkaPartition(sink.topic.name, 0, 50)]).values():
+        removal.result()
+    with pytest.raises(DataLossError, match=r"retention has taken records of the range: .* was to be read from 0 on"):
+        sink.fill("earliest", sink.at(90))
 
 
 def test_a_rollback_below_a_backfill_is_told_when_it_is_run_again(sink: BackfilledSink) -> None:

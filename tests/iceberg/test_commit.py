@@ -310,6 +310,17 @@ def test_a_missing_branch_of_an_empty_table_is_made_too(catalog: Catalog) -> Non
     assert paths(catalog) == []
 
 
+def test_a_tag_in_the_place_of_a_branch_stays_where_it_is(catalog: Catalog) -> None:
+    settle(catalog, entry(0, file("a")))
+    table = catalog.load_table("db.t")
+    head = table.metadata.current_snapshot_id
+    assert head is not None
+    table.manage_snapshots().create_tag(head, "audit").commit()
+    with pytest.raises(TableTroubleError, match=r"table db\.t takes no rows: audit is a tag of it, not a branch"):
+        settle(catalog, entry(1, file("b")), branch="audit")
+    assert catalog.load_table("db.t").metadata.refs["audit"].snapshot_id == head
+
+
 def test_a_snapshot_is_never_older_than_the_last_one(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     settle(catalog, entry(0, file("a")))
     monkeypatch.setattr("pyiceberg.table.snapshots.time.time_ns", lambda: 10**18)

@@ -211,6 +211,13 @@ def test_a_rollback_is_told_with_the_number_of_offsets_and_the_command() -> None
     )
 
 
+@pytest.mark.parametrize("rolled_back", [RolledBack({TP: (Span(30, 60),)}), RolledBack({}, SnapshotPlace(5, 5))])
+def test_a_rollback_below_a_backfill_is_told_with_what_answers_it(rolled_back: RolledBack) -> None:
+    text = rolled_back.text("db.t", "begin another one")
+    assert text.endswith(", begin another one")
+    assert "calving" not in text
+
+
 def test_a_table_that_was_not_rolled_back_has_nothing_to_tell() -> None:
     assert RolledBack.of({}, None) is None
 

@@ -62,6 +62,13 @@ def test_a_branch_is_that_of_all_tables() -> None:
     assert [of_backfill.of(("db", name)) for name in "tu"] == ["b", "b"]
 
 
+@pytest.mark.parametrize("branch", ["", " ", " past", "pa\nst"])
+def test_a_branch_that_nothing_can_name_is_refused(branch: str) -> None:
+    """An empty one, as of a variable that a script has not set, would stand for main."""
+    with pytest.raises(ConfigError, match=f"--branch '{branch}': (must not be empty|has a)"):
+        filled(PLAIN, asked(branch))
+
+
 def test_named_tables_are_the_only_ones_and_other_records_are_filtered() -> None:
     made = filled(PLAIN, asked(None, "db.u"))
     assert (made.keys.tables, made.keys.on_unrouted) == (("db.u",), "skip")

@@ -6,7 +6,7 @@ import pytest
 
 from calving.errors import ConfigError, DataLossError
 from calving.model.offsets import Span, Spans, TopicPartition
-from calving.source.backfill import BackfillOrder, noted_spans, range_notes, read_of, spans_of
+from calving.source.backfill import BackfillOrder, noted_spans, range_notes, read_of, refuse_unreadable, spans_of
 from calving.source.interface import Bounds
 from calving.source.start import Start
 
@@ -32,14 +32,14 @@ def spans(asked: BackfillOrder, at: dict[str, dict[TopicPartition, int]] | None 
 
 def test_all_partitions_are_read_unless_offsets_name_some() -> None:
     assert spans(order("earliest", "latest")) == {A: Span(0, 100), B: Span(50, 200)}
-    assert spans(order("t:0=10", "latest")) == {A: Span(10, 100), B: Span(200, 200)}
-    assert spans(order("earliest", "t:1=60")) == {A: Span(100, 100), B: Span(50, 60)}
+    assert spans(order("t:0=10", "latest")) == {A: Span(10, 100)}
+    assert spans(order("earliest", "t:1=60")) == {B: Span(50, 60)}
 
 
 def test_a_partition_whose_times_go_back_is_left_out() -> None:
     first, last = "2026-11-28T09:30:00+00:00", "2026-11-28T10:30:00+00:00"
     at = {first: {A: 70, B: 60}, last: {A: 30, B: 90}}
-    assert spans(order(first, last), at) == {A: Span(70, 70), B: Span(60, 90)}
+    assert spans(order(first, last), at) == {B: Span(60, 90)}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_time_before_the_oldest_record_that_is_left_is_refused() -> None:
 
 
 def test_a_stored_range_is_read_as_it_was_stored() -> None:
-    asked = order("t:0=10", "latest")
+    asked = order("t:0=10, t:1=60", "latest")
     notes = range_notes(asked, spans(asked), {"t": "id"})
     assert noted_spans(asked, notes, {"t": "id"}) == spans(asked)
     assert noted_spans(asked, {}, {"t": "id"}) == {}
@@ -92,6 +92,21 @@ def test_a_topic_that_was_recreated_or_deleted_ends_a_backfill() -> None:
     del notes[B]
     with pytest.raises(DataLossError, match="only 1 of 2 partitions still have a stored end"):
         noted_spans(asked, notes, {"t": "id"})
+
+
+def test_a_range_of_which_retention_takes_a_part_before_it_is_read_is_refused() -> None:
+    asked, wanted = order("t:0=10, t:1=60", "t:0=90, t:1=100", "x"), {A: Span(10, 90), B: Span(60, 100)}
+    text = (
+        "backfill x cannot go on: retention has taken records of the range: partition 1 of topic 't', which begins at"
+        " 120, and was to be read from 70 on"
+    )
+    with pytest.raises(DataLossError, match=text):
+        refuse_unreadable(asked, Bounds({A: 10, B: 120}, {A: 100, B: 200}), wanted, {B: 70})
+
+
+def test_what_retention_takes_behind_what_was_read_is_no_loss() -> None:
+    asked, wanted = order("t:0=10, t:1=60", "t:0=90, t:1=100", "x"), {A: Span(10, 90), B: Span(60, 100)}
+    refuse_unreadable(asked, Bounds({A: 30, B: 120}, {A: 100, B: 200}), wanted, {A: 30, B: 100})
 
 
 def test_what_was_read_is_counted_within_the_range() -> None:

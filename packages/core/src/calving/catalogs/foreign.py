@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.statistics import BlobMetadata
 from pyiceberg.transforms import UnknownTransform, parse_transform
@@ -121,11 +122,13 @@ def _blob(blob: Mapping[str, Json]) -> Json:
     return BlobMetadata.model_construct(**blob)
 
 
-def refusal(metadata: TableMetadata, *, rewrites: bool) -> str | None:
-    """Why the table takes no rows; None if it takes rows.
+def refusal(metadata: TableMetadata, *, rewrites: bool, branch: str = MAIN_BRANCH) -> str | None:
+    """Why the branch of the table takes no rows; None if it takes rows.
 
     ``rewrites``: whether also manifests of former specs are written again, as for deletes.
     """
+    if _is_tag(metadata, branch):
+        return f"{branch} is a tag of it, not a branch"
     if metadata.properties.get(ENCRYPTION):
         return f"it is encrypted ({ENCRYPTION}), and calving cannot encrypt its files"
     specs = metadata.partition_specs if rewrites else [metadata.spec()]
@@ -135,11 +138,18 @@ def refusal(metadata: TableMetadata, *, rewrites: bool) -> str | None:
     return f"calving does not know the transform {fields[0].transform} of its partition field {fields[0].name}"
 
 
-def check_takes_rows(name: str, metadata: TableMetadata, *, rewrites: bool) -> None:
-    """:raises ConfigError: the table takes no rows."""
-    why = refusal(metadata, rewrites=rewrites)
+def check_takes_rows(name: str, metadata: TableMetadata, *, rewrites: bool, branch: str = MAIN_BRANCH) -> None:
+    """:raises ConfigError: the branch of the table takes no rows."""
+    why = refusal(metadata, rewrites=rewrites, branch=branch)
     if why is not None:
-        raise ConfigError(f"table {name} takes no rows: {why}; route its records elsewhere, or not at all")
+        is_tag = _is_tag(metadata, branch)
+        remedy = "name a branch, or drop the tag" if is_tag else "route its records elsewhere, or not at all"
+        raise ConfigError(f"table {name} takes no rows: {why}; {remedy}")
+
+
+def _is_tag(metadata: TableMetadata, branch: str) -> bool:
+    ref = metadata.refs.get(branch)
+    return ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH
 
 
 def known_order(order: SortOrder) -> SortOrder:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import table_id
-from calving.model.offsets import SourceOffsets, Spans, each, size
+from calving.model.offsets import Coverage, SourceOffsets, Spans, each, size, text_of
 from calving.model.text import counted, listed
 from calving.runtime.backfill import Backfill
 from calving.settings.backfills import backfill_of, check_publication
@@ -49,6 +49,7 @@ def backfill(sink: Sink, order: BackfillOrder, run: Run, bar: RangeBar, *, publi
     if not made.has_ended():
         made.begin()
         yield from _lines(order, made.spans(), made.stored())
+        yield from _doubled(made.held(sink))
         _run(made, run, bar)
         if not made.has_ended():
             raise CommandFailedError(
@@ -59,8 +60,8 @@ def backfill(sink: Sink, order: BackfillOrder, run: Run, bar: RangeBar, *, publi
     for name, ledger in tables.items():
         if ledger.unanswered:
             raise CommandFailedError(
-                f"backfill {order.id} has ended, but table {name} was rolled back since, and lacks records of it: to"
-                " read them again, begin another backfill with another --id"
+                f"backfill {order.id} has ended, but table {name} was rolled back since, or its branch was dropped, and"
+                " lacks records of it: to read them again, begin another backfill with another --id"
             )
     where = f"in {listed(tables)}" if tables else "in no table: no record of the range was routed to one"
     branch = f", branch {order.branch}" if order.branch is not None and tables else ""
@@ -85,6 +86,15 @@ def _run(made: Backfill, run: Run, bar: RangeBar) -> None:
 
     with bar.of(made.order.id, size(each(spans))):
         run(made.sink, tell)
+
+
+def _doubled(held: Mapping[str, Coverage]) -> Iterator[str]:
+    """What stands twice, as far as ledgers tell: they do not tell where the sink began."""
+    for name, offsets in sorted(held.items()):
+        yield (
+            f"table {name} holds {counted(size(offsets), 'offset')} of them already ({text_of(offsets)}), except any"
+            " from before the sink's first start: their records will stand twice"
+        )
 
 
 def _lines(order: BackfillOrder, spans: Spans, stored: SourceOffsets) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
     cycles, missing = heard.cycles(waiting), heard.passed_over(key, table)
     head = next(iter(loaded.ancestry), {})
     changed = next((summary for summary in loaded.ancestry if mutations_in(summary)), {})
-    refused = refusal(table.metadata, rewrites=sink.mutations(name) is not None)
+    refused = refusal(table.metadata, rewrites=sink.mutations(name) is not None, branch=key.branch)
     return TableHealth(
         name=name,
         state="DEGRADED"

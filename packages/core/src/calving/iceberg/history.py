@@ -32,6 +32,7 @@ from pyiceberg.table.update import (
 from calving.errors import TableTroubleError, UnansweredRollbackError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.manifests import read_entries, read_manifest_list, read_parent
+from calving.model.backfills import BEGIN_ANOTHER, is_backfill
 from calving.model.events import TableId
 from calving.model.offsets import less
 from calving.model.tables import OnRollback, SnapshotPlace
@@ -264,7 +265,7 @@ def mind_rollback(
     """
     rollback = RolledBack.of(ledger.unanswered, ledger.doubt)
     if rollback is not None and rollback.stops(policy):
-        raise UnansweredRollbackError(f"{rollback.text('.'.join(table))}; until then the table takes nothing")
+        raise UnansweredRollbackError(f"{_text(rollback, table, key)}; until then the table takes nothing")
     log_rollback(table, key, ledger, properties)
 
 
@@ -273,7 +274,11 @@ def log_rollback(table: TableId, key: LedgerKey, ledger: Ledger, properties: Map
     newly = less(ledger.gone, key.known_to_be_gone(properties))
     doubt = ledger.doubt if ledger.doubt != key.doubt(properties) else None
     if (rollback := RolledBack.of(newly, doubt)) is not None:
-        log.error("%s", rollback.text(".".join(table)))
+        log.error("%s", _text(rollback, table, key))
+
+
+def _text(rollback: RolledBack, table: TableId, key: LedgerKey) -> str:
+    return rollback.text(".".join(table), answer=BEGIN_ANOTHER if is_backfill(key.group) else None)
 
 
 def log_new_branch(table: TableId, key: LedgerKey, properties: Mapping[str, str]) -> None:

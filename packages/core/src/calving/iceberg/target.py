@@ -38,7 +38,7 @@ from calving.iceberg.mending import corrected
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import mutation_summary
-from calving.model.backfills import is_backfill
+from calving.model.backfills import BEGIN_ANOTHER, is_backfill
 from calving.model.events import Envelope, TableId
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.marks import TableMark
@@ -129,17 +129,20 @@ class IcebergTarget:
             )
         self._see(table)
         self.folder = self._files.folder(table.metadata)
-        why = refusal(table.metadata, rewrites=self._resolver is not None or self._equality)
+        why = refusal(table.metadata, rewrites=self._resolver is not None or self._equality, branch=self._branch)
         if why is not None:
             raise TableTroubleError(f"table {'.'.join(self._table)} takes no rows: {why}")
         self.io = table.io
         uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
         if uuids:
+            commands = (
+                "stop all workers and run `calving recover FILE`; to discard them, run `calving release FILE --table"
+                f" {'.'.join(self._table)} --record OUT`"
+            )
             raise TableTroubleError(
                 f"table {'.'.join(self._table)} has UUID {table.metadata.table_uuid}, but files were written for"
                 f" {', '.join(sorted(uuids))}: it was dropped and recreated, or renamed and created again. To have"
-                " their records, stop all workers and run `calving recover FILE`; to discard them, run `calving"
-                f" release FILE --table {'.'.join(self._table)} --record OUT`"
+                f" their records, {BEGIN_ANOTHER if is_backfill(self._key.group) else commands}"
             )
         if self._branch != "main" and self._branch not in table.metadata.refs:
             table = self._create_branch(table)

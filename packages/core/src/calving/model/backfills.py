@@ -10,6 +10,11 @@ follows.
 """
 BACKFILL_PUBLISHED = "calving.backfill-published"
 """The table property with the snapshot up to which the branch of a backfill was published. Its owner's name follows."""
+BEGIN_ANOTHER = (
+    "drop the branch of this backfill, or roll the tables back to before it, and begin another one: `calving backfill"
+    " FILE` with another --id"
+)
+"""What an operator does about a backfill that cannot go on: no command recovers one."""
 _MIDDLE = ".backfill."
 """No other sink has it in its group: see ``SinkKeys``."""
 

@@ -155,20 +155,27 @@ class RolledBack:
         """The number of offsets that the table held, and no longer holds."""
         return size(self.gone)
 
-    def text(self, table: str) -> str:
-        """A sentence on what is missing, and on what to do."""
+    def text(self, table: str, answer: str | None = None) -> str:
+        """A sentence on what is missing, and on what to do. ``answer``: of a backfill, which the commands of a sink do
+        not answer for.
+        """
         if not self.gone:
-            return (
+            doubt = (
                 f"table {table} may have been rolled back: snapshot {self.doubt and self.doubt.id}, this sink's last"
                 " commit there, has expired, and so have the snapshots that would tell whether the table still has its"
-                " rows; compare the rows with the topics; if none is missing, run `calving rollback FILE --table"
-                f" {table} --as-is --then forget`; else stop all workers and run `calving recover FILE --table"
-                f" {table}`, which says what is left to do"
+                " rows; compare the rows with the topics; if "
             )
+            return doubt + (
+                f"some are missing, {answer}"
+                if answer is not None
+                else f"none is missing, run `calving rollback FILE --table {table} --as-is --then forget`; else stop"
+                f" all workers and run `calving recover FILE --table {table}`, which says what is left to do"
+            )
+        commands = f"run `calving rollback FILE --table {table} --as-is --then restore`, or `reread`, or `forget`"
         return (
             f"table {table} was rolled back: it no longer holds {counted(self.offsets, 'offset')} that this sink had"
-            f" committed ({text_of(self.gone)}); to have these records again, or to do without them, run `calving"
-            f" rollback FILE --table {table} --as-is --then restore`, or `reread`, or `forget`"
+            f" committed ({text_of(self.gone)}); to have these records again"
+            + (f", {answer}" if answer is not None else f", or to do without them, {commands}")
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
@@ -22,7 +23,7 @@ from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.publication import BranchPublication, Publisher
 from calving.model.backfills import ended_property, range_group
 from calving.model.events import TableId
-from calving.model.offsets import SourceOffsets, Spans
+from calving.model.offsets import Coverage, SourceOffsets, Spans, each, intersection
 from calving.protocol.ledger import Ledger
 from calving.protocol.ledger_key import LedgerKey
 from calving.retries import Backoff, tries
@@ -33,7 +34,14 @@ from calving.runtime.preflight import ledger_key, ledger_of, own_tables, owner_o
 from calving.runtime.routed import routed_tables
 from calving.settings.backfills import within_range
 from calving.settings.load import Sink
-from calving.source.backfill import BackfillOrder, noted_spans, of_another_order, range_notes, spans_of
+from calving.source.backfill import (
+    BackfillOrder,
+    noted_spans,
+    of_another_order,
+    range_notes,
+    refuse_unreadable,
+    spans_of,
+)
 
 _TRIES, _BACKOFF = 20, Backoff(0.1, 1.6)
 
@@ -63,12 +71,20 @@ class Backfill:
         return self._spans
 
     def begin(self) -> None:
-        """Prepare the backend, and the range."""
+        """Prepare the backend, and the range.
+
+        :raises DataLossError: retention has taken a part of the range that is not read yet.
+        """
         self._backend.provision()
         self.keep()
+        bounds = self._topics.bounds(self.spans().keys())
+        refuse_unreadable(self.order, bounds, self.spans(), self.stored())
 
     def keep(self) -> None:
-        """Store the range again: Kafka forgets the offsets of a group without members some days after they came."""
+        """Store the range again: Kafka forgets the offsets of a group without members some days after they came. What
+        was stored last counts, as another process may have begun the same backfill at the same moment.
+        """
+        self._spans = self._noted() or self.spans()
         topics = {tp.topic for tp in self.spans()}
         notes = range_notes(self.order, self.spans(), self._topics.identities(topics))
         self._topics.note(range_group(self._made.group), notes)
@@ -82,7 +98,8 @@ class Backfill:
         """Whether every record of the range is in the tables, among the dead letters, or filtered."""
         if any(self._is_marked(table) for _, table in self._tables()):
             return True
-        if not (self._spans or self._noted()):
+        self._spans = self._noted() or self._spans
+        if not self._spans:
             return False
         stored = self.stored()
         is_read = bool(stored) and all(stored.get(tp, 0) >= span.end for tp, span in self.spans().items())
@@ -97,6 +114,24 @@ class Backfill:
     def tables(self) -> dict[str, Ledger]:
         """The tables that hold records of the backfill, or held some, with their ledgers."""
         return {name: ledger_of(self.key(name), table) for name, table in self._written()}
+
+    def held(self, sink: Sink) -> dict[str, Coverage]:
+        """The offsets of the range that are in the ledger of the ``sink``, whose backfill this is, by table: of the
+        branch that gets rows.
+        """
+        scope = self._made.scope.tables if self._made.scope is not None else frozenset()
+        topics, held = {tp.topic for tp in self.spans()}, {}
+        routed = routed_tables(self._catalog, sink, topics).sound(sink)
+        for name in dict.fromkeys([*self._made.keys.tables, *routed]):
+            is_filled = name != sink.keys.dead_letter_table and (not scope or name in scope)
+            table = find_table(self._catalog, table_id(name)) if is_filled else None
+            if table is not None:
+                key = replace(ledger_key(sink, "", name), branch=self.key(name).branch)
+                ledger = ledger_of(key, table).present(self._topics.identities(topics))
+                own = {tp: ledger.held(tp) for tp in ledger.source}
+                if shared := intersection(own, each(self.spans())):
+                    held[name] = shared
+        return held
 
     def publish(self, table: str, branch: str, target: str) -> BranchPublication:
         """Bring the branch of a table into the target.
@@ -122,7 +157,7 @@ class Backfill:
 
     def _written(self) -> Iterator[tuple[str, Table]]:
         for name, table in self._tables():
-            if any(each.startswith(self.key(name).offsets) for each in table.properties):
+            if any(entry.startswith(self.key(name).offsets) for entry in table.properties):
                 yield name, table
 
     def _tables(self) -> Iterator[tuple[str, Table]]:

@@ -38,6 +38,7 @@ from calving.settings.catalogs import check_address
 from calving.settings.clients import check_login
 from calving.settings.keys import whole_location
 from calving.settings.load import Sink
+from calving.settings.records import branches
 from calving.tasks.letters import LETTERS
 from calving.transforms.chain import Chain
 from calving.wording import meant
@@ -66,7 +67,8 @@ def refuse_missing_tables(catalog: Catalog, sink: Sink, unreadable: Collection[s
                 f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
             )
         if table is not None:
-            check_takes_rows(name, table.metadata, rewrites=sink.mutations(name) is not None)
+            branch = branches(keys, sink.tables).of(table_id(name))
+            check_takes_rows(name, table.metadata, rewrites=sink.mutations(name) is not None, branch=branch)
         check_creation(sink, name)
         if not exists and sink.keys.auto_create:
             own = sink.tables.get(name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from calving.errors import DataLossError
-from calving.model.backfills import is_backfill
+from calving.model.backfills import BEGIN_ANOTHER, is_backfill
 from calving.model.offsets import SourceOffsets, TopicPartition
 
 _REMEDY = "stop all workers and run `calving recover FILE`"
@@ -15,12 +15,7 @@ _REMEDY = "stop all workers and run `calving recover FILE`"
 
 def remedy(group: str) -> str:
     """What an operator does who has lost the positions or the control log of the sink of a group."""
-    if is_backfill(group):
-        return (
-            "drop the branch of this backfill, or roll the tables back to before it, and begin another one: `calving"
-            " backfill FILE` with another --id"
-        )
-    return _REMEDY
+    return BEGIN_ANOTHER if is_backfill(group) else _REMEDY
 
 
 def check_not_left(owner: str, table: str, later: str | None) -> None:

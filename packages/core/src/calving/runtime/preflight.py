@@ -239,6 +239,8 @@ def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, 
 
     :raises DataLossError: the control log has lost entries that a table has seen.
     """
+    # The log of a backfill is that of its sink.
+    after_deletion = "" if is_backfill(sink.group) else ", with Kafka after deleting the topic"
     for name, record in tables.items():
         for partition, offset in record.ledger.control.items():
             end = control.end.get(partition, 0)
@@ -246,7 +248,7 @@ def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, 
                 raise DataLossError(
                     f"table {name} has seen control topic '{sink.keys.control_topic}', partition {partition}, up to"
                     f" offset {offset}, but it ends at {end}: the topic has lost events, and the sink would take new"
-                    f" events for old ones; {remedy(sink.group)}, with Kafka after deleting the topic"
+                    f" events for old ones; {remedy(sink.group)}{after_deletion}"
                 )
 
 

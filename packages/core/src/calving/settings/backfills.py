@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from pydantic import TypeAdapter, ValidationError
+
 from calving.errors import ConfigError
 from calving.model.backfills import group_of, id_within
 from calving.model.offsets import Spans
 from calving.model.tables import is_table_name
+from calving.settings.keys import Branch
 from calving.settings.load import Sink
 from calving.settings.records import branches
 from calving.source.backfill import BackfillOrder, BackfillScope
@@ -22,6 +25,8 @@ def backfill_of(sink: Sink, order: BackfillOrder) -> Sink:
         newer ones.
     """
     keys, letters = sink.keys, sink.keys.dead_letter_table
+    if order.branch is not None:
+        _check_branch(order.branch)
     for table in order.tables:
         _check_table(sink, table)
     named = frozenset(name.lower() if keys.routes_freely else name for name in order.tables)
@@ -91,6 +96,14 @@ def within_range(made: Sink, spans: Spans) -> Sink:
         {tp: span.end for tp, span in spans.items()}, made.scope.tables if made.scope else frozenset()
     )
     return replace(made, keys=made.keys.model_copy(update={"start": start}), scope=scope)
+
+
+def _check_branch(branch: str) -> None:
+    try:
+        TypeAdapter(Branch).validate_python(branch)
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"--branch '{branch}': {why.replace('the key', '--branch')}") from error
 
 
 def _check_table(sink: Sink, table: str) -> None:

@@ -18,6 +18,7 @@ _NOTE = re.compile(
     r"calving (?P<asked>[0-9a-f]{8}) from=(?P<start>\d{1,19}) of=(?P<count>\d{1,9})( topic=(?P<id>\S+))?"
 )
 _MOST_NAMED = 20
+_BEGIN_ANOTHER = "What it has read stays in the tables; to read what is there now, begin another one with another --id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ class BackfillScope:
 
 
 def spans_of(order: BackfillOrder, bounds: Bounds, starts: SourceOffsets, ends: SourceOffsets) -> Spans:
-    """The offsets to read of each partition, empty for those that are left out. ``starts``, ``ends``: the offsets of
-    both places of the order, as a first start would begin there.
+    """The offsets to read, of those partitions that have some. ``starts``, ``ends``: the offsets of both places of the
+    order, as a first start would begin there.
 
     A list of offsets names the partitions that are read.
 
@@ -73,14 +74,28 @@ def spans_of(order: BackfillOrder, bounds: Bounds, starts: SourceOffsets, ends: 
     backwards = [tp for tp, at in order.end.offsets if at < starts[tp]]
     if backwards:
         raise ConfigError(f"--to: it is before --from in {_named(backwards)}")
-    nothing = {tp: Span(end, end) for tp, end in bounds.ends.items()}
-    spans = nothing | {tp: Span(starts[tp], max(starts[tp], ends[tp])) for tp in chosen}
-    if all(span.start == span.end for span in spans.values()):
+    spans = {tp: Span(starts[tp], ends[tp]) for tp in chosen if starts[tp] < ends[tp]}
+    if not spans:
         raise ConfigError(
             f"there is nothing to read from {place_text(order.start)} up to {place_text(order.end)}: no partition has a"
             " record there"
         )
     return spans
+
+
+def refuse_unreadable(order: BackfillOrder, bounds: Bounds, spans: Spans, stored: SourceOffsets) -> None:
+    """``stored``: the positions of the backfill, of the partitions that have one.
+
+    :raises DataLossError: retention has taken records of the range that are not read yet.
+    """
+    at = {tp: stored.get(tp, span.start) for tp, span in spans.items()}
+    begins = {tp: bounds.begins.get(tp, 0) for tp in spans}
+    if gone := [tp for tp, span in spans.items() if at[tp] < min(begins[tp], span.end)]:
+        more = {tp: f"which begins at {begins[tp]}, and was to be read from {at[tp]} on" for tp in gone}
+        raise DataLossError(
+            f"backfill {order.id} cannot go on: retention has taken records of the range: {_named(gone, more)}."
+            f" {_BEGIN_ANOTHER}"
+        )
 
 
 def _chosen(order: BackfillOrder, every: Collection[TopicPartition]) -> Collection[TopicPartition]:
@@ -175,10 +190,7 @@ def of_another_order(order: BackfillOrder) -> str:
 
 
 def _recreated(order: BackfillOrder, what: str) -> str:
-    return (
-        f"backfill {order.id} cannot go on: {what}. What it has read stays in the tables; to read what is there now,"
-        " begin another one with another --id"
-    )
+    return f"backfill {order.id} cannot go on: {what}. {_BEGIN_ANOTHER}"
 
 
 def read_of(spans: Spans, positions: SourceOffsets) -> int:
