@@ -134,6 +134,16 @@ def test_a_plan_says_what_the_table_holds_already(sink: BackfilledSink) -> None:
     assert not any("holds" in line for line in sink.fill(sink.at(100), "latest"))
 
 
+def test_a_plan_does_not_call_held_what_came_before_the_first_start(sink: BackfilledSink) -> None:
+    sink.send(0, 100)
+    sink.keys["iceberg.source.start"] = "latest"
+    sink.run_here()
+    sink.send(100, 150)
+    sink.run_here()
+    assert not any("holds" in line for line in sink.fill("earliest", sink.at(100)))
+    assert "table db.t holds 50 offsets of them already (offsets 100 to 150" in sink.fill("earliest", "latest")[2]
+
+
 def test_what_the_sink_has_routed_elsewhere_is_not_called_held(sink: BackfilledSink) -> None:
     del sink.keys["iceberg.tables"]
     sink.keys |= {"iceberg.tables.dynamic-enabled": True, "iceberg.tables.route-field": "route"}

@@ -20,12 +20,14 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.history import LoadedTable
 from calving.iceberg.publication import BranchPublication, Publisher
 from calving.model.backfills import ended_property, range_group
 from calving.model.events import TableId
-from calving.model.offsets import Coverage, SourceOffsets, Spans, each, intersection
-from calving.protocol.ledger import Ledger
-from calving.protocol.ledger_key import LedgerKey
+from calving.model.offsets import Coverage, SourceOffsets, Span, Spans, each, intersection, less, present
+from calving.protocol.ledger import Ledger, decode_source, entry_of, errors_naming
+from calving.protocol.ledger_key import SETTLED_OFFSETS, SOURCE_OFFSETS, LedgerKey
+from calving.protocol.restored import restored_by
 from calving.retries import Backoff, tries
 from calving.runtime import components
 from calving.runtime.log_view import ControlLogView, hear, nothing_waits
@@ -117,7 +119,7 @@ class Backfill:
 
     def held(self, sink: Sink) -> dict[str, Coverage]:
         """The offsets of the range that are in the ledger of the ``sink``, whose backfill this is, by table: of the
-        branch that gets rows.
+        branch that gets rows. Where the sink began, only its first snapshot tells.
         """
         scope = self._made.scope.tables if self._made.scope is not None else frozenset()
         topics, held = {tp.topic for tp in self.spans()}, {}
@@ -127,9 +129,10 @@ class Backfill:
             table = find_table(self._catalog, table_id(name)) if is_filled else None
             if table is not None:
                 key = replace(ledger_key(sink, "", name), branch=self.key(name).branch)
-                ledger = ledger_of(key, table).present(self._topics.identities(topics))
-                own = {tp: ledger.held(tp) for tp in ledger.source}
-                if shared := intersection(own, each(self.spans())):
+                ledger = ledger_of(key, table)
+                with errors_naming(name):
+                    own = less({tp: ledger.held(tp) for tp in ledger.source}, _before_first(key, table))
+                if shared := intersection(present(own, self._topics.identities(topics)), each(self.spans())):
                     held[name] = shared
         return held
 
@@ -194,6 +197,19 @@ class Backfill:
     def _hear(self) -> ControlLogView:
         with contextlib.closing(self._backend.open(str(uuid4()))) as session:
             return hear(session)
+
+
+def _before_first(key: LedgerKey, table: Table) -> Coverage:
+    """The offsets of which no record can be in the table, because they were settled before the first commit to it: by
+    the sink's first start, for example. None if the branch is not known from its beginning, or began with rows of the
+    Java sink, or with files that had been rolled back.
+    """
+    line, key = LoadedTable(table, key.branch).line, key.with_former(table.properties)
+    own = [each.summary for each in line.snapshots if key.is_own(each)]
+    if not own or SOURCE_OFFSETS not in own[-1] or line.below() is not None or restored_by(own[-1]):
+        return {}
+    settled = entry_of(own[-1], SETTLED_OFFSETS, decode_source)
+    return {tp: (Span(0, at),) for tp, at in settled.items()}
 
 
 def set_property(catalog: Catalog, table: TableId, name: str, text: str) -> None:
