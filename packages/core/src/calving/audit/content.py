@@ -75,26 +75,28 @@ class _ColumnSum:
     """Counts and bounds of a column of one file."""
 
     def __init__(self) -> None:
-        self._rows = self._nulls = self._nans = 0
+        self._rows = self._nulls = self._absent = self._nans = 0
         self._low: Any = None
         self._high: Any = None
 
     def add(self, part: Any) -> None:
         self._rows += part.rows
         self._nulls += part.nulls
+        self._absent += part.absent
         self._nans += part.nans
         if part.low is not None:
             self._low = part.low if self._low is None else min(self._low, part.low)
             self._high = part.high if self._high is None else max(self._high, part.high)
 
     def judged(self, column_id: int, kind: str, entry: AuditedEntry) -> Iterator[str]:
+        # Writers do not agree whether a column has a null where the struct around it is null.
         counts = (
-            ("values", entry.value_counts, self._rows),
-            ("nulls", entry.null_counts, self._nulls),
-            ("NaN", entry.nan_counts, self._nans),
+            ("values", entry.value_counts, self._rows, self._absent),
+            ("nulls", entry.null_counts, self._nulls, self._absent),
+            ("NaN", entry.nan_counts, self._nans, 0),
         )
-        for what, said, found in counts:
-            if said.get(column_id, found) != found:
+        for what, said, found, absent in counts:
+            if said.get(column_id, found) not in (found, found - absent):
                 yield f"it has {found} {what}, and its entry says {said[column_id]}"
         if not has_order(kind) or self._low is None:
             return

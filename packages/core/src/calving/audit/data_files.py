@@ -13,7 +13,7 @@ from pyarrow import orc
 
 from calving.audit.avro import AvroFile, AvroRecord, decoding, not_null
 from calving.audit.storage import DamagedFileError
-from calving.audit.values import PlainValue, TableColumn, from_avro, is_nan
+from calving.audit.values import PlainValue, TableColumn, from_avro, is_nan, unscaled
 
 _BATCH = 65_536
 _IDS = (b"PARQUET:field_id", b"iceberg.id")
@@ -21,10 +21,13 @@ _IDS = (b"PARQUET:field_id", b"iceberg.id")
 
 @dataclass(frozen=True, slots=True)
 class ColumnPart:
-    """Some values of a column. ``distinct``: the different ones that are not null."""
+    """Some values of a column. ``distinct``: the different ones that are not null. ``absent``: those of the nulls that
+    are so because a struct around the column is null.
+    """
 
     rows: int
     nulls: int
+    absent: int
     nans: int
     low: PlainValue | None
     high: PlainValue | None
@@ -65,7 +68,8 @@ def column_parts(file_format: str, stream: Any, known: Mapping[int, TableColumn]
 
 
 def _parquet(stream: Any) -> Iterator[pa.RecordBatch]:
-    yield from pq.ParquetFile(stream).iter_batches(_BATCH)
+    # Spark once wrote moments as INT96, which reach farther than nanoseconds do.
+    yield from pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").iter_batches(_BATCH)
 
 
 def _orc(stream: Any) -> Iterator[pa.RecordBatch]:
@@ -96,22 +100,32 @@ def field_id(field: pa.Field) -> int | None:
 
 
 def _arrow_parts(
-    arrays: Sequence[pa.Array], fields: Any, known: Mapping[int, TableColumn]
+    arrays: Sequence[pa.Array], fields: Any, known: Mapping[int, TableColumn], absent: int = 0
 ) -> Iterator[tuple[int, ColumnPart]]:
     for array, field in zip(arrays, fields, strict=True):
         if isinstance(array, pa.StructArray):
-            yield from _arrow_parts(array.flatten(), array.type, known)
+            yield from _arrow_parts(array.flatten(), array.type, known, array.null_count)
             continue
         column = known.get(field_id(field) or 0)
         if column is not None and not column.repeated and not pa.types.is_nested(array.type):
-            yield field_id(field) or 0, _arrow_part(column, array)
+            yield field_id(field) or 0, _arrow_part(column, _usual(array), absent)
 
 
-def _arrow_part(column: TableColumn, array: pa.Array) -> ColumnPart:
+def _usual(array: pa.Array) -> pa.Array:
+    """The values in a form that Arrow can compare. Writers may note another one in ``ARROW:schema``."""
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return _usual(array.storage)
+    if pa.types.is_dictionary(kind):
+        return _usual(array.dictionary_decode())
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    return array.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else array
+
+
+def _arrow_part(column: TableColumn, array: pa.Array, absent: int) -> ColumnPart:
     nulls, nans = array.null_count, 0
     values = array.drop_null() if nulls else array
-    if isinstance(values, pa.ExtensionArray):
-        values = values.storage
     if pa.types.is_floating(values.type):
         number = pc.is_nan(values)
         nans = pc.sum(number).as_py() or 0
@@ -121,7 +135,7 @@ def _arrow_part(column: TableColumn, array: pa.Array) -> ColumnPart:
     if len(values):
         bounds = pc.min_max(values)
         low, high = _python(bounds["min"]), _python(bounds["max"])
-    return ColumnPart(len(array), nulls, nans, low, high, lambda: list(map(_python, values.unique())))
+    return ColumnPart(len(array), nulls, absent, nans, low, high, lambda: list(map(_python, values.unique())))
 
 
 def _plain(column: TableColumn, values: pa.Array) -> pa.Array:
@@ -139,7 +153,7 @@ def _plain(column: TableColumn, values: pa.Array) -> pa.Array:
 
 def _python(scalar: Any) -> PlainValue:
     if pa.types.is_decimal(scalar.type):
-        return int(scalar.as_py().scaleb(scalar.type.scale))
+        return unscaled(scalar.as_py(), scalar.type.scale)
     value = scalar.as_py()
     if isinstance(value, str):
         return value.encode()
@@ -184,6 +198,7 @@ def _avro_part(column: TableColumn, path: tuple[str, ...], rows: Sequence[AvroRe
     return ColumnPart(
         rows=len(found),
         nulls=len(found) - len(values),
+        absent=sum(_at(row, path[:-1]) is None for row in rows),
         nans=len(values) - len(numbers),
         low=min(ordered, default=None),
         high=max(ordered, default=None),

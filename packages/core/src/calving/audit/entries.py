@@ -49,7 +49,8 @@ class AuditedEntry:
     status: int
     snapshot_id: int | None
     sequence: int
-    file_sequence: int
+    file_sequence: int | None
+    """None: it is not new, and its writer, Iceberg before 1.1, did not know this number."""
     own_sequences: tuple[int | None, int | None]
     own_snapshot_id: int | None
     content: int
@@ -157,7 +158,7 @@ class _EntryReader:
             status=said(0),
             snapshot_id=manifest.snapshot_id if said(1) is None else said(1),
             sequence=_inherited(own[0], manifest.sequence if is_new else 0),
-            file_sequence=_inherited(own[1], manifest.sequence if is_new else 0),
+            file_sequence=manifest.sequence if own[1] is None and is_new else own[1],
             own_sequences=own,
             own_snapshot_id=said(1),
             spec_id=manifest.spec_id,

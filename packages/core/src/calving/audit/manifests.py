@@ -177,7 +177,8 @@ class ManifestReader:
             return
         if entry.status != ADDED and entry.own_sequences[0] is None:
             yield "it is not new, and has no sequence number of its own"
-        if not entry.sequence <= entry.file_sequence <= listed.sequence:
+        of_file = listed.sequence if entry.file_sequence is None else entry.file_sequence
+        if not entry.sequence <= of_file <= listed.sequence:
             yield (
                 f"its sequence numbers are {entry.sequence} and {entry.file_sequence},"
                 f" in a manifest with {listed.sequence}"

@@ -20,7 +20,7 @@ from calving.audit.findings import AuditFinding, FindingKind
 from calving.audit.ledgers import Partition, Ranges, named
 from calving.audit.metadata import SnapshotState, TableMetadataFile
 from calving.audit.storage import AuditedStore
-from calving.audit.values import TableColumn, from_avro
+from calving.audit.values import TableColumn, from_avro, unscaled
 
 _BATCH, _SHOWN = 16_384, 5
 _NANOS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
@@ -92,7 +92,7 @@ def _primitives(array: pa.Array) -> list[Any]:
     if pa.types.is_date32(kind):
         return _scaled(array.cast(pa.int32()), 1)
     if pa.types.is_decimal(kind):
-        return _mapped(array.to_pylist(), lambda each: int(each.scaleb(kind.scale)))
+        return _mapped(array.to_pylist(), lambda each: unscaled(each, kind.scale))
     return _mapped(array.to_pylist(), int) if pa.types.is_boolean(kind) else array.to_pylist()
 
 
@@ -129,7 +129,7 @@ def file_digests(store: AuditedStore, entry: AuditedEntry, known: Mapping[int, T
             return
         with decoding():
             batches = (
-                pq.ParquetFile(stream).iter_batches(_BATCH)
+                pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").iter_batches(_BATCH)
                 if entry.file_format == "PARQUET"
                 else orc.ORCFile(stream).read().to_batches(_BATCH)
             )

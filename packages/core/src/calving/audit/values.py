@@ -9,6 +9,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any
 
 from calving.audit.storage import DamagedFileError
@@ -19,6 +20,8 @@ _MOMENTS = {"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"}
 _TEXTS = {"string", "binary", "uuid"}
 _NARROWED = {8: 4}
 """A bound may have been written before its column was widened."""
+_EXACT = Context(prec=80)
+"""More digits than any decimal of Iceberg has; Python's own context rounds to 28."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
@@ -110,6 +113,11 @@ def from_avro(kind: str, value: Any) -> PlainValue | None:
     if isinstance(value, int | float):
         return value
     raise DamagedFileError(f"{type(value).__name__} is no value of type {kind}")
+
+
+def unscaled(value: Decimal, scale: int) -> int:
+    """A decimal without its point."""
+    return int(value.scaleb(scale, _EXACT))
 
 
 def is_nan(value: PlainValue | None) -> bool:
