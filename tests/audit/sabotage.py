@@ -73,8 +73,12 @@ class Sabotage:
     def change_list(self, change: Change, which: int = -1) -> None:
         _rewrite(self.lists[which], change)
 
+    def listed(self, which: int = -1) -> Records:
+        """What a manifest list says."""
+        return _avro(self.lists[which])[2]
+
     def manifests(self, which: int = -1, content: int = 0) -> list[str]:
-        return [m["manifest_path"] for m in _avro(self.lists[which])[2] if (m["content"] or 0) == content]
+        return [m["manifest_path"] for m in self.listed(which) if (m["content"] or 0) == content]
 
     def entries(self, manifest: str) -> Records:
         return _avro(manifest)[2]

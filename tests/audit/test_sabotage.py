@@ -221,6 +221,75 @@ def test_a_falsified_total_is_found(catalog: Catalog, name: str) -> None:
     assert kinds(table) == {FindingKind.SNAPSHOT}
 
 
+def merged(catalog: Catalog) -> tuple[Table, Sabotage, str, int]:
+    """The second snapshot has one manifest with the files of both; and where the first file is in it."""
+    lake = Lake(catalog, "2", "main")
+    for start in (0, 100):
+        lake.commit(start, start + 100)
+    sabotage = Sabotage(lake.table)
+    manifest, older = sabotage.manifests()
+    (entry,) = sabotage.entries(older)
+    kept = {**entry, "status": 0, "sequence_number": 1, "file_sequence_number": 1}
+    sabotage.change_list(lambda records: [each for each in records if each["manifest_path"] != older])
+    sabotage.change_manifest(manifest, lambda records: [*records, kept])
+    sabotage.change_list(lambda records: [each | {"min_sequence_number": 1} for each in records])
+    return lake.table, sabotage, manifest, 1
+
+
+def test_nothing_is_found_where_a_manifest_has_the_files_of_another(catalog: Catalog) -> None:
+    assert found(merged(catalog)[0]) == []
+
+
+COPIES: dict[str, Callable[[Record], object]] = {
+    "lower bound": lambda e: e["data_file"].update(lower_bounds=[{"key": 1, "value": struct.pack("<q", 99)}]),
+    "null count": lambda e: e["data_file"].update(null_value_counts=[{"key": 1, "value": 5}]),
+    "row count": lambda e: e["data_file"].update(record_count=99),
+    "sequence number": lambda e: e.update(sequence_number=2, file_sequence_number=2),
+}
+
+
+@pytest.mark.parametrize("lie", COPIES)
+def test_a_lie_in_a_later_manifest_about_a_file_that_an_earlier_one_names_is_found(catalog: Catalog, lie: str) -> None:
+    table, sabotage, manifest, place = merged(catalog)
+    sabotage.change_entry(manifest, COPIES[lie], place)
+    assert found(table)
+
+
+LISTED: dict[str, Callable[[Record], Record]] = {
+    "content": lambda m: {"content": 1},
+    "min_sequence_number": lambda m: {"min_sequence_number": m["min_sequence_number"] + 1},
+    "sequence_number": lambda m: {"sequence_number": m["sequence_number"] + 1},
+    "added_snapshot_id": lambda m: {"added_snapshot_id": 7},
+    "partition_spec_id": lambda m: {"partition_spec_id": 7},
+    "partitions": lambda m: {"partitions": [each | {"upper_bound": struct.pack("<q", -1)} for each in m["partitions"]]},
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_lie_of_a_later_list_about_an_earlier_manifest_is_found(catalog: Catalog, name: str) -> None:
+    """The oldest list, which names the manifest too, says what is so."""
+    made = create(catalog, "moving", 2)
+    for key in (1, 2):
+        made.commit(made.step([], inserts=[{"id": key, "name": "", "g": key}]))
+    table = made.table
+    assert found(table) == []
+    Sabotage(table).change_list(lambda records: [*records[:-1], records[-1] | LISTED[name](records[-1])])
+    assert found(table)
+
+
+def test_row_ids_that_a_later_list_gives_once_more_are_found(rest: Catalog) -> None:
+    made = create(rest, "flat", 3)
+    for key in (1, 2):
+        made.commit(made.step([], inserts=[{"id": key, "name": "", "g": key}]))
+    table = made.table
+    assert found(table) == []
+    ids = [each["first_row_id"] for each in Sabotage(table).listed()]
+    Sabotage(table).change_list(
+        lambda records: [each | {"first_row_id": i} for each, i in zip(records, ids[::-1], strict=True)]
+    )
+    assert any("first row id" in each.text for each in found(table))
+
+
 def _deletes(table: Table) -> Iterator[tuple[Sabotage, str, int, Record]]:
     sabotage = Sabotage(table)
     yield from ((sabotage, *each) for each in sabotage.files(content=1))

@@ -16,6 +16,7 @@ from calving.audit.storage import DamagedFileError
 from calving.audit.values import PlainValue, TableColumn, from_avro, is_nan, unscaled
 
 _BATCH = 65_536
+_TEXTS = {"string": pa.string(), "binary": pa.binary()}
 _IDS = (b"PARQUET:field_id", b"iceberg.id")
 
 
@@ -108,19 +109,17 @@ def _arrow_parts(
             continue
         column = known.get(field_id(field) or 0)
         if column is not None and not column.repeated and not pa.types.is_nested(array.type):
-            yield field_id(field) or 0, _arrow_part(column, _usual(array), absent)
+            yield field_id(field) or 0, _arrow_part(column, _usual(column, array), absent)
 
 
-def _usual(array: pa.Array) -> pa.Array:
+def _usual(column: TableColumn, array: pa.Array) -> pa.Array:
     """The values in a form that Arrow can compare. Writers may note another one in ``ARROW:schema``."""
-    kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return _usual(array.storage)
-    if pa.types.is_dictionary(kind):
-        return _usual(array.dictionary_decode())
-    if pa.types.is_string_view(kind):
-        return array.cast(pa.large_string())
-    return array.cast(pa.large_binary()) if pa.types.is_binary_view(kind) else array
+        return array.storage
+    form = _TEXTS.get(column.kind)
+    if form is None or pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        return array
+    return array.cast(form)
 
 
 def _arrow_part(column: TableColumn, array: pa.Array, absent: int) -> ColumnPart:

@@ -29,7 +29,7 @@ class ListedManifest:
     files: tuple[int | None, int | None, int | None]
     """Added, existing and deleted entries."""
     rows: tuple[int | None, int | None, int | None]
-    partitions: Sequence[tuple[bool, bool | None, bytes | None, bytes | None]] | None
+    partitions: tuple[tuple[bool, bool | None, bytes | None, bytes | None], ...] | None
     """Of each field: whether there are nulls, whether there are NaN, and the bounds."""
     first_row_id: int | None
 
@@ -81,6 +81,20 @@ class AuditedEntry:
         """A number for this file; of a deletion vector also for its place in the file."""
         return file_key(self.path, self.offset if self.file_format == "PUFFIN" else None)
 
+    @property
+    def addition(self) -> int:
+        """A number for this file as one snapshot has added it: what it inherits then never changes."""
+        return file_key(f"{self.key}#{self.snapshot_id}")
+
+    @property
+    def claims(self) -> int:
+        """A number for all that the entry says of its file. Entries of one file in several manifests may differ."""
+        counts = (self.value_counts, self.null_counts, self.nan_counts, self.lower, self.upper)
+        ordered = tuple(sorted(each.items()) for each in counts)
+        of_file = (self.content, self.file_format, self.spec_id, self.partition, self.records, self.size)
+        of_deletes = (self.equality_ids, self.referenced, self.offset, self.blob_size)
+        return file_key(repr((self.path, of_file, of_deletes, ordered)))
+
 
 def file_key(path: str, offset: int | None = None) -> int:
     """64 bits of a digest: sets of them are small."""
@@ -117,10 +131,10 @@ def _listed(record: AvroRecord, names: Mapping[int, str]) -> ListedManifest:
         rows=(said(512), said(513), said(514)),
         partitions=None
         if bounds is None
-        else [
+        else tuple(
             (each["contains_null"], each.get("contains_nan"), each.get("lower_bound"), each.get("upper_bound"))
             for each in bounds
-        ],
+        ),
         first_row_id=said(520),
     )
 

@@ -1,4 +1,7 @@
-"""Manifests: read once each, however many snapshots list them, and judged against their lists."""
+"""Manifests: read once each, however many snapshots list them, and judged against their lists.
+
+Where lists differ about a manifest it is read once for each form: each list is judged, not the oldest alone.
+"""
 
 from __future__ import annotations
 
@@ -97,19 +100,22 @@ class ManifestReader:
     """The manifests of a table. ``see``: gets every live entry once for each manifest that names it."""
 
     def __init__(
-        self, store: AuditedStore, metadata: TableMetadataFile, report: Report, see: Callable[[AuditedEntry], None]
+        self,
+        store: AuditedStore,
+        metadata: TableMetadataFile,
+        report: Report,
+        see: Callable[[AuditedEntry], None],
     ) -> None:
         self._store, self._metadata, self._report, self._see = store, metadata, report, see
-        self._known: dict[str, ManifestFacts | None] = {}
+        self._known: dict[ListedManifest, ManifestFacts | None] = {}
+        self._additions: dict[int, tuple[int, int | None]] = {}
+        """Of each file as one snapshot has added it: its sequence number, and the id of its first row."""
 
     def facts(self, listed: ListedManifest) -> ManifestFacts | None:
         """The facts of a manifest; None if it cannot be read, which is reported."""
-        if listed.path not in self._known:
-            self._known[listed.path] = self._read(listed)
-        facts = self._known[listed.path]
-        if facts is not None and listed != facts.listed:
-            self._judge_counts(listed, facts)
-        return facts
+        if listed not in self._known:
+            self._known[listed] = self._read(listed)
+        return self._known[listed]
 
     def _read(self, listed: ListedManifest) -> ManifestFacts | None:
         facts = ManifestFacts(listed)
@@ -144,6 +150,8 @@ class ManifestReader:
 
     def _judged(self, entry: AuditedEntry, listed: ListedManifest) -> Iterator[str]:
         yield from self._judged_inheritance(entry, listed)
+        if entry.is_live:
+            yield from self._judged_copy(entry)
         if (entry.content == DATA) != (listed.content == DATA):
             yield f"it has content {entry.content}, in a manifest of content {listed.content}"
         if entry.records < 0 or entry.size <= 0:
@@ -185,6 +193,15 @@ class ManifestReader:
             )
         if entry.is_live and entry.sequence < listed.min_sequence:
             yield f"it has sequence number {entry.sequence}, and its list says that {listed.min_sequence} is the lowest"
+
+    def _judged_copy(self, entry: AuditedEntry) -> Iterator[str]:
+        """Whether a file keeps, in every manifest, what it has inherited when it was added."""
+        now = entry.sequence, entry.first_row_id
+        before = self._additions.get(entry.addition, now)
+        for what, one, other in zip(("sequence number", "first row id"), before, now, strict=True):
+            if None not in (one, other) and one != other:
+                yield f"it has {what} {other}, and {one} in another manifest"
+        self._additions[entry.addition] = before if before[1] is not None else now
 
     def _wrong(self, listed: ListedManifest, text: str) -> None:
         self._report(AuditFinding(FindingKind.MANIFEST, listed.path, text))

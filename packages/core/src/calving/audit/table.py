@@ -77,6 +77,8 @@ class TableAuditor:
         self._files = FileJudge(store, metadata)
         self._deletes = DeleteJudge(store)
         self._seen: set[int] = set()
+        self._judged: set[int] = set()
+        """What entries claim of files: a later manifest may say something else of the same one."""
         self._waiting: deque[Future[list[AuditFinding]]] = deque()
 
     def audit(self, name: str, at: int | None = None) -> TableAudit:
@@ -138,12 +140,14 @@ class TableAuditor:
         return ordered.values()
 
     def _see(self, pool: ThreadPoolExecutor, entry: AuditedEntry, found: TableAudit) -> None:
-        if entry.key in self._seen:
+        claims = entry.claims
+        if claims in self._judged:
             return
+        self._judged.add(claims)
         self._seen.add(entry.key)
         self._submit(pool, entry, found, content=self._sample is None and entry.file_format != _PUFFIN)
         if self._sample and entry.file_format != _PUFFIN:
-            heapq.heappush(self._chosen, (self._chance(), len(self._seen), entry))
+            heapq.heappush(self._chosen, (self._chance(), len(self._judged), entry))
             if len(self._chosen) > self._sample:
                 heapq.heappop(self._chosen)
 
