@@ -344,6 +344,24 @@ def test_an_entry_that_lies_about_its_vector_is_found(rest: Catalog, lie: dict[s
     assert kinds(table) & {FindingKind.DELETES, FindingKind.MANIFEST}
 
 
+def test_a_vector_in_a_file_with_a_compressed_footer_is_sound(rest: Catalog) -> None:
+    """The specification allows LZ4 there."""
+    table = rows(rest, version=3)
+    sabotage, manifest, place, file = _vector(table)
+    raw = local(file["file_path"]).read_bytes()
+    size = int.from_bytes(raw[-12:-8], "little")
+    begin = len(raw) - 12 - size
+    packed = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(packed, "lz4") as out:
+        out.write(raw[begin:-12])
+    footer = packed.getvalue().to_pybytes()
+    trailer = struct.pack("<II", len(footer), 1) + raw[-4:]
+    local(file["file_path"]).write_bytes(raw[:begin] + footer + trailer)
+    size = local(file["file_path"]).stat().st_size
+    sabotage.change_entry(manifest, lambda entry: entry["data_file"].update(file_size_in_bytes=size), place)
+    assert found(table) == []
+
+
 def test_a_second_vector_for_a_data_file_is_found(rest: Catalog) -> None:
     table = rows(rest, version=3)
     sabotage, manifest, place, file = _vector(table)
@@ -365,6 +383,32 @@ def test_a_delete_of_a_row_that_its_file_does_not_have_is_found(catalog: Catalog
     size = local(file["file_path"]).stat().st_size
     sabotage.change_entry(manifest, lambda entry: entry["data_file"].update(file_size_in_bytes=size), place)
     assert any("a delete of row 77" in each.text for each in found(table))
+
+
+def _moved(entry: Record) -> None:
+    partition = entry["data_file"]["partition"]
+    entry["data_file"]["partition"] = {name: value + 1 for name, value in partition.items()}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_delete_in_another_partition_than_its_data_file_is_found(rest: Catalog, version: int) -> None:
+    """Readers that follow the specification do not apply it, and the deleted rows come back."""
+    table = rows(rest, "parquet", "by key", version)
+    sabotage, manifest, place, _ = _vector(table)
+    sabotage.change_entry(manifest, _moved, place)
+    assert any("in another partition than the file" in each.text for each in found(table))
+
+
+def test_a_delete_of_rows_of_a_file_that_its_table_has_not_is_found(catalog: Catalog) -> None:
+    table = rows(catalog)
+    sabotage, manifest, place, file = _vector(table)
+    there = pq.read_table(local(file["file_path"]))
+    paths = pa.array([f"{each}2" for each in there.column("file_path").to_pylist()])
+    pq.write_table(there.set_column(0, there.schema.field(0), paths), local(file["file_path"]))
+    size = local(file["file_path"]).stat().st_size
+    lie = {"file_size_in_bytes": size, "referenced_data_file": None}
+    sabotage.change_entry(manifest, lambda entry: entry["data_file"].update(lie), place)
+    assert any("a file that is not in there" in each.text for each in found(table))
 
 
 def test_row_ids_that_two_files_have_are_found(rest: Catalog) -> None:

@@ -22,6 +22,8 @@ from calving.audit.storage import AuditedStore, DamagedFileError
 _VECTOR_MAGIC, _PUFFIN_MAGIC = bytes.fromhex("d1d33964"), b"PFA1"
 _TRAILER = 12
 """The bytes of a Puffin file after its footer: the footer's size, flags, and the magic bytes."""
+_LZ4 = 1
+"""The flag of a footer that is compressed."""
 _FILES_AT_ONCE = 10_000
 
 
@@ -119,14 +121,15 @@ def _footer(stream: Any, size: int) -> list[Mapping[str, Any]]:
     length = int.from_bytes(trailer[:4], "little")
     if len(trailer) != _TRAILER or trailer[8:] != _PUFFIN_MAGIC or not 0 < length <= size - _TRAILER - 8:
         raise DamagedFileError("its footer is not at its end")
-    if trailer[4] & 1:
-        return []  # compressed with LZ4, which Iceberg does not write
     stream.seek(size - _TRAILER - length - 4)
     footer = bytes(stream.read(length + 4))
     with decoding():
         if footer[:4] != _PUFFIN_MAGIC:
             raise DamagedFileError("its footer has no beginning")
-        return list(json.loads(footer[4:])["blobs"])
+        said = footer[4:]
+        if trailer[4] & _LZ4:
+            said = pa.CompressedInputStream(pa.py_buffer(said), "lz4").read()
+        return list(json.loads(said)["blobs"])
 
 
 def _position_columns(file_format: str, stream: Any) -> Iterator[tuple[list[str], list[int]]]:

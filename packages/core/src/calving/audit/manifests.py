@@ -17,6 +17,7 @@ from calving.audit.entries import (
     POSITION_DELETES,
     AuditedEntry,
     ListedManifest,
+    file_key,
     read_entries,
 )
 from calving.audit.findings import AuditFinding, FindingKind
@@ -29,13 +30,18 @@ _STATUSES = ("EXISTING", "ADDED", "DELETED")
 
 
 @dataclass(frozen=True, slots=True)
-class ReferringDelete:
-    """A live position-delete file or vector that names its data file."""
+class PositionDelete:
+    """A live position-delete file or vector. ``referenced``: the data file that its entry names, if it names one.
+    ``place``: as in ``ManifestFacts.places``. ``added_by``: the snapshot that has brought it, if this is its manifest.
+    """
 
+    key: int
     path: str
-    referenced: str
+    referenced: str | None
     sequence: int
     records: int
+    place: int
+    added_by: int | None
     is_vector: bool
 
 
@@ -56,7 +62,9 @@ class ManifestFacts:
     sequences: array[int] = field(default_factory=lambda: array("q"))
     first_row_ids: array[int] = field(default_factory=lambda: array("q"))
     """-1: none."""
-    referring: list[ReferringDelete] = field(default_factory=list)
+    places: array[int] = field(default_factory=lambda: array("Q"))
+    """A number for partition spec and partition: deletes apply to the files of the same place."""
+    deletes: list[PositionDelete] = field(default_factory=list)
     counts: list[int] = field(default_factory=lambda: [0, 0, 0])
     """Entries by status."""
     rows: list[int] = field(default_factory=lambda: [0, 0, 0])
@@ -67,8 +75,8 @@ class ManifestFacts:
     """Rows by status and content, of entries that are added or deleted."""
     changed_files: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def see(self, entry: AuditedEntry) -> None:
-        """Count an entry."""
+    def see(self, entry: AuditedEntry, fields: Sequence[SpecField]) -> None:
+        """Count an entry. ``fields``: of its partition spec."""
         key, content = entry.key, entry.content
         self.counts[entry.status] += 1
         self.rows[entry.status] += entry.records
@@ -88,10 +96,19 @@ class ManifestFacts:
         self.first_row_ids.append(-1 if entry.first_row_id is None else entry.first_row_id)
         self.live_rows[content] += entry.records
         self.live_files[content] += 1
-        if content == POSITION_DELETES and entry.referenced is not None:
-            self.referring.append(
-                ReferringDelete(
-                    entry.path, entry.referenced, entry.sequence, entry.records, entry.file_format == "PUFFIN"
+        place = _place(entry, fields)
+        self.places.append(place)
+        if content == POSITION_DELETES:
+            self.deletes.append(
+                PositionDelete(
+                    key=key,
+                    path=entry.path,
+                    referenced=entry.referenced,
+                    sequence=entry.sequence,
+                    records=entry.records,
+                    place=place,
+                    added_by=entry.snapshot_id if entry.status == ADDED else None,
+                    is_vector=entry.file_format == "PUFFIN",
                 )
             )
 
@@ -126,7 +143,7 @@ class ManifestReader:
             for entry in read_entries(self._store, listed):
                 if entry.status not in (0, ADDED, DELETED) or entry.content not in (0, 1, 2):
                     raise DamagedFileError(f"an entry has status {entry.status} and content {entry.content}")
-                facts.see(entry)
+                facts.see(entry, self._metadata.specs.get(listed.spec_id, ()))
                 for text in self._judged(entry, listed):
                     self._wrong(listed, f"{_STATUSES[entry.status]} {entry.path}: {text}")
                 if entry.is_live:
@@ -205,6 +222,12 @@ class ManifestReader:
 
     def _wrong(self, listed: ListedManifest, text: str) -> None:
         self._report(AuditFinding(FindingKind.MANIFEST, listed.path, text))
+
+
+def _place(entry: AuditedEntry, fields: Sequence[SpecField]) -> int:
+    kinds = [field.kind for field in fields] if len(fields) == len(entry.partition) else [""] * len(entry.partition)
+    values = [from_avro(kind, raw) for kind, raw in zip(kinds, entry.partition, strict=True)]
+    return file_key(repr((entry.spec_id, values)))
 
 
 def _outside(entry: AuditedEntry, listed: ListedManifest, fields: Sequence[SpecField]) -> Iterator[str]:

@@ -9,9 +9,9 @@ from itertools import chain, pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.audit.entries import ADDED, DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES, file_key, read_list
+from calving.audit.entries import ADDED, DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES, read_list
 from calving.audit.findings import AuditFinding, FindingKind
-from calving.audit.manifests import ManifestFacts, ManifestReader
+from calving.audit.manifests import ManifestFacts, ManifestReader, PositionDelete
 from calving.audit.metadata import SnapshotState, TableMetadataFile
 from calving.audit.storage import AuditedStore, DamagedFileError
 
@@ -159,37 +159,59 @@ def judge_row_ids(facts: SnapshotFacts, next_row_id: int | None) -> Iterator[Aud
         yield AuditFinding(FindingKind.ROW_IDS, facts.snapshot.name, text)
 
 
-class DataFiles:
-    """The live data files of a snapshot, by key: their rows and sequence numbers."""
+class DeleteApplication:
+    """Whether the position deletes of one snapshot apply to its data files. ``reaches``: by the key of a delete, the
+    highest position in each data file that it names, by ``file_key``.
+    """
 
-    def __init__(self, facts: SnapshotFacts) -> None:
-        self._known = {
-            key: (records, sequence)
-            for each in facts.manifests
+    def __init__(self, facts: SnapshotFacts, reaches: Mapping[int, Mapping[int, int]]) -> None:
+        self._facts, self._reaches = facts, reaches
+
+    def judge(self) -> Iterator[AuditFinding]:
+        """All live deletes. One that names no live file may have outlived it."""
+        known = {
+            key: (records, sequence, place)
+            for each in self._facts.manifests
             if each.listed.content == DATA
-            for key, records, sequence in zip(each.keys, each.records, each.sequences, strict=True)
+            for key, records, sequence, place in zip(each.keys, each.records, each.sequences, each.places, strict=True)
         }
-
-    def rows_of_key(self, key: int) -> int | None:
-        """The rows of a data file, by ``file_key``; None if it is not live."""
-        found = self._known.get(key)
-        return None if found is None else found[0]
-
-    def judge(self, facts: SnapshotFacts) -> Iterator[AuditFinding]:
-        """Whether the deletes that name data files apply to them, and not more than one vector to each."""
         vectors: set[str] = set()
-        for delete in (each for manifest in facts.manifests for each in manifest.referring):
-            found = self._known.get(file_key(delete.referenced))
-            text = None
-            if found is None:
-                continue  # a delete may outlive its file
-            if delete.is_vector and delete.referenced in vectors:
-                text = "the file has several deletion vectors"
-            elif delete.sequence < found[1]:
-                text = f"a delete of sequence number {delete.sequence} is about a file of {found[1]}"
-            elif delete.records > found[0]:
-                text = f"{delete.records} rows are deleted of {found[0]}"
-            if delete.is_vector:
+        for delete in (each for manifest in self._facts.manifests for each in manifest.deletes):
+            if delete.is_vector and delete.referenced is not None:
+                if delete.referenced in vectors:
+                    yield _of(delete, "the file has several deletion vectors")
                 vectors.add(delete.referenced)
-            if text is not None:
-                yield AuditFinding(FindingKind.DELETES, delete.path, f"{text} ({delete.referenced})")
+            for of, reach in self._reaches.get(delete.key, {}).items():
+                if (found := known.get(of)) is not None and (text := _misfit(delete, reach, *found)):
+                    yield _of(delete, text)
+
+    def judge_added(self) -> Iterator[AuditFinding]:
+        """Those that this snapshot has added: each deletes rows of files that it has."""
+        added = [each for manifest in self._facts.own for each in manifest.deletes if each.added_by is not None]
+        named = {of: delete for delete in added for of in self._reaches.get(delete.key, ())}
+        if not named:
+            return
+        keys = [pa.array(each.keys, pa.uint64()) for each in self._facts.manifests if each.listed.content == DATA]
+        wanted = pa.array(list(named), pa.uint64())
+        there = pc.is_in(wanted, value_set=pa.chunked_array(keys, pa.uint64())).to_pylist()
+        for delete, is_there in zip(named.values(), there, strict=True):
+            if not is_there:
+                text = f"{self._facts.snapshot.name} has added it, and it deletes rows of a file that is not in there"
+                yield _of(delete, text)
+
+
+def _misfit(delete: PositionDelete, reach: int, records: int, sequence: int, place: int) -> str | None:
+    """Why a delete does not apply to a data file, which it names."""
+    if reach >= records:
+        return f"a delete of row {reach} is in it, and the data file has {records} rows"
+    if delete.referenced is not None and delete.records > records:
+        return f"{delete.records} rows are deleted of {records}"
+    if delete.sequence < sequence:
+        return f"a delete of sequence number {delete.sequence} is about a file of {sequence}"
+    return "it is in another partition than the file whose rows it deletes" if delete.place != place else None
+
+
+def _of(delete: PositionDelete, text: str) -> AuditFinding:
+    return AuditFinding(
+        FindingKind.DELETES, delete.path, text if delete.referenced is None else f"{text} ({delete.referenced})"
+    )

@@ -13,11 +13,11 @@ from typing import Any
 from calving.audit.content import FileJudge
 from calving.audit.deletes import DeleteJudge
 from calving.audit.entries import ADDED, DATA, POSITION_DELETES, AuditedEntry
-from calving.audit.findings import AuditFinding, FindingKind
+from calving.audit.findings import AuditFinding
 from calving.audit.lines import LineJudge, SinkLine, sink_lines
 from calving.audit.manifests import ManifestReader
 from calving.audit.metadata import SnapshotState, TableMetadataFile
-from calving.audit.snapshots import DataFiles, SnapshotFacts, SnapshotJudge, judge_row_ids, read_snapshot
+from calving.audit.snapshots import DeleteApplication, SnapshotFacts, SnapshotJudge, judge_row_ids, read_snapshot
 from calving.audit.storage import AuditedStore
 
 _PUFFIN = "PUFFIN"
@@ -99,6 +99,7 @@ class TableAuditor:
                 self._store, metadata, found.findings.append, lambda entry: self._see(pool, entry, found)
             )
             late: list[SnapshotFacts] = []
+            deleting: list[SnapshotFacts] = []
             for snapshot in self._snapshots(at):
                 found.snapshots += 1
                 for each in read_snapshot(self._store, reader, snapshot):
@@ -112,11 +113,15 @@ class TableAuditor:
                         found.rows = each.rows
                     if snapshot.id in ends:
                         late.append(each)
+                    if each.changed("files", ADDED, POSITION_DELETES):
+                        deleting.append(each)
             for _, _, entry in self._chosen:
                 self._submit(pool, entry, found, content=True)
             self._wait(0, found)
         for each in late:
             found.findings += self._judge_head(each)
+        for each in deleting:
+            found.findings += DeleteApplication(each, self._deletes.reaches).judge_added()
         found.lines = sink_lines(metadata, at)
         for line in found.lines:
             end = head if at is not None else metadata.heads.get(line.branch)
@@ -167,14 +172,5 @@ class TableAuditor:
 
     def _judge_head(self, facts: SnapshotFacts) -> Iterator[AuditFinding]:
         yield from judge_row_ids(facts, self._metadata.next_row_id)
-        if not facts.total(lambda each: each.live_files[POSITION_DELETES]):
-            return
-        data = DataFiles(facts)
-        yield from data.judge(facts)
-        for manifest in facts.manifests:
-            for key in manifest.keys:
-                for of, reach in self._deletes.reaches.get(key, {}).items():
-                    rows = data.rows_of_key(of)
-                    if rows is not None and reach >= rows:
-                        text = f"a delete of row {reach} is in it, and the data file has {rows} rows"
-                        yield AuditFinding(FindingKind.DELETES, facts.snapshot.name, text)
+        if any(manifest.deletes for manifest in facts.manifests):
+            yield from DeleteApplication(facts, self._deletes.reaches).judge()
