@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.audit.findings import FindingKind
+from calving.iceberg.lineage import new_snapshot
 from tests.audit.conftest import found
 from tests.audit.sabotage import Record, Records, Sabotage, local
 from tests.iceberg.histories import create
@@ -480,9 +481,45 @@ def test_rows_of_no_record_are_found(catalog: Catalog) -> None:
         {"current-snapshot-id": 7},
         {"last-sequence-number": 1},
         {"refs": {"main": {"snapshot-id": 7, "type": "branch"}}},
+        {"current-snapshot-id": None},
     ],
 )
 def test_falsified_metadata_are_found(catalog: Catalog, lie: dict[str, Any]) -> None:
     table = ledgers(catalog)
     Sabotage(table).change_metadata(lambda raw: raw.update(lie))
     assert FindingKind.METADATA in kinds(table)
+
+
+def _parent(raw: Record) -> None:
+    """The grandparent, without which the snapshot would have the same files."""
+    raw["snapshots"][2]["parent-snapshot-id"] = raw["snapshots"][0]["snapshot-id"]
+
+
+def _earlier(raw: Record) -> None:
+    raw["snapshots"][1]["timestamp-ms"] -= 1
+
+
+def _kind(raw: Record) -> None:
+    raw["schemas"][0]["fields"][0]["type"] = "int"
+
+
+@pytest.mark.parametrize("lie", [_parent, _earlier, _kind])
+def test_what_is_not_as_in_an_earlier_version_of_the_metadata_is_found(
+    catalog: Catalog, lie: Callable[[Record], object]
+) -> None:
+    table = ledgers(catalog)
+    Sabotage(table).change_metadata(lie)
+    assert FindingKind.METADATA in kinds(table)
+
+
+def test_a_parent_that_a_manifest_list_does_not_know_is_found_without_earlier_metadata(catalog: Catalog) -> None:
+    """A snapshot that has added no file would also be that of another parent."""
+    lake = Lake(catalog, "2", "main")
+    lake.commit(0, 100)
+    for _ in range(2):
+        lake.change(*new_snapshot(lake.table, {}, "main").prepare()[0])
+    lake.drop_history()
+    table = lake.table
+    assert found(table) == []
+    Sabotage(table).change_metadata(_parent)
+    assert kinds(table) == {FindingKind.SNAPSHOT}

@@ -32,12 +32,33 @@ class SnapshotState:
     schema_id: int | None
     first_row_id: int | None
     added_rows: int | None
+    time: int | None
 
     @property
     def lasting(self) -> Mapping[str, object]:
-        """What no later version of the metadata changes, by name. The expiry of a parent may remove its id."""
+        """What no later version of the metadata changes, by name."""
         of_summary = {f"{name} in its summary": text for name, text in self.summary.items()}
-        return {"sequence number": self.sequence, "manifest list": self.manifest_list, **of_summary}
+        return {
+            "sequence number": self.sequence,
+            "manifest list": self.manifest_list,
+            "parent": self.parent,
+            "schema": self.schema_id,
+            "first row id": self.first_row_id,
+            "time": self.time,
+            **of_summary,
+        }
+
+    def changed(self, before: SnapshotState) -> str | None:
+        """What is not as in an earlier version of the metadata. The expiry of a parent may remove its id."""
+        now = self.lasting
+        return next(
+            (
+                name
+                for name, was in before.lasting.items()
+                if now.get(name) != was and not (name == "parent" and self.parent is None)
+            ),
+            None,
+        )
 
     @property
     def name(self) -> str:
@@ -115,9 +136,27 @@ class TableMetadataFile:
             yield self.snapshots[head]
             head = self.snapshots[head].parent
 
+    @cached_property
+    def _definitions(self) -> Mapping[str, object]:
+        """What schemas and partition specs mean, by name, without what writers put differently."""
+        schemas = {
+            f"schema {each.get('schema-id')}": {
+                number: (column.name, column.kind.replace(" ", ""))
+                for number, column in primitive_columns([each]).items()
+            }
+            for each in self._raw.get("schemas") or ()
+        }
+        specs = {
+            f"partition spec {number}": [(field.source_id, field.transform) for field in fields]
+            for number, fields in self.specs.items()
+        }
+        return {**schemas, **specs}
+
     def judge_history(self, store: AuditedStore) -> Iterator[AuditFinding]:
-        """Snapshots never change: each is as in the earlier versions of the metadata that are still there."""
-        told: set[int] = set()
+        """Snapshots, schemas and partition specs never change: each is as in the earlier versions of the metadata that
+        are still there.
+        """
+        told: set[object] = set()
         for place in [each["metadata-file"] for each in self._raw.get("metadata-log") or ()][-_EARLIER:]:
             try:
                 before = TableMetadataFile.load(store, place)
@@ -127,17 +166,20 @@ class TableMetadataFile:
                 now = self.snapshots.get(snapshot_id)
                 if now is None or snapshot_id in told:
                     continue
-                changed = [name for name, was in snapshot.lasting.items() if now.lasting.get(name) != was]
-                if changed:
+                if (changed := now.changed(snapshot)) is not None:
                     told.add(snapshot_id)
-                    yield self._wrong(f"{now.name} has another {changed[0]} than in {place}")
+                    yield self._wrong(f"{now.name} has another {changed} than in {place}")
+            for name, was in before._definitions.items():
+                if name not in told and self._definitions.get(name, was) != was:
+                    told.add(name)
+                    yield self._wrong(f"{name} is another one than in {place}")
 
     def judge(self) -> Iterator[AuditFinding]:
         """What is wrong without a look at other files."""
         for name, snapshot_id in self.heads.items():
             if snapshot_id not in self.snapshots:
                 yield self._wrong(f"{name} is at snapshot {snapshot_id}, which is not there")
-        if self.current is not None and self.heads.get(MAIN) != self.current:
+        if self.heads.get(MAIN) != self.current:
             yield self._wrong(f"the current snapshot is {self.current}, and main is at {self.heads.get(MAIN)}")
         if len(self.snapshots) != len(self._raw.get("snapshots") or ()):
             yield self._wrong("two snapshots have one id")
@@ -187,4 +229,5 @@ def _snapshot(raw: Mapping[str, Any]) -> SnapshotState:
         schema_id=raw.get("schema-id"),
         first_row_id=raw.get("first-row-id"),
         added_rows=raw.get("added-rows"),
+        time=raw.get("timestamp-ms"),
     )

@@ -62,6 +62,10 @@ def read_snapshot(
     except DamagedFileError as error:
         yield AuditFinding(FindingKind.MANIFEST, snapshot.manifest_list, str(error))
         return
+    parent = snapshot.parent
+    if parent is not None and listed.parent is not None and listed.parent != str(parent):
+        text = f"its parent is {parent}, and its manifest list was made for parent {listed.parent}"
+        yield AuditFinding(FindingKind.SNAPSHOT, snapshot.name, text)
     paths = [manifest.path for manifest in listed.manifests]
     if len(set(paths)) != len(paths):
         yield AuditFinding(FindingKind.MANIFEST, snapshot.manifest_list, "it names a manifest twice")
