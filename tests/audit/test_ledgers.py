@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,20 @@ def test_a_cherry_pick_is_sound(lake: Lake) -> None:
     lake.append(7)
     lake.cherry_pick(lake.snapshots[2])
     lake.look()
+    assert audited(lake.table).findings == []
+
+
+def test_main_is_sound_once_it_was_fast_forwarded_to_the_branch_that_the_sink_writes(catalog: Catalog) -> None:
+    """The properties of main are those of before, and those of the branch have the offsets."""
+    lake = Lake(catalog, "2", "main")
+    lake.commit(0, 100)
+    main = lake.head
+    lake.key, lake._branch = replace(lake.key, branch="audit"), "audit"
+    for start in (100, 200):
+        lake.commit(start, start + 100)
+    published, lake._branch = lake.head, "main"
+    assert lake.head == main
+    lake.roll_back(published)
     assert audited(lake.table).findings == []
 
 

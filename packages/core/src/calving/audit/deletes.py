@@ -50,7 +50,7 @@ class DeleteJudge:
             return  # its manifest is wrong, which is found there
         with self._store.open(entry.path) as stream:
             stream.seek(entry.offset)
-            positions = _bitmap(bytes(stream.read(entry.blob_size)))
+            positions = vector_positions(bytes(stream.read(entry.blob_size)))
             stream.seek(0)
             blobs = _footer(stream, entry.size)
         if len(positions) != entry.records:
@@ -77,7 +77,7 @@ class DeleteJudge:
         last: tuple[str, int] | None = None
         rows, in_order, foreign = 0, True, None
         with self._store.open(entry.path) as stream:
-            for paths, positions in _position_columns(entry.file_format, stream):
+            for paths, positions in position_columns(entry.file_format, stream):
                 rows += len(paths)
                 for path, position in zip(paths, positions, strict=True):
                     in_order = in_order and (last is None or last <= (path, position))
@@ -96,7 +96,7 @@ class DeleteJudge:
         self.reaches[entry.key] = reach
 
 
-def _bitmap(blob: bytes) -> Any:
+def vector_positions(blob: bytes) -> Any:
     """The positions in the blob ``deletion-vector-v1``.
 
     :raises DamagedFileError: it is none.
@@ -132,7 +132,7 @@ def _footer(stream: Any, size: int) -> list[Mapping[str, Any]]:
         return list(json.loads(said)["blobs"])
 
 
-def _position_columns(file_format: str, stream: Any) -> Iterator[tuple[list[str], list[int]]]:
+def position_columns(file_format: str, stream: Any) -> Iterator[tuple[list[str], list[int]]]:
     """Paths and positions, in parts.
 
     :raises DamagedFileError: the file does not have them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,15 +203,31 @@ class LineJudge:
             yield f"{GONE}{suffix} is not what a sink writes"
 
     def _agree(self, stored: StatedLedger, newest: SnapshotState, ledger: StatedLedger) -> Iterator[str]:
-        """The control offsets in the properties never go back, whatever becomes of the branch."""
+        """The control offsets in the properties never go back, whatever becomes of the branch. Those of another branch
+        count, too: a branch that is fast-forwarded to it gets its snapshots, and no property.
+        """
         if ledger.log_id != stored.log_id:
             return
+        others = self._of_branches()
         for partition, offset in ledger.control.items():
-            if stored.control.get(partition, 0) < offset:
+            if max(stored.control.get(partition, 0), others.get(partition, 0)) < offset:
                 yield (
                     f"the properties say control offset {stored.control.get(partition, 0)} of {self._line.owner},"
                     f" partition {partition}, and {newest.name} says {offset}"
                 )
+
+    def _of_branches(self) -> Mapping[int, int]:
+        """The greatest control offsets that the properties have for this sink in any branch."""
+        own, found = f"{CONTROL}{self._line.owner}", dict[int, int]()
+        for name in self._metadata.properties:
+            if name.startswith(f"{own}@"):
+                branch = name.removeprefix(own)
+                with suppress(UnreadableLedgerError):  # which is a finding of that branch
+                    control = stated(
+                        self._metadata.properties, self._line.owner, f".{self._line.owner}{branch}"
+                    ).control
+                    found |= {each: max(offset, found.get(each, 0)) for each, offset in control.items()}
+        return found
 
     def _wrong(self, where: str, text: str) -> AuditFinding:
         return AuditFinding(FindingKind.LEDGER, where, text)

@@ -96,7 +96,7 @@ class ManifestFacts:
         self.first_row_ids.append(-1 if entry.first_row_id is None else entry.first_row_id)
         self.live_rows[content] += entry.records
         self.live_files[content] += 1
-        place = _place(entry, fields)
+        place = place_of(entry, fields)
         self.places.append(place)
         if content == POSITION_DELETES:
             self.deletes.append(
@@ -224,7 +224,8 @@ class ManifestReader:
         self._report(AuditFinding(FindingKind.MANIFEST, listed.path, text))
 
 
-def _place(entry: AuditedEntry, fields: Sequence[SpecField]) -> int:
+def place_of(entry: AuditedEntry, fields: Sequence[SpecField]) -> int:
+    """A number for the partition spec and the partition of a file. ``fields``: of its spec."""
     kinds = [field.kind for field in fields] if len(fields) == len(entry.partition) else [""] * len(entry.partition)
     values = [from_avro(kind, raw) for kind, raw in zip(kinds, entry.partition, strict=True)]
     return file_key(repr((entry.spec_id, values)))

@@ -12,7 +12,7 @@ from typing import Any
 from calving.audit.findings import AuditFinding, FindingKind
 from calving.audit.storage import AuditedStore, DamagedFileError
 from calving.audit.transforms import result_kind
-from calving.audit.values import TableColumn, primitive_columns
+from calving.audit.values import TableColumn, column_paths, primitive_columns
 
 _GZIP = b"\x1f\x8b"
 MAIN = "main"
@@ -96,6 +96,21 @@ class TableMetadataFile:
             return cls(location, json.loads(gzip.decompress(content) if content[:2] == _GZIP else content))
         except Exception as error:  # whatever is in it
             raise DamagedFileError(f"it is no metadata of a table: {type(error).__name__}: {error}") from error
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The current schema."""
+        current = self._raw.get("current-schema-id")
+        found: Mapping[str, Any] = next(
+            (each for each in self._raw.get("schemas") or () if each.get("schema-id") == current), {}
+        )
+        return found or self._raw["schema"]
+
+    @cached_property
+    def paths(self) -> Mapping[int, Sequence[int]]:
+        """By the id of each column that any schema has: the ids of the structs around it, and its own."""
+        schemas = [*(self._raw.get("schemas") or ()), self.schema]
+        return {number: path for schema in schemas for number, path in column_paths(schema)}
 
     @cached_property
     def specs(self) -> Mapping[int, Sequence[SpecField]]:

@@ -58,6 +58,28 @@ def _leaves(kind: Any, name: str, field_id: int, *, repeated: bool) -> Iterator[
             yield from _leaves(kind["value"], f"{dotted}value", kind["value-id"], repeated=True)
 
 
+def field_ids(kind: Any) -> Iterator[int]:
+    """The ids of all fields in a type, also of those inside lists and maps."""
+    if isinstance(kind, str):
+        return
+    for field in kind.get("fields", ()):
+        yield field["id"]
+        yield from field_ids(field["type"])
+    for part in ("element", "key", "value"):
+        if part in kind:
+            yield kind[f"{part}-id"]
+            yield from field_ids(kind[part])
+
+
+def column_paths(kind: Mapping[str, Any], above: tuple[int, ...] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Each column outside of lists and maps, with the ids of the structs around it and its own."""
+    for field in kind["fields"]:
+        path = (*above, field["id"])
+        yield field["id"], path
+        if isinstance(field["type"], Mapping) and field["type"]["type"] == "struct":
+            yield from column_paths(field["type"], path)
+
+
 def has_order(kind: str) -> bool:
     """Whether the bounds of a column of this type can be compared. Engines do not agree on the order of UUIDs."""
     return (

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
+from calving.audit.comparison import RowComparison
 from calving.audit.ledgers import CONTROL, SOURCE, Partition, Ranges, count, named, ranges_text, subtracted
 from calving.audit.lines import SinkLine
+from calving.audit.live import LiveRows
 from calving.audit.metadata import SnapshotState, TableMetadataFile
-from calving.audit.rows import RowComparison, digests_of, live_rows
+from calving.audit.replay import Change, Replay
+from calving.audit.rows import PlainRow, RowReader, key_of, row_digest
 from calving.audit.storage import AuditedStore, DamagedFileError
 from calving.audit.table import TableAudit
+from calving.audit.values import field_ids
 from calving.model.offsets import Coverage, Span, TopicPartition
-from calving.runtime.reread import Reread, present, reread
+from calving.model.tables import RowMutations, TableSpec
+from calving.records.positions import order_keys
+from calving.runtime.reread import Reread, RereadRows, present, reread
 from calving.settings.load import Sink
+from calving.writing.changes import DELETE, INSERT, TRUNCATE, identity_of
+
+Paths = list[tuple[int, ...]]
 
 
 def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found: TableAudit) -> None:
@@ -29,30 +40,101 @@ def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found:
     if found.table == sink.keys.dead_letter_table:
         found.notes.append("not compared with the topics: its rows are dead letters")
         return
-    if sink.mutations(found.table) is not None:
-        found.notes.append(
-            "not compared with the topics: its rows change, and records say how only one after the other"
-        )
-        return
+    wanted, unread = _readable(sink, line)
+    outcome = Reread(found.table)
+    parts = reread(sink, wanted, outcome)
+    first = next(parts, None)  # with which the table's settings are known
+    changes = _changes_of(outcome.spec, metadata)
     try:
-        there = live_rows(store, metadata, snapshot)
+        live = LiveRows(store, metadata, snapshot)
+        if live.has_deletes and changes is None:
+            found.notes.append("not compared with the topics: rows were deleted from it")
+            return
+        there = Counter(changes.named(row) if changes is not None else row_digest(row) for row in live)
     except (FileNotFoundError, DamagedFileError):
         found.notes.append("not compared with the topics: files cannot be read, which are among the findings")
         return
-    if there is None:
-        found.notes.append("not compared with the topics: rows were deleted from it")
-        return
-    wanted, unread = _readable(sink, line)
-    foreign = _has_other_writers(metadata, snapshot, line)
-    comparison = RowComparison(found.table, snapshot.name, there, unread, foreign)
-    outcome = Reread(found.table)
-    for part in reread(sink, wanted, outcome):
-        partition = part.tp.topic, part.tp.partition
-        digests = digests_of(part.rows.columns, list(part.rows.schema))
-        for offset, digest in zip(part.offsets, digests, strict=True):
-            comparison.expect(partition, offset, digest)
+    others = _others(metadata, snapshot, line)
+    comparison = RowComparison(found.table, snapshot.name, there, unread)
+    comparison.deleted = _deleted(others)
+    comparison.foreign = bool(others) or not line.taken or not line.taken[0].is_known
+    reader = RowReader(metadata.columns, {*field_ids(metadata.schema)})
+    for part in _chained(first, parts):
+        rows = reader.of_arrow(part.rows.columns, list(part.rows.schema))
+        if changes is None:
+            _expect(comparison, part, rows)
+        else:
+            changes.see(part, rows)
+    if changes is not None:
+        is_whole = not (unread and changes.ordered) and not _ends_are_gone(wanted, line, unread)
+        if not others and is_whole and not (unread and changes.appends):
+            comparison.keys = changes.replay
+        for key, outcomes in changes.replay.rows(whole=is_whole):
+            comparison.expect(outcomes, key)
     found.findings += comparison.judge()
-    found.notes += _notes(comparison, outcome)
+    found.notes += _notes(comparison, outcome, changes is not None)
+
+
+def _chained(first: RereadRows | None, rest: Iterator[RereadRows]) -> Iterator[RereadRows]:
+    if first is not None:
+        yield first
+    yield from rest
+
+
+def _expect(comparison: RowComparison, part: RereadRows, rows: list[PlainRow]) -> None:
+    partition = part.tp.topic, part.tp.partition
+    for offset, row in zip(part.offsets, rows, strict=True):
+        comparison.expect([Change(partition, offset, row_digest(row))])
+
+
+@dataclass(frozen=True, slots=True)
+class _RowChanges:
+    """The changes of a table whose rows change. ``paths``: those of its id columns."""
+
+    spec: TableSpec
+    mutations: RowMutations
+    paths: Paths
+    replay: Replay
+
+    @property
+    def ordered(self) -> bool:
+        """Whether an order field decides."""
+        return self.mutations.order_field is not None
+
+    @property
+    def appends(self) -> bool:
+        """Whether inserts leave earlier rows of their keys."""
+        return self.mutations.inserts == "append"
+
+    def named(self, row: PlainRow) -> bytes:
+        """The digests of a row's key and of the row."""
+        return key_of(row, self.paths) + row_digest(row)
+
+    def see(self, part: RereadRows, rows: list[PlainRow]) -> None:
+        """The changes that records make."""
+        partition = part.tp.topic, part.tp.partition
+        order = identity_of(self.spec).order
+        orders = (
+            [None] * len(rows)
+            if order is None
+            else order_keys(order.of(part.rows), self.mutations.order_type).to_pylist()
+        )
+        operations = part.operations or []
+        for offset, row, operation, value in zip(part.offsets, rows, operations, orders, strict=True):
+            if operation == TRUNCATE:
+                self.replay.empty(partition, offset)
+                continue
+            is_gone = operation == DELETE and self.mutations.delete_mode == "hard"
+            replaces = operation != INSERT or not self.appends
+            change = Change(partition, offset, None if is_gone else row_digest(row), replaces, value)
+            self.replay.see(key_of(row, self.paths), change)
+
+
+def _changes_of(spec: TableSpec | None, metadata: TableMetadataFile) -> _RowChanges | None:
+    if spec is None or spec.mutations is None:
+        return None
+    paths = [tuple(metadata.paths[number]) for number in identity_of(spec).ids]
+    return _RowChanges(spec, spec.mutations, paths, Replay(ordered=spec.mutations.order_field is not None))
 
 
 def _own_line(sink: Sink, found: TableAudit) -> SinkLine | None:
@@ -80,19 +162,45 @@ def _readable(sink: Sink, line: SinkLine) -> tuple[Coverage, Mapping[Partition, 
     return wanted, unread
 
 
-def _has_other_writers(metadata: TableMetadataFile, head: SnapshotState, line: SinkLine) -> bool:
-    """Whether rows may be there of which the ledger does not tell: another writer's, the Java sink's, or of snapshots
-    that have expired.
+def _ends_are_gone(wanted: Coverage, line: SinkLine, unread: Mapping[Partition, Ranges]) -> bool:
+    """Whether later records than those that can be read have changed rows: a topic has lost its end."""
+    for partition, ranges in unread.items():
+        lost = subtracted(ranges, line.gone.get(partition, ()))
+        tp = TopicPartition(partition[0].partition("@")[0], partition[1])
+        read = max((span.end for span in wanted.get(tp, ())), default=0)
+        if any(read and start >= read for start, _ in lost):
+            return True
+    return False
+
+
+def _others(metadata: TableMetadataFile, head: SnapshotState, line: SinkLine) -> list[SnapshotState]:
+    """The snapshots in which rows may have come or gone of which the ledger does not tell: another writer's, or the
+    Java sink's.
     """
     told = {f"{CONTROL}{line.owner}", SOURCE}
-    snapshots = list(metadata.line(head.id))
-    others = [each for each in snapshots if told - each.summary.keys() and each.summary.get("operation") != "replace"]
-    return bool(others) or not line.taken or not line.taken[0].is_known
+    snapshots = metadata.line(head.id)
+    return [each for each in snapshots if told - each.summary.keys() and each.summary.get("operation") != "replace"]
 
 
-def _notes(comparison: RowComparison, outcome: Reread) -> Iterator[str]:
+def _deleted(others: list[SnapshotState]) -> int | None:
+    """How many rows other writers have deleted, at most; None if their summaries do not tell."""
+    total = 0
+    for summary in (each.summary for each in others):
+        if summary.get("operation") == "append":
+            continue
+        if "total-records" not in summary or summary.get("added-equality-deletes", "0") != "0":
+            return None
+        added, removed, positions = (
+            int(summary.get(name, "0")) for name in ("added-records", "deleted-records", "added-position-deletes")
+        )
+        total += max(0, removed - added) + positions
+    return total
+
+
+def _notes(comparison: RowComparison, outcome: Reread, is_changed: bool) -> Iterator[str]:
     filtered = ", ".join(f"{number} filtered ({cause})" for cause, number in sorted(outcome.filtered.items()))
-    parts = [f"{comparison.compared} make a row of it", f"{outcome.bad} are bad", *([filtered] if filtered else [])]
+    makes = f"{comparison.compared} keys have a row" if is_changed else f"{comparison.compared} make a row of it"
+    parts = [makes, f"{outcome.bad} are bad", *([filtered] if filtered else [])]
     yield (
         f"compared with the topics: of {outcome.read} records {', '.join(parts)}, by the converters and transforms of"
         " the settings as they are now"
@@ -104,6 +212,4 @@ def _notes(comparison: RowComparison, outcome: Reread) -> Iterator[str]:
             f"not compared: offsets {ranges_text(ranges)} of {named(partition)} ({count(ranges)}), which the topic does"
             " not have any more, or a rollback has removed"
         )
-    left = sum(comparison.there.values())
-    if left and (comparison.foreign or comparison.unread):
-        yield f"not compared: {left} rows, which may be of other writers or of records that are gone"
+    yield from comparison.notes()

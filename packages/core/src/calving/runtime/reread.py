@@ -16,6 +16,7 @@ import pyarrow as pa
 from calving.iceberg.tables import Tables
 from calving.model.offsets import Coverage, Range, TopicPartition
 from calving.model.record_path import Tolerance
+from calving.model.tables import TableSpec
 from calving.runtime import components
 from calving.runtime.parts import record_path, table_rules
 from calving.settings.load import Sink
@@ -25,17 +26,21 @@ from calving.tasks.cast import CastRows
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.selection import Accounts, Timings
 from calving.tasks.spec import TaskSpec
+from calving.writing.changes import OPERATION, rows_of
 
 _EVERYTHING = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class RereadRows:
-    """Rows of one table, in its Arrow schema, and the offset of the record of each."""
+    """Rows of one table, in its Arrow schema, and the offset of the record of each. ``operations``: of a table whose
+    rows change, what each does with the row of its key: ``INSERT``, ``UPDATE``, ``DELETE`` or ``TRUNCATE``.
+    """
 
     tp: TopicPartition
     offsets: list[int]
     rows: pa.RecordBatch
+    operations: list[int] | None = None
 
 
 @dataclass
@@ -43,6 +48,8 @@ class Reread:
     """What has become of the records that were read once more for a table, beside its rows."""
 
     table: str
+    spec: TableSpec | None = None
+    """The table, by which its records become rows."""
     read: int = 0
     bad: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
@@ -67,6 +74,7 @@ def reread(sink: Sink, wanted: Coverage, found: Reread) -> Iterator[RereadRows]:
     tables = Tables(components.catalog(sink), sink.keys.catalog_name, table_rules(sink, components.source(sink)))
     tables.refresh([found.table, *sink.keys.tables])
     specs = {name: replace(spec, held_json="{}") for name, spec in tables.specs().items()}
+    found.spec = specs.get(found.table)
     ranges = tuple(
         Range(tp.topic, tp.partition, span.start, span.end) for tp, spans in sorted(wanted.items()) for span in spans
     )
@@ -89,7 +97,11 @@ def _rows(block: Block, part: CastRows, table: str) -> Iterator[RereadRows]:
         good = [at for at, value in enumerate(converted.index) if value not in part.bad]
         of_records = [offsets[places[converted.index[at]]].as_py() for at in good]
         rows = converted.rows if len(good) == converted.rows.num_rows else converted.rows.take(pa.array(good))
-        yield RereadRows(TopicPartition(block.source.topic, block.source.partition), of_records, rows)
+        tp = TopicPartition(block.source.topic, block.source.partition)
+        if OPERATION in rows.schema.names:
+            yield RereadRows(tp, of_records, rows_of(rows), rows.column(OPERATION).to_pylist())
+        else:
+            yield RereadRows(tp, of_records, rows)
 
 
 def present(sink: Sink) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int], Mapping[str, str]]:

@@ -1,0 +1,116 @@
+"""``calving audit --full`` over tables whose rows change: the records are replayed by key."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import TopicPartition as KafkaPartition
+from pyiceberg.table import Table
+
+from calving.audit.table import TableAudit
+from calving.cli.audit import AuditOrder, audit
+from calving.iceberg.catalog import open_catalog
+from calving.settings.load import load
+from harness.topic import Topic
+from tests.audit.sabotage import Sabotage, local
+from tests.cli.commands import Cli
+
+MODES: dict[str, dict[str, Any]] = {
+    "positions": {},
+    "equality": {"iceberg.table.db.t.row-deletes": "equality"},
+    "inserts append": {"iceberg.table.db.t.inserts": "append"},
+    "soft": {"iceberg.table.db.t.delete-mode": "soft", "iceberg.tables.evolve-schema-enabled": True},
+    "ordered": {"iceberg.table.db.t.order-field": "at"},
+    "partitioned": {"iceberg.table.db.t.partition-by": "g"},
+}
+
+
+@pytest.fixture
+def cli(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    made = Cli(tmp_path, topic(partitions=2), unique)
+    made.keys |= {"iceberg.table.db.t.id-columns": "id", "iceberg.tables.cdc-field": "op"}
+    return made
+
+
+def change(cli: Cli, seed: int, count: int = 150) -> None:
+    """A run over inserts, updates and deletes of 30 keys, each in its partition."""
+    chance = random.Random(seed)
+    for number in range(count):
+        key = chance.randrange(30)
+        record = {"id": key, "op": chance.choice("cuud"), "name": f"v{chance.random()}", "g": chance.randrange(3)}
+        value = json.dumps(record | {"at": seed * 1000 + number}).encode()
+        cli.topic.producer.produce(cli.topic.name, value, str(key).encode(), key % 2)
+    cli.topic.producer.flush()
+    cli.run_here()
+
+
+def full(cli: Cli, at: int | None = None) -> TableAudit:
+    (found,) = audit(load(cli.config), AuditOrder(["db.t"], at, full=True))
+    return found
+
+
+def table_of(cli: Cli) -> Table:
+    return open_catalog("iceberg", cli.catalog_keys).load_table("db.t")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_rows_that_changes_leave_are_compared_with_the_table(cli: Cli, mode: str) -> None:
+    cli.keys |= MODES[mode]
+    for seed in (1, 2, 3):
+        change(cli, seed)
+    found = full(cli)
+    assert found.findings == []
+    assert "of 450 records" in found.notes[0] and "keys have a row" in found.notes[0]
+    assert len(found.notes) == 1
+
+
+def test_the_rows_of_an_older_snapshot_are_those_of_the_records_that_it_has_taken(cli: Cli) -> None:
+    for seed in (1, 2):
+        change(cli, seed)
+    found = full(cli, table_of(cli).metadata.snapshots[0].snapshot_id)
+    assert found.findings == [] and "of 450 records" not in found.notes[0]
+
+
+@pytest.mark.parametrize("mode", ["positions", "equality"])
+def test_a_row_that_was_changed_within_the_bounds_of_its_file_is_found(cli: Cli, mode: str) -> None:
+    cli.keys |= MODES[mode]
+    change(cli, 1)
+    Sabotage(table_of(cli)).change_rows(lambda rows: [{**rows[0], "g": (rows[0]["g"] + 1) % 3}, *rows[1:]])
+    found = full(cli)
+    assert {each.kind for each in found.findings} == {"records"}
+    assert any("the rows of offsets" in each.text for each in found.findings)
+
+
+def test_a_deleted_row_that_is_back_for_another_that_is_gone_is_found(cli: Cli) -> None:
+    """The delete file has as many positions as before, all of them in the data file."""
+    change(cli, 1)
+    change(cli, 2, 5)
+    sabotage = Sabotage(table_of(cli))
+    records = {file["file_path"]: file["record_count"] for _, _, file in sabotage.files()}
+    manifest, place, file = sabotage.files(content=1)[0]
+    there = pq.read_table(local(file["file_path"]))
+    of, positions = there.column("file_path")[0].as_py(), there.column("pos").to_pylist()
+    free = min({*range(records[of])} - {*positions})
+    changed = pa.array(sorted([*positions[1:], free]), pa.int64())
+    pq.write_table(there.set_column(1, there.schema.field(1), changed), local(file["file_path"]))
+    size = local(file["file_path"]).stat().st_size
+    sabotage.change_entry(manifest, lambda entry: entry["data_file"].update(file_size_in_bytes=size), place)
+    texts = " ".join(each.text for each in full(cli).findings)
+    assert "should be replaced or deleted" in texts and "the rows of offsets" in texts
+
+
+def test_changes_that_a_topic_has_deleted_are_said_not_to_be_compared(cli: Cli) -> None:
+    for seed in (1, 2):
+        change(cli, seed)
+    for each in cli.topic.admin.delete_records([KafkaPartition(cli.topic.name, n, 50) for n in (0, 1)]).values():
+        each.result()
+    found = full(cli)
+    assert found.findings == []
+    assert any("offsets 0 to 50" in note for note in found.notes)
