@@ -19,7 +19,7 @@ from calving.threads import EXIT_CODE
 from calving.writing.properties import BY_COLUMN, WriteProperties
 from calving_kafka.options import KafkaOptions
 from calving_redis.options import RedisOptions
-from calving_spark.options import GROUPS, WriteKeys
+from calving_spark.options import GROUPS, ReadKeys, SourceKeys, WriteKeys
 from calving_zookeeper.options import ZooKeeperOptions
 from harness.live_pictures import FOLDER, pictures
 
@@ -89,13 +89,20 @@ def page() -> str:
     parts += ["## One table\n", *_entries(TableKeys, told, "iceberg.table.<table>.")]
     for name, options in BACKENDS.items():
         parts += [f"## {name} backend\n", *_entries(options, told)]
-    parts += ["## Data source of Spark\n", _SPARK, *_entries(WriteKeys, told)]
+    parts += ["## Data source of Spark\n", _SPARK, *_entries(SourceKeys, told)]
+    parts += [
+        _entry(key, each, told) for model in (WriteKeys, ReadKeys) for key, each in _own(model, SourceKeys).items()
+    ]
     parts.append("| option | meaning |\n| --- | --- |\n" + "".join(f"| `{k}` | {v} |\n" for k, v in GROUPS.items()))
     parts += ["## Table properties\n", _PROPERTIES, *_entries(WriteProperties, told), *_by_column(), "## Handed on\n"]
     parts.append("| prefix | goes to |\n| --- | --- |\n" + "".join(f"| `{p}` | {t} |\n" for p, t in PREFIXES.items()))
     parts.append("## Left out\n\nKeys that a Kafka Connect file may have and that have no effect here.\n")
     parts.append("| key | why |\n| --- | --- |\n" + "".join(f"| `{k}` | {why} |\n" for k, why in TAKEN_OVER.items()))
     return "\n".join(parts)
+
+
+def _own(model: type[BaseModel], base: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {key: field for key, field in _keys(model).items() if key not in _keys(base)}
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:

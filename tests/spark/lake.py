@@ -33,6 +33,11 @@ class SparkLake:
         }
 
     @property
+    def to_read(self) -> dict[str, str]:
+        """The options of a read."""
+        return {name: text for name, text in self.options.items() if name.startswith("catalog.")}
+
+    @property
     def faulty(self) -> dict[str, str]:
         """The options of a write through a catalog that fails where ``faulty.plan`` says so."""
         without_type = {name: text for name, text in self.options.items() if name != "catalog.type"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -40,13 +40,13 @@ def _entry(value: str) -> str:
 EntryName = Annotated[str, AfterValidator(_entry)]
 
 
-class WriteKeys(BaseModel):
-    """The keys of a write, as they are in a file and in the options of Spark."""
+class SourceKeys(BaseModel):
+    """The keys of reads and writes, as they are in a file and in the options of Spark."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     table: Annotated[str, AfterValidator(_table)] = Field(
-        alias="table", description="The table, such as `lake.orders`; also the argument of `start` and of `save`."
+        alias="table", description="The table, such as `lake.orders`; also the argument of `start`, `save` and `load`."
     )
     config: Text | None = Field(
         None,
@@ -54,6 +54,21 @@ class WriteKeys(BaseModel):
         description="A TOML or `.properties` file with these keys, read on the driver. Options take precedence. Spark"
         " turns names of options to lower case, so names with capitals can only be in the file.",
     )
+    catalog: Text = Field(
+        "iceberg",
+        alias="catalog",
+        description="The catalog's name, as `iceberg.catalog` of a sink: a SQL catalog keeps tables by this name.",
+    )
+    branch: Branch = Field(
+        MAIN,
+        alias="branch",
+        description="The branch to which rows are added; in reads, the branch or tag.",
+    )
+
+
+class WriteKeys(SourceKeys):
+    """The keys of a write."""
+
     sink: EntryName | None = Field(
         None,
         alias="sink",
@@ -72,12 +87,6 @@ class WriteKeys(BaseModel):
         description="Batch writes: the name of this write. A second write of this name adds nothing. A table keeps the"
         " last 1,000 names.",
     )
-    catalog: Text = Field(
-        "iceberg",
-        alias="catalog",
-        description="The catalog's name, as `iceberg.catalog` of a sink: a SQL catalog keeps tables by this name.",
-    )
-    branch: Branch = Field(MAIN, alias="branch", description="The branch to which rows are added.")
     auto_create: bool = Field(
         False, alias="auto-create-enabled", description="A missing table is created with the DataFrame's columns."
     )
@@ -104,6 +113,25 @@ class WriteKeys(BaseModel):
     location: Location | None = Field(None, alias="location", description="The location of a table that is created.")
 
 
+class ReadKeys(SourceKeys):
+    """The keys of a read."""
+
+    snapshot_id: Annotated[int, Field(ge=0)] | None = Field(
+        None, alias="snapshot-id", description="Reads: the snapshot whose rows are read, with its columns."
+    )
+    as_of_timestamp: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        alias="as-of-timestamp",
+        description="Reads: the rows as they were at this time, in milliseconds since 1970.",
+    )
+    columns: Names = Field(
+        (),
+        alias="columns",
+        description="Reads: the columns that are read. Default: all. Spark does not tell a source in Python which"
+        " columns a query needs, so name them if a table has many.",
+    )
+
+
 GROUPS: Mapping[str, str] = {
     "catalog.*": "The catalog, as `iceberg.catalog.*` of a sink: `catalog.type`, `catalog.uri`, and so on.",
     "write-props.*": "Table properties that this write has instead of the table's own.",
@@ -112,11 +140,14 @@ GROUPS: Mapping[str, str] = {
 """The keys that are handed on, and what they are."""
 
 
+Keys = TypeVar("Keys", bound=SourceKeys)
+
+
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class SourceOptions(Generic[Keys]):
     """The checked options. ``query_name``: that of the streaming query."""
 
-    keys: WriteKeys
+    keys: Keys
     catalog: Mapping[str, str]
     write_properties: Mapping[str, str]
     create_properties: Mapping[str, str]
@@ -124,17 +155,54 @@ class WriteOptions:
     given: Mapping[str, str] = field(default_factory=dict)
     """The options as they were given, with the references to secrets, but without what they refer to: these travel."""
 
+
+class WriteOptions(SourceOptions[WriteKeys]):
+    """The options of a write."""
+
+    __slots__ = ()
+
     @property
     def sink(self) -> str | None:
         """The name of the stream that somebody has chosen."""
         return self.keys.sink or self.query_name
 
 
+class ReadOptions(SourceOptions[ReadKeys]):
+    """The options of a read."""
+
+    __slots__ = ()
+
+
 def read(given: Mapping[str, str]) -> WriteOptions:
-    """The options as Spark hands them over.
+    """The options of a write as Spark hands them over.
 
     :raises ConfigError: an option is unknown, is wrong, or shows a secret.
     """
+    options = WriteOptions(*_parsed(given, WriteKeys))
+    if options.query_name is not None and options.keys.sink is None:
+        _check_name(options.query_name)
+    return options
+
+
+def read_of_scan(given: Mapping[str, str]) -> ReadOptions:
+    """The options of a read as Spark hands them over.
+
+    :raises ConfigError: an option is unknown, is wrong, or shows a secret.
+    """
+    options = ReadOptions(*_parsed(given, ReadKeys))
+    keys = options.keys
+    places = {"snapshot-id": keys.snapshot_id, "as-of-timestamp": keys.as_of_timestamp}
+    named = [name for name, value in places.items() if value is not None]
+    named += ["branch"] if keys.branch != MAIN else []
+    if len(named) > 1:
+        raise ConfigError(f"options {' and '.join(named)} name two states of the table: leave one out")
+    return options
+
+
+def _parsed(
+    given: Mapping[str, str], model: type[Keys]
+) -> tuple[Keys, Mapping[str, str], Mapping[str, str], Mapping[str, str], str | None, Mapping[str, str]]:
+    """The fields of ``SourceOptions``."""
     options = {key.lower(): text for key, text in given.items()}
     _refuse_secrets(options)
     raw, provided = files.resolved(_gathered(options))
@@ -142,8 +210,9 @@ def read(given: Mapping[str, str]) -> WriteOptions:
     handed_on = [
         {key.removeprefix(prefix): text for key, text in raw.items() if key.startswith(prefix)} for prefix in _PREFIXES
     ]
-    _refuse_unknown(plain)
-    keys = validate(WriteKeys, plain, "option ")
+    _refuse_unknown(plain, options, model)
+    known = _aliases(model)
+    keys = validate(model, {key: text for key, text in plain.items() if key in known}, "option ")
     catalog, write_properties, create_properties = handed_on
     know(
         f"spark {keys.table}",
@@ -154,10 +223,7 @@ def read(given: Mapping[str, str]) -> WriteOptions:
         raise ConfigError("option catalog.type is missing: rest, sql, hive or glue; and catalog.uri, its address")
     check_catalog(catalog)
     check_address(catalog)
-    query_name = options.get("queryname")
-    if query_name is not None and keys.sink is None:
-        _check_name(query_name)
-    return WriteOptions(keys, catalog, write_properties, create_properties, query_name, dict(given))
+    return keys, catalog, write_properties, create_properties, options.get("queryname"), dict(given)
 
 
 def _gathered(options: Mapping[str, str]) -> dict[str, str]:
@@ -193,9 +259,18 @@ def _refuse_secrets(options: Mapping[str, str]) -> None:
             )
 
 
-def _refuse_unknown(plain: Mapping[str, str]) -> None:
-    known = [str(each.alias) for each in WriteKeys.model_fields.values()]
+def _refuse_unknown(plain: Mapping[str, str], options: Mapping[str, str], model: type[SourceKeys]) -> None:
+    """One file may serve reads and writes; an option that has no effect may not be given."""
+    known = _aliases(model)
+    of_others = [key for each in (WriteKeys, ReadKeys) for key in _aliases(each) if key not in known]
     for key in plain:
-        if key not in known:
+        if key in of_others:
+            if key in options:
+                raise ConfigError(f"option {key} is for {'reads' if model is WriteKeys else 'writes'}: leave it out")
+        elif key not in known:
             hint = meant_key(key, [*known, *_PREFIXES, "catalog.type", "catalog.uri", "catalog.warehouse"])
             raise ConfigError(f"option {key}: unknown{hint or '; there are ' + ', '.join(known)}")
+
+
+def _aliases(model: type[SourceKeys]) -> list[str]:
+    return [str(each.alias) for each in model.model_fields.values()]

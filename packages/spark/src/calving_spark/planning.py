@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -24,7 +25,7 @@ from calving.records.arrays import children_of
 from calving.records.fields import Target, name_mapping, table_schema
 from calving.records.inferred import of_type
 from calving_spark.columns import one_row, row_type
-from calving_spark.options import WriteOptions
+from calving_spark.options import SourceOptions, WriteOptions
 
 _KEPT = 8
 """The most catalogs whose connection is kept. Workers of Python are used again for later batches (S14a)."""
@@ -41,7 +42,7 @@ class WritePlan:
     fold: bool
 
 
-def catalog_of(options: WriteOptions) -> Catalog:
+def catalog_of(options: SourceOptions[Any]) -> Catalog:
     """The catalog that the options name; its connection is kept.
 
     :raises ConfigError, UnavailableError: the catalog cannot be opened.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -10,15 +10,46 @@ from pyspark.sql.types import StructType
 from calving.errors import ConfigError
 
 if TYPE_CHECKING:
+    from calving_spark.readers import TableReader
     from calving_spark.writers import BatchWriter, StreamWriter
 
 
 class DefaultSource(DataSource):
-    """Appends rows to a table of Iceberg."""
+    """Rows of a table of Iceberg."""
+
+    _pinned: int | None = None
+    """The snapshot of which Spark was told the columns. A DataFrame stays with it."""
 
     @classmethod
     def name(cls) -> str:
         return "calving"
+
+    def schema(self) -> StructType:
+        """The columns to read.
+
+        :raises ConfigError: the options must be changed, or the table has nothing that they name.
+        """
+        from calving_spark.options import read_of_scan
+        from calving_spark.scans import Scan
+        from calving_spark.table_columns import chosen, frame_schema
+
+        options = read_of_scan(self.options)
+        scan, keys = Scan(options), options.keys
+        self._pinned = scan.snapshot
+        return frame_schema(keys.table, chosen(keys.table, scan.schema, keys.columns or scan.names))
+
+    def reader(self, schema: StructType) -> TableReader:
+        """:raises ConfigError: the options must be changed, or the table has nothing that they name."""
+        from calving_spark.options import read_of_scan
+        from calving_spark.readers import reader_for
+        from calving_spark.scans import Scan
+
+        options = read_of_scan(self.options)
+        return reader_for(options, Scan(options, self._pinned), schema)
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802 - as in Spark
+        """:raises ConfigError: always."""
+        raise ConfigError("calving reads no stream out of a table: use spark.read, or Iceberg's own runtime")
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """:raises ConfigError: the options or the table must be changed; no task has run."""

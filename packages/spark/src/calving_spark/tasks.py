@@ -4,8 +4,6 @@ catalog.
 
 from __future__ import annotations
 
-import socket
-import sys
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -21,7 +19,7 @@ from calving.records.fields import name_mapping, table_schema
 from calving.records.values import RecordError, Values
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import Writers
-from calving_spark import __version__
+from calving_spark.hosts import check_version
 from calving_spark.messages import TaskPlace, WrittenFiles, packed
 from calving_spark.planning import WritePlan
 
@@ -47,11 +45,7 @@ def write(plan: WritePlan, version: str, batches: Iterable[pa.RecordBatch]) -> W
 
     :raises BadRecordError: the table cannot take a row; nothing of the batch is committed.
     """
-    if version != __version__:
-        raise ConfigError(
-            f"host {socket.gethostname()} has calving-spark {__version__} in {sys.executable}, and the driver"
-            f" {version}: install one version on every host"
-        )
+    check_version(version)
     here, table = place(), plan.spec
     spec = TaskSpec(here.partition, (), RecordPath({}, Routing()), {table.name: table}, {})
     writers = Writers(spec)

@@ -6,8 +6,6 @@ sorted: by the partition to which they go, then by the order that the strategy a
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,7 +25,7 @@ from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.maintenance.external_sort import ExternalSort
 from calving.maintenance.outputs import LAST_UPDATED, LINEAGE, ROW_ID, OutputSpec
 from calving.maintenance.permutation import ROWS, PermutationWriter
-from calving.maintenance.rows import RowReader
+from calving.maintenance.rows import RowReader, are_live
 from calving.maintenance.translate import InputRows, OutputRows, RowPlaces
 from calving.maintenance.z_order import SAMPLED, ZOrder, column_keys
 from calving.model.files import DataFile, file_name
@@ -238,22 +236,13 @@ def _live_rows(table: Table, data: LiveData, taken: InputRows) -> Iterator[pa.Re
     for rows in _batches(table, file, schema):
         if has_lineage:
             rows = _with_lineage(rows, data, start)
-        live = _are_live(deleted, start, rows.num_rows)
+        live = are_live(deleted, start, rows.num_rows)
         start += rows.num_rows
         rows = rows if live is None else rows.filter(live)
         if rows.num_rows:
             yield rows
     if start != file.records:
         raise TableTroubleError(f"file {file.path} has {start} rows, and its entry in the table says {file.records}")
-
-
-def _are_live(deleted: array[int], start: int, count: int) -> pa.Array | None:
-    """Whether each of so many rows is live; None if all are."""
-    first, last = bisect_left(deleted, start), bisect_left(deleted, start + count)
-    if first == last:
-        return None
-    gone = pa.array(deleted[first:last], pa.int64())
-    return pc.invert(pc.is_in(pa.arange(start, start + count), value_set=gone))
 
 
 def _with_lineage(rows: pa.RecordBatch, data: LiveData, start: int) -> pa.RecordBatch:

@@ -6,6 +6,7 @@ exactly is refused.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 from pyiceberg.io import FileIO
@@ -39,11 +41,14 @@ _NO_IDS = "its columns have no field ids, and the table has no name mapping (sch
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads files of one table as rows of ``schema``. ``mapped``: the table's name mapping, for files without ids."""
+    """Reads files of one table as rows of ``schema``. ``mapped``: the table's name mapping, for files without ids.
+    ``purpose``: what cannot be done with a file that is refused.
+    """
 
     io: FileIO
     schema: Schema
     mapped: tuple[MappedField, ...] = ()
+    purpose: str = "rewritten"
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -60,9 +65,9 @@ class RowReader:
             with self.io.new_input(path).open() as stream:
                 yield from _READERS[file_format.upper()](self, stream, constants)
         except CalvingError as error:
-            raise TableTroubleError(f"file {path} cannot be rewritten: {error}") from error
+            raise TableTroubleError(f"file {path} cannot be {self.purpose}: {error}") from error
         except Exception as error:  # each format has exceptions of its own
-            raise TableTroubleError(f"file {path} cannot be rewritten: {type(error).__name__}: {error}") from error
+            raise TableTroubleError(f"file {path} cannot be {self.purpose}: {type(error).__name__}: {error}") from error
 
     def parquet(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
         # Few requests for the parts of a row group. Other writers' 96-bit times can be outside of the years 1677 to
@@ -104,6 +109,15 @@ class RowReader:
         if not has_ids and not self.mapped:
             raise TableTroubleError(_NO_IDS)
         return _FileRows(self.schema, self.arrow, _Missing(self.schema, constants), key, () if has_ids else self.mapped)
+
+
+def are_live(deleted: Sequence[int], start: int, count: int) -> pa.Array | None:
+    """Whether each of so many rows from ``start`` on is live; None if all are. ``deleted``: positions in order."""
+    first, last = bisect_left(deleted, start), bisect_left(deleted, start + count)
+    if first == last:
+        return None
+    gone = pa.array(deleted[first:last], pa.int64())
+    return pc.invert(pc.is_in(pa.arange(start, start + count), value_set=gone))
 
 
 def _at_once(rows: int, size: int) -> int:
