@@ -11,7 +11,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from calving.errors import ConfigError, ProtocolError
 from calving.model.files import DataFile
 from calving.model.tables import TableSpec
-from calving_spark.messages import MOST_BYTES, TaskPlace, WrittenFiles, of_one_batch, packed, unpacked
+from calving_spark.messages import MOST_BYTES, TaskFiles, TaskPlace, WrittenFiles, of_one_batch, packed, unpacked
 from calving_spark.planning import WritePlan
 from calving_spark.tasks import write
 
@@ -27,10 +27,10 @@ def files(count: int) -> list[DataFile]:
 @pytest.mark.parametrize(("count", "is_in_a_file"), [(10, False), (10_000, True)])
 def test_a_message_names_every_file_and_stays_small(tmp_path: Path, count: int, is_in_a_file: bool) -> None:
     io, named = PyArrowFileIO(), files(count)
-    message = packed(PLACE, "u", "t", named, str(tmp_path), io)
+    message = packed(PLACE, "u", TaskFiles(named, []), str(tmp_path), io)
     assert len(message.entries or "") <= MOST_BYTES
     assert (message.path is not None) is is_in_a_file
-    assert unpacked(message, "t", io) == named
+    assert unpacked(message, "t", io).files == named
 
 
 def message(query: str | None = "q", batch: str = "3", uuid: str = "u") -> WrittenFiles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import cache, lru_cache
 
 from pyiceberg.io import FileIO
 from pyspark.sql.datasource import WriterCommitMessage
@@ -11,14 +12,21 @@ from pyspark.sql.datasource import WriterCommitMessage
 from calving.errors import ProtocolError, TableTroubleError
 from calving.iceberg.batches import BatchCommitter, BatchFiles
 from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.resolution import RowChangeResolver
+from calving.model.files import DataFile, FileContent
+from calving.model.tables import OrderType
 from calving.model.text import counted
+from calving.mutations.cache import KeyCache
 from calving.protocol.batch_ledger import BatchEntry, OneWrite, StreamBatch
-from calving_spark.messages import WrittenFiles, of_one_batch, unpacked
+from calving.protocol.commit import Step
+from calving_spark.messages import TaskFiles, WrittenFiles, of_one_batch, unpacked
 from calving_spark.options import WriteOptions
 from calving_spark.planning import catalog_of
 
 log = logging.getLogger(__name__)
 
+_CACHE_BYTES = 512 * 1024 * 1024
+"""The most bytes of key columns on local disk."""
 _TOLD: set[str] = set()
 """The queries without a name of which this process has warned."""
 
@@ -79,11 +87,60 @@ def _commit(options: WriteOptions, messages: Sequence[WrittenFiles], what: str, 
         return
     catalog = catalog_of(options)
     io = _io(options) if any(message.path for message in messages) else None
-    files = [file for message in messages for file in unpacked(message, name, io)]
-    batch = BatchFiles(messages[0].uuid, files, what, [m.path for m in messages if m.path is not None])
-    made = BatchCommitter(catalog, table_id(name), options.keys.branch).commit(batch, entry)
+    of_tasks = [unpacked(message, name, io) for message in messages]
+    files = [file for of_task in of_tasks for file in of_task.files]
+    others = [file.file_path for of_task in of_tasks for file in of_task.deletes]
+    resolver = _resolver(options)
+    batch = BatchFiles(
+        messages[0].uuid,
+        files,
+        what,
+        [*others, *(m.path for m in messages if m.path is not None)],
+        _steps(of_tasks, is_ordered=options.keys.order_field is not None) if resolver is not None else (),
+    )
+    committer = BatchCommitter(catalog, table_id(name), options.keys.branch, resolver=resolver)
+    made = committer.commit(batch, entry)
     if made is not None:
         log.info("table %s: %s is in snapshot %d, with %s", name, what, made, counted(len(files), "file"))
+
+
+def _steps(of_tasks: Sequence[TaskFiles], *, is_ordered: bool) -> tuple[Step, ...]:
+    """The changes of the tasks. Without an order a key comes once, and all are one step. With an order, two tasks may
+    change one key, so each is a step: order values are compared between steps. A step does not know what earlier ones
+    have deleted. So all deletes come again at the end: they find the rows of later tasks that are older.
+    """
+    files = [of_task.files for of_task in of_tasks if of_task.files]
+    if not is_ordered or len(files) < 2:
+        files = [[file for of_task in files for file in of_task]]
+        of_tasks = ()
+    steps = [Step(_of(each, data=True), _of(each, data=False)) for each in files if each]
+    return (*steps, *(Step((), tuple(each.deletes)) for each in of_tasks if each.deletes))
+
+
+def _of(files: Sequence[DataFile], *, data: bool) -> tuple[DataFile, ...]:
+    return tuple(file for file in files if (file.content is FileContent.DATA) is data)
+
+
+def _resolver(options: WriteOptions) -> RowChangeResolver | None:
+    """The resolver of the table; None if rows are added. What it reads of files is kept (S14a)."""
+    keys = options.keys
+    if keys.mutations is None:
+        return None
+    where = keys.catalog, tuple(sorted(options.catalog.items()))
+    return _kept(where, keys.table, keys.order_field, keys.order_type)
+
+
+@lru_cache(maxsize=8)
+def _kept(
+    where: tuple[str, tuple[tuple[str, str], ...]], table: str, order_field: str | None, order_type: OrderType
+) -> RowChangeResolver:
+    return RowChangeResolver(order_field, _cache(), order_type=order_type, appends=False)
+
+
+@cache
+def _cache() -> KeyCache:
+    """The key cache of this process, for all tables."""
+    return KeyCache(_CACHE_BYTES)
 
 
 def _io(options: WriteOptions) -> FileIO:

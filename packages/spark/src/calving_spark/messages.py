@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import uuid4
 
 from pyiceberg.io import FileIO
@@ -42,10 +43,23 @@ class TaskPlace:
     partition: int
 
 
-def packed(place: TaskPlace, uuid: str, table: str, files: list[DataFile], folder: str, io: FileIO) -> WrittenFiles:
+class TaskFiles(NamedTuple):
+    """The files of a task: those of the table, and if they change rows, key files. ``deletes``: files with the keys
+    alone that are deleted, and their order.
+    """
+
+    files: list[DataFile]
+    deletes: list[DataFile]
+
+    @property
+    def rows(self) -> int:
+        """The rows of all."""
+        return sum(file.record_count for file in (*self.files, *self.deletes))
+
+
+def packed(place: TaskPlace, uuid: str, written: TaskFiles, folder: str, io: FileIO) -> WrittenFiles:
     """The message about these files. ``folder``: for a file with the entries, if there are many."""
-    rows = sum(file.record_count for file in files)
-    text = TaskResult(place.partition, files={table: files}).to_json()
+    rows, text = written.rows, TaskResult(place.partition, files=written._asdict()).to_json()
     if len(text) <= MOST_BYTES:
         return WrittenFiles(place.query, place.batch, uuid, rows, text)
     path = f"{folder.rstrip('/')}/{_NAME.format(uuid4())}"
@@ -54,7 +68,7 @@ def packed(place: TaskPlace, uuid: str, table: str, files: list[DataFile], folde
     return WrittenFiles(place.query, place.batch, uuid, rows, None, path)
 
 
-def unpacked(message: WrittenFiles, table: str, io: FileIO | None) -> list[DataFile]:
+def unpacked(message: WrittenFiles, table: str, io: FileIO | None) -> TaskFiles:
     """The files of a message.
 
     :raises ProtocolError: they do not hold the rows that the task has written.
@@ -63,12 +77,12 @@ def unpacked(message: WrittenFiles, table: str, io: FileIO | None) -> list[DataF
     if text is None and message.path is not None and io is not None:
         with io.new_input(message.path).open() as file:
             text = zlib.decompress(file.read()).decode()
-    files = TaskResult.from_json(text).files.get(table, []) if text is not None else []
-    if sum(file.record_count for file in files) != message.rows:
+    found = TaskFiles(**TaskResult.from_json(text).files) if text is not None else TaskFiles([], [])
+    if found.rows != message.rows:
         raise ProtocolError(
             f"table {table}: a task's message does not name all its rows: report this as a bug in calving"
         )
-    return files
+    return found
 
 
 def of_one_batch(messages: Sequence[WriterCommitMessage | None], what: str) -> list[WrittenFiles]:

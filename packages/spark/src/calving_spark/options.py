@@ -10,18 +10,25 @@ from typing import Annotated, Generic, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from calving.errors import ConfigError
-from calving.model.tables import MAIN, is_table_name
+from calving.model.tables import MAIN, OrderType, RowMutations, is_table_name
 from calving.secrets import know, looks_secret, without_logins
 from calving.settings import files
 from calving.settings.catalogs import check_address, check_catalog
-from calving.settings.keys import Branch, Location, Names, Text
+from calving.settings.keys import Branch, DistinctNames, Location, Names, Text
 from calving.settings.validation import validate
 from calving.wording import meant_key
+from calving_spark.changes import Deletes
 
 _CATALOG = "catalog."
 _PREFIXES = (_CATALOG, "write-props.", "auto-create-props.")
 _OF_SPARK = {"path": "table", "queryname": None, "checkpointlocation": None, "outputmode": None, "numrows": None}
 """Options that Spark adds, with the key that each stands for; None: for none of this source."""
+_OF_PIPELINES = {
+    "keys": "id-columns",
+    "sequence_by": "order-field",
+    "sequence-by": "order-field",
+    "apply_as_deletes": "apply-as-deletes",
+}
 _LONGEST = 200
 
 
@@ -34,6 +41,11 @@ def _table(value: str) -> str:
 def _entry(value: str) -> str:
     if not value.strip() or not value.isprintable() or len(value) > _LONGEST or "@" in value:
         raise ValueError(f"must have 1 to {_LONGEST} characters that are shown, and no @: it becomes a table property")
+    return value
+
+
+def _condition(value: str) -> str:
+    Deletes.parse(value)
     return value
 
 
@@ -111,6 +123,50 @@ class WriteKeys(SourceKeys):
         " truncate(column, W), or a column.",
     )
     location: Location | None = Field(None, alias="location", description="The location of a table that is created.")
+    upsert: bool = Field(
+        False, alias="upsert-mode-enabled", description="Each row replaces the table's row of its key, or is added."
+    )
+    id_columns: DistinctNames = Field(
+        (),
+        alias="id-columns",
+        description="Columns that identify a row; default: the table's identifier fields, which they become in a table"
+        " that is created. As `keys`, the word of pipelines, it sets `upsert-mode-enabled`, too.",
+    )
+    cdc_field: Text | None = Field(
+        None,
+        alias="cdc-field",
+        description="The column that says what a row does, as `iceberg.tables.cdc-field` of a sink: texts that begin"
+        " with D delete, others replace. It is written if the table has such a column.",
+    )
+    apply_as_deletes: Annotated[str, AfterValidator(_condition)] | None = Field(
+        None,
+        alias="apply-as-deletes",
+        description="The rows that delete, as pipelines say it: `op = 'DELETE'`, or `op IN ('d', 'x')`; the other rows"
+        " replace. The column is written if the table has it.",
+    )
+    order_field: Text | None = Field(
+        None,
+        alias="order-field",
+        description="The column that orders the rows of a key; the greatest wins, also over rows of former batches. In"
+        " pipelines `sequence_by`. Without it a key may come once in a batch, and later batches win.",
+    )
+    order_type: OrderType = Field(
+        "parsed", alias="order-type", description="How texts of `order-field` compare, as of a sink."
+    )
+
+    @property
+    def mutations(self) -> RowMutations | None:
+        """How rows change the table; None if they are added."""
+        if not (self.upsert or self.cdc_field or self.apply_as_deletes):
+            return None
+        return RowMutations(
+            cdc_field=self.cdc_field, upsert=True, order_field=self.order_field, order_type=self.order_type
+        )
+
+    @property
+    def deletes(self) -> Deletes | None:
+        """The rows that delete, if a condition says it."""
+        return Deletes.parse(self.apply_as_deletes) if self.apply_as_deletes is not None else None
 
 
 class ReadKeys(SourceKeys):
@@ -179,6 +235,7 @@ def read(given: Mapping[str, str]) -> WriteOptions:
     :raises ConfigError: an option is unknown, is wrong, or shows a secret.
     """
     options = WriteOptions(*_parsed(given, WriteKeys))
+    _check_changes(options.keys)
     if options.query_name is not None and options.keys.sink is None:
         _check_name(options.query_name)
     return options
@@ -233,7 +290,36 @@ def _gathered(options: Mapping[str, str]) -> dict[str, str]:
         name = _OF_SPARK.get(key, key)
         if name is not None and not (name != key and name in options):
             raw[name] = text
-    return raw
+    return _in_our_words(raw)
+
+
+def _in_our_words(raw: Mapping[str, str]) -> dict[str, str]:
+    """Pipelines' words for changes, as the keys that they are.
+
+    :raises ConfigError: a key is there by two names.
+    """
+    ours: dict[str, str] = {}
+    for word, text in raw.items():
+        key = _OF_PIPELINES.get(word, word)
+        if key in ours or (key != word and key in raw):
+            raise ConfigError(f"option {word} is {key}, which is there, too: leave one out")
+        ours[key] = text
+    if "keys" in raw:
+        ours.setdefault("upsert-mode-enabled", "true")
+    return ours
+
+
+def _check_changes(keys: WriteKeys) -> None:
+    """:raises ConfigError: keys of changes contradict each other, or have no effect."""
+    if keys.cdc_field and keys.apply_as_deletes:
+        raise ConfigError("options cdc-field and apply-as-deletes both say which rows delete: leave one out")
+    given = {"id-columns": keys.id_columns, "order-field": keys.order_field}
+    idle = next((name for name, value in given.items() if value), None)
+    if keys.mutations is None and idle is not None:
+        raise ConfigError(
+            f"option {idle} has no effect on rows that are added: set upsert-mode-enabled = true, cdc-field or"
+            " apply-as-deletes"
+        )
 
 
 def _check_name(query_name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,7 @@ from calving.model.tables import SchemaChange, TableSpec
 from calving.records.arrays import children_of
 from calving.records.fields import Target, name_mapping, table_schema
 from calving.records.inferred import of_type
+from calving_spark.changes import Deletes, check_columns
 from calving_spark.columns import one_row, row_type
 from calving_spark.options import SourceOptions, WriteOptions
 
@@ -34,12 +35,13 @@ _KEPT = 8
 @dataclass(frozen=True, slots=True)
 class WritePlan:
     """A table as tasks write it, without a catalog. ``uuid`` tells it from another table of its name. ``fold``: whether
-    columns match in upper or lower case.
+    columns match in upper or lower case. ``deletes``: the rows that delete, if a condition says it.
     """
 
     spec: TableSpec
     uuid: str
     fold: bool
+    deletes: Deletes | None = None
 
 
 def catalog_of(options: SourceOptions[Any]) -> Catalog:
@@ -62,20 +64,28 @@ def plan(options: WriteOptions, schema: StructType) -> WritePlan:
     :raises UnavailableError: the catalog is away, or others kept changing the table; try again.
     """
     keys = options.keys
-    name, rules = keys.table, _rules(options)
+    name, rules, mutations = keys.table, _rules(options), keys.mutations
+    marks = set() if mutations is None else check_columns(name, mutations, keys.deletes, schema.names)
     kind = row_type(name, schema, fold=rules.fold)
     tables = Tables(catalog_of(options), keys.catalog, rules)
     tables.refresh([name])
     if name in tables.missing:
         if not keys.auto_create:
             raise ConfigError(f"table {name} does not exist: create it, or set auto-create-enabled = true")
-        tables.apply([SchemaChange(name, "create", type=of_type(kind))])
+        tables.apply([SchemaChange(name, "create", type=of_type(_without(kind, marks)))])
+    there = {field.name.lower() for field in table_schema(tables.specs()[name].schema_json).fields}
+    kind = _without(kind, marks - there)
     if changes := _lacking(tables.specs()[name], kind, keys.case_insensitive):
         _refuse_unasked(name, changes, evolves=keys.evolve)
         if keys.evolve:
             tables.apply(changes)
             _lacking(tables.specs()[name], kind, keys.case_insensitive)  # what the catalog refuses is refused here
-    return WritePlan(tables.specs()[name], str(tables.reference(name).table_uuid), rules.fold)
+    return WritePlan(tables.specs()[name], str(tables.reference(name).table_uuid), rules.fold, keys.deletes)
+
+
+def _without(kind: pa.StructType, names: Collection[str]) -> pa.StructType:
+    """``names``: in lower case."""
+    return pa.struct([field for field in kind if field.name.lower() not in names])
 
 
 def _refuse_unasked(name: str, changes: Sequence[SchemaChange], *, evolves: bool) -> None:
@@ -92,7 +102,7 @@ def _rules(options: WriteOptions) -> TableRules:
     return TableRules(
         write_properties=options.write_properties,
         create_properties=options.create_properties,
-        tables={keys.table: TableSettings(partition_by=keys.partition_by, location=keys.location)},
+        tables={keys.table: TableSettings(keys.partition_by, keys.id_columns, keys.location, keys.mutations)},
         force_optional=keys.force_optional,
         evolution=Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive),
     )

@@ -4,7 +4,9 @@ catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 from pyiceberg.io import load_file_io
@@ -19,8 +21,9 @@ from calving.records.fields import name_mapping, table_schema
 from calving.records.values import RecordError, Values
 from calving.tasks.spec import TaskSpec
 from calving.tasks.write import Writers
+from calving_spark.changes import ChangesOfRows, change_writer, last_changes
 from calving_spark.hosts import check_version
-from calving_spark.messages import TaskPlace, WrittenFiles, packed
+from calving_spark.messages import TaskFiles, TaskPlace, WrittenFiles, packed
 from calving_spark.planning import WritePlan
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -48,22 +51,38 @@ def write(plan: WritePlan, version: str, batches: Iterable[pa.RecordBatch]) -> W
     check_version(version)
     here, table = place(), plan.spec
     spec = TaskSpec(here.partition, (), RecordPath({}, Routing()), {table.name: table}, {})
-    writers = Writers(spec)
+    what = f"batch {here.batch}" if here.batch is not None else "the write"
+    last = last_changes(table, here.partition, what) if table.mutations is not None else None
+    writers = Writers(spec) if last is None else Writers(spec, partial(change_writer, last))
     try:
-        rows = _Rows(table, fold=plan.fold)
+        rows = _Rows(_conversion(plan, here.partition))
         for batch in batches:
             for part in rows.of(batch):
                 _put(writers, table.name, part)
         files = writers.close().files.get(table.name, [])
+        deletes = last.close() if last is not None else []
     except BaseException:
         writers.discard()
+        if last is not None:
+            last.discard()
         raise
     io = load_file_io(dict(table.io_properties), table.location)
-    return packed(here, plan.uuid, table.name, files, _folder(table), io)
+    return packed(here, plan.uuid, TaskFiles(files, deletes), _folder(table), io)
 
 
-class _Rows:
-    """Batches of Arrow as rows of a table."""
+class _Conversion(Protocol):
+    """Makes rows of a table."""
+
+    @property
+    def parts(self) -> Callable[[Values], Iterable[Sequence[int]]]:
+        """The indices of the values that are converted together."""
+
+    def convert(self, values: Values) -> list[Converted]:
+        """The values as rows."""
+
+
+class _Added:
+    """Rows that are added."""
 
     def __init__(self, table: TableSpec, *, fold: bool) -> None:
         self._converter = TableConverter(
@@ -75,16 +94,33 @@ class _Rows:
             partition_names=table.partition_names,
             refused=table.refused,
         )
+        self.parts = self._converter.parts
+
+    def convert(self, values: Values) -> list[Converted]:
+        return [self._converter.convert(values)]
+
+
+def _conversion(plan: WritePlan, task: int) -> _Conversion:
+    if plan.spec.mutations is None:
+        return _Added(plan.spec, fold=plan.fold)
+    return ChangesOfRows(plan.spec, task, plan.deletes, fold=plan.fold)
+
+
+class _Rows:
+    """Batches of Arrow as rows of a table."""
+
+    def __init__(self, conversion: _Conversion) -> None:
+        self._conversion = conversion
 
     def of(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         """The rows, in parts that do not take too much memory together."""
         values = Values(batch.to_struct_array(), typed=True)
-        pending = [values.choose(part) for part in self._converter.parts(values)] if len(values) else []
+        pending = [values.choose(part) for part in self._conversion.parts(values)] if len(values) else []
         pending.reverse()
         while pending:
             part = pending.pop()
             try:
-                yield self._converter.convert(part)
+                yield from self._conversion.convert(part)
             except FullBlockError:
                 if len(part) == 1:
                     raise

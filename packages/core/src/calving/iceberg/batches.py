@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
-from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError
+from calving.errors import CommitRefusedError, CommitUncertainError, ConfigError, TableTroubleError
 from calving.iceberg.expiry import Expired, expired, remove_files
 from calving.iceberg.history import LoadedTable, place_added
 from calving.iceberg.layers import Prepared
@@ -24,23 +26,28 @@ from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import delete_orphans
 from calving.iceberg.maintenance import check_forms
 from calving.iceberg.manifests import read_entries, read_manifest_list
+from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.summary import engine
-from calving.iceberg.target import MAX_TRIES, IcebergTarget
+from calving.iceberg.target import MAX_TRIES, IcebergTarget, changing_snapshot
 from calving.model.events import TableId
 from calving.model.files import DataFile
 from calving.model.tables import MAIN
 from calving.model.text import counted
+from calving.mutations.candidates import id_columns
+from calving.mutations.columns import ColumnReader, columns_of
 from calving.protocol.batch_ledger import BatchEntry, noted, outdated, repeated
+from calving.protocol.commit import Step
 from calving.protocol.ledger_key import GONE_OFFSETS, LedgerKey
 from calving.retries import tries
+from calving.writing.changes import are_last, numbered
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFiles:
-    """The data files of a batch. ``uuid``: of the table for which they were written. ``what`` names the batch in
-    sentences.
+    """The files of a batch. ``uuid``: of the table for which they were written. ``what`` names the batch in sentences.
+    ``steps``: the files of each task, if they change rows.
     """
 
     uuid: str
@@ -48,6 +55,12 @@ class BatchFiles:
     what: str
     others: Sequence[str] = field(default_factory=tuple)
     """The paths of files that describe them, and that no table names."""
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def key_files(self) -> list[DataFile]:
+        """The files with the keys of the rows that are changed."""
+        return [file for step in self.steps for file in step.delete_files]
 
 
 class BatchCommitter:
@@ -60,14 +73,17 @@ class BatchCommitter:
         branch: str = MAIN,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
+        resolver: RowChangeResolver | None = None,
     ) -> None:
+        """``resolver``: for batches that change rows. Without an order field of it, a key may come once in a batch."""
         self._catalog, self._table, self._branch, self._sleep, self._clock = catalog, table, branch, sleep, clock
+        self._resolver = resolver
 
     def commit(self, batch: BatchFiles, entry: BatchEntry | None) -> int | None:
         """Commit the files; returns the snapshot's id, or None if the table holds the batch. ``entry``: None for a
         write that nobody repeats.
 
-        :raises ConfigError: the table does not tell whether the commit would double rows.
+        :raises ConfigError: the table does not tell whether the commit would double rows; or a key comes twice.
         :raises TableTroubleError: the table cannot be loaded or written, or is another one.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``. It is unknown whether the batch
             landed; repeat it.
@@ -79,6 +95,7 @@ class BatchCommitter:
             key=LedgerKey("calving-spark", batch.what, "", self._branch),
             summary={},
             sleep=self._sleep,
+            resolver=self._resolver,
         )
         state = self._loaded(target, batch)
         for is_last in tries(MAX_TRIES, target.pause):
@@ -95,7 +112,7 @@ class BatchCommitter:
                 if landed is None and is_last:
                     raise
             if landed is not None:
-                delete_orphans(state.table.io, batch.others)
+                delete_orphans(state.table.io, (*target.unused.get(landed, ()), *batch.others))
                 return landed
         raise AssertionError("unreachable")
 
@@ -120,9 +137,7 @@ class BatchCommitter:
         head = next(iter(state.ancestry), {})
         dropped = outdated(entry, properties) if entry is not None else []
         own = {entry.name: entry.text} if entry is not None else {}
-        snapshot = new_snapshot(state.table, {**repeated(head, dropped), **own, **engine()}, self._branch)
-        snapshot.add(batch.files)
-        prepared = Prepared((snapshot,), *snapshot.prepare())
+        prepared = self._prepared(state.table, {**repeated(head, dropped), **own, **engine()}, batch)
         changes: list[TableUpdate] = []
         if entry is not None:
             at_ms = round(self._clock() * 1000)
@@ -134,6 +149,19 @@ class BatchCommitter:
         made = target.commit(state, prepared, (*changes, *gone.updates))
         remove_files(state.table.io, gone)
         return made
+
+    def _prepared(self, table: Table, summary: Mapping[str, str], batch: BatchFiles) -> Prepared:
+        if self._resolver is None:
+            snapshot = new_snapshot(table, summary, self._branch)
+            snapshot.add(batch.files)
+            return Prepared((snapshot,), *snapshot.prepare())
+        changes = self._resolver.resolve(table, self._branch, batch.steps)
+        if self._resolver.order_field is None and changes.counts.keys < sum(f.record_count for f in batch.key_files):
+            delete_orphans(table.io, changes.written)
+            raise twice(table, batch.key_files, batch.what)
+        snapshot = changing_snapshot(table, summary, self._branch, changes)
+        unused = changes.unused | {file.file_path for file in batch.key_files}
+        return Prepared((snapshot,), *snapshot.prepare(), unused)
 
     def _drop_repeated(self, table: Table, batch: BatchFiles, entry: BatchEntry) -> None:
         """Delete the files of a batch that was repeated: those that the snapshot of the first time does not name.
@@ -154,6 +182,27 @@ class BatchCommitter:
         unused = [file.file_path for file in batch.files if file.file_path not in named]
         delete_orphans(table.io, (*unused, *batch.others))
         log.info("table %s holds %s already; %s deleted", name, batch.what, counted(len(unused), "repeated file"))
+
+
+def twice(table: Table, key_files: Sequence[DataFile], what: str) -> ConfigError:
+    """The error for key files of which two have one key."""
+    (ids, *_) = {id_columns(file) for file in key_files}
+    columns = columns_of(table.metadata.schema(), ids)
+    files = [(file.file_path, file.file_format) for file in key_files]
+    keys = pa.Table.from_batches(list(ColumnReader(table.io, columns).all_of(files))).combine_chunks()
+    numbers = numbered([column.chunk(0) for column in keys.columns])
+    row = pc.indices_nonzero(pc.invert(are_last(numbers)))[0].as_py()
+    named = zip(columns, (column[row] for column in keys.columns), strict=True)
+    key = ", ".join(f"{column.name} = {value}" for column, value in named)
+    return repeated_key(".".join(table.name()), key, what)
+
+
+def repeated_key(table: str, key: str, what: str) -> ConfigError:
+    """The error for a key that comes twice, where rows have no order."""
+    return ConfigError(
+        f"table {table}: key {key} comes twice in {what}, and there is no order-field: name the column that says which"
+        " row is the later one, or leave one row of each key in the DataFrame"
+    )
 
 
 def _is_unanswered(properties: Mapping[str, str]) -> bool:

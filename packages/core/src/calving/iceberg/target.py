@@ -35,7 +35,7 @@ from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.locations import OWN_LOCATIONS, FileRules, refuse_other_order, refuse_other_settings
 from calving.iceberg.marks import mark_of, note_replacement
 from calving.iceberg.mending import corrected
-from calving.iceberg.resolution import RowChangeResolver
+from calving.iceberg.resolution import RowChangeResolver, RowChanges
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.summary import mutation_summary
 from calving.model.backfills import BEGIN_ANOTHER, is_backfill
@@ -235,10 +235,7 @@ class IcebergTarget:
         self.counts = changes.counts
         for name, seconds in changes.seconds.items():
             self._watch.add(name, seconds)
-        snapshot = new_snapshot(table, {**summary, **mutation_summary(changes.counts, changes.seconds)}, self._branch)
-        snapshot.add(changes.data_files)
-        snapshot.add_deletes(changes.deletes, changes.written)
-        snapshot.remove(changes.removed, changes.manifests, changes.delete_entries)
+        snapshot = changing_snapshot(table, summary, self._branch, changes)
         unused = changes.unused | {file.file_path for file in admitted.delete_files}
         return snapshot, self._deletable(table, admitted, unused, changes.live)
 
@@ -318,6 +315,15 @@ class IcebergTarget:
             f"table {'.'.join(self._table)}: branch {self._branch} could not be created, because others kept changing"
             " the table; the sink tries again, or create the branch yourself"
         )
+
+
+def changing_snapshot(table: Table, summary: Mapping[str, str], branch: str, changes: RowChanges) -> SinkSnapshot:
+    """The snapshot that changes rows."""
+    snapshot = new_snapshot(table, {**summary, **mutation_summary(changes.counts, changes.seconds)}, branch)
+    snapshot.add(changes.data_files)
+    snapshot.add_deletes(changes.deletes, changes.written)
+    snapshot.remove(changes.removed, changes.manifests, changes.delete_entries)
+    return snapshot
 
 
 def _guarded(state: LoadedTable) -> tuple[object, ...]:

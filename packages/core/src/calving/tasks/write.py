@@ -52,8 +52,9 @@ class Closed(NamedTuple):
 class Writers:
     """The writers of one task, with one bound on their memory."""
 
-    def __init__(self, spec: TaskSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: TaskSpec, make: Callable[[TaskSpec, str], Writer] = writer_of) -> None:
+        """``make``: makes the writer of a table."""
+        self._spec, self._make = spec, make
         self._writers: dict[str, Writer] = {}
         self._shuffle_writers: dict[str, ShuffleWriter] = {}
 
@@ -65,7 +66,7 @@ class Writers:
             if spec.shuffle and target.distribution != "none":
                 writer = self._shuffle_writers[table] = ShuffleWriter(target, ranges=target.distribution == "range")
             else:
-                writer = self._writers[table] = writer_of(spec, table)
+                writer = self._writers[table] = self._make(spec, table)
         return writer
 
     def write(self, converted: Sequence[TableRows], bad: dict[int, RecordError]) -> None:

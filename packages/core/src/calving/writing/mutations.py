@@ -115,12 +115,13 @@ class ChangeWriter(BufferedWriter):
     changes of their source partition (M12).
     """
 
-    def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
+    def __init__(self, table: TableSpec, task: int, limits: Limits, last: LastChanges | None = None) -> None:
+        """``last``: what is left of the changes of a key, if the settings alone do not say it."""
         layout = ChangeLayout(table, buckets=False)
         super().__init__(layout, 1 << 62)
         assert table.mutations is not None  # noqa: S101 - else rows are appended
         self._changes, self._limits = layout, limits
-        self._last = LastChanges(layout.identity, table.mutations)
+        self._last = last or LastChanges(layout.identity, table.mutations)
         self._name = table.name
         writer = uuid4()
         self._data = TableWriter(table, task, limits, writer)

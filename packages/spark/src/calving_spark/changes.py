@@ -1,0 +1,171 @@
+"""Changes of rows by the rows of a DataFrame: what an option says about them, and which of them a task writes (S13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.casting.table import Converted
+from calving.errors import BadRecordError, ConfigError
+from calving.iceberg.batches import repeated_key
+from calving.model.files import DataFile
+from calving.model.record_path import Evolution, Limits
+from calving.model.tables import RowMutations, TableSpec
+from calving.records.fields import name_mapping
+from calving.records.values import Values, texts
+from calving.tasks.mutations import UNCLEAR, Conversion, Origin, operations
+from calving.tasks.spec import TaskSpec
+from calving.writing.changes import (
+    DELETE,
+    INSERT,
+    OPERATION,
+    TRUNCATE,
+    UPDATE,
+    LastChanges,
+    are_last,
+    identity_of,
+    numbered,
+)
+from calving.writing.key_files import KeyWriter
+from calving.writing.mutations import ChangeWriter
+
+_ONE = r"(?:'[^']*'|\"[^\"]*\")"
+_EQUALS = re.compile(rf"\s*`?(?P<column>[^\s`=]+)`?\s*==?\s*(?P<texts>{_ONE})\s*")
+_AMONG = re.compile(
+    rf"\s*`?(?P<column>[^\s`=]+)`?\s+IN\s*\(\s*(?P<texts>{_ONE}(?:\s*,\s*{_ONE})*)\s*\)\s*", re.IGNORECASE
+)
+_TEXT = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """The rows that delete: those with one of these texts in this column."""
+
+    column: str
+    texts: tuple[str, ...]
+
+    @staticmethod
+    def parse(text: str) -> Deletes:
+        """:raises ValueError: the condition is not one of these."""
+        found = _EQUALS.fullmatch(text) or _AMONG.fullmatch(text)
+        if found is not None:
+            return Deletes(found["column"], tuple(one or other for one, other in _TEXT.findall(found["texts"])))
+        raise ValueError("must be such as: op = 'DELETE', or: op IN ('d', 'D'); for anything else add a column")
+
+    def of(self, values: Values) -> pa.Array:
+        """The operation of each row: rows that do not delete replace."""
+        column = pa.array(texts(values.data, self.column), pa.string())
+        return pc.if_else(pc.is_in(column, pa.array(self.texts)), DELETE, UPDATE).cast(pa.int8())
+
+
+class OnlyChanges(LastChanges):
+    """The changes of a table whose rows have no order: each key may come once. ``what`` names the batch."""
+
+    def __init__(self, table: TableSpec, what: str) -> None:
+        assert table.mutations is not None  # noqa: S101 - else rows are appended
+        self._columns, self._table, self._what = identity_of(table).columns, table.name, what
+        super().__init__(identity_of(table), table.mutations)
+
+    def close(self) -> list[DataFile]:
+        """Nothing is older than a delete."""
+        return []
+
+    def discard(self) -> None:
+        """Nothing was written."""
+
+    def of(self, changes: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """:raises ConfigError: a key comes twice."""
+        keys = [pa.concat_arrays([column.of(part) for part in changes]) for column in self._columns]
+        again = pc.indices_nonzero(pc.invert(are_last(numbered(keys))))
+        if len(again):
+            row = again[0].as_py()
+            named = ", ".join(f"{c.name} = {key[row]}" for c, key in zip(self._columns, keys, strict=True))
+            raise repeated_key(self._table, named, self._what)
+        return super().of(changes)
+
+
+class NotedDeletes(LastChanges):
+    """The last changes of each key by their order. The keys that are deleted are written once more, into files of their
+    own: a row that another task of the batch has written may be older than the delete, although its task comes later.
+    """
+
+    def __init__(self, table: TableSpec, task: int) -> None:
+        assert table.mutations is not None  # noqa: S101 - else rows are appended
+        super().__init__(identity_of(table), table.mutations)
+        self._writer = KeyWriter(table, identity_of(table), task, Limits())
+
+    def of(self, changes: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """As of ``LastChanges``."""
+        for last, replaces in super().of(changes):
+            self._writer.write(last.filter(pc.equal(last.column(OPERATION), DELETE)))
+            yield last, replaces
+
+    def close(self) -> list[DataFile]:
+        """Finish the files."""
+        return self._writer.close()
+
+    def discard(self) -> None:
+        """Give up."""
+        self._writer.discard()
+
+
+def last_changes(table: TableSpec, task: int, what: str) -> OnlyChanges | NotedDeletes:
+    """What is left of the changes of a task. ``what`` names the batch."""
+    assert table.mutations is not None  # noqa: S101 - else rows are appended
+    return OnlyChanges(table, what) if table.mutations.order_field is None else NotedDeletes(table, task)
+
+
+def change_writer(last: LastChanges, spec: TaskSpec, table: str) -> ChangeWriter:
+    """The writer of a task's changes."""
+    return ChangeWriter(spec.tables[table], spec.number, spec.path.limits, last)
+
+
+class ChangesOfRows:
+    """Rows of a task as changes of the table's rows. ``task``: its number in the batch."""
+
+    def __init__(self, table: TableSpec, task: int, deletes: Deletes | None, *, fold: bool) -> None:
+        assert table.mutations is not None  # noqa: S101 - else rows are appended
+        names = name_mapping(table.properties)
+        self._conversion = Conversion(table, Evolution(case_insensitive=fold), names, Limits())
+        self._mutations: RowMutations = table.mutations
+        self._table, self._task, self._deletes, self._fold = table.name, task, deletes, fold
+        self._count = 0
+        self.parts = self._conversion.rows.parts
+
+    def convert(self, values: Values) -> list[Converted]:
+        """:raises BadRecordError: a row would empty the table."""
+        found = self._operations(values)
+        offsets = pa.arange(self._count, self._count + len(values))
+        converted = self._conversion.convert(values, found, Origin(self._task, offsets))
+        self._count += len(values)
+        return converted
+
+    def _operations(self, values: Values) -> pa.Array:
+        if self._deletes is not None:
+            return self._deletes.of(values)
+        found = operations(values, self._mutations, fold=self._fold)
+        if pc.any(pc.equal(found, TRUNCATE), min_count=0).as_py():
+            raise BadRecordError(
+                f"table {self._table}: {self._mutations.cdc_field} names a truncate event, which empties its table:"
+                " leave it out of the DataFrame, and empty the table yourself"
+            )
+        return pc.if_else(pc.fill_null(pc.equal(found, UNCLEAR), True), pa.scalar(INSERT, pa.int8()), found)
+
+
+def check_columns(table: str, mutations: RowMutations, deletes: Deletes | None, names: Sequence[str]) -> set[str]:
+    """The columns of a DataFrame that tell of changes, and need not be in the table.
+
+    :raises ConfigError: the DataFrame lacks one.
+    """
+    told = {"cdc-field": mutations.cdc_field, "apply-as-deletes": deletes.column if deletes is not None else None}
+    for option, path in told.items():
+        if path is not None and path.split(".")[0].lower() not in {name.lower() for name in names}:
+            raise ConfigError(
+                f"table {table}: the DataFrame has no column {path}, which the option {option} names; it has"
+                f" {', '.join(names)[:1000]}"
+            )
+    return {path.split(".")[0].lower() for path in told.values() if path is not None}
