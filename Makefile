@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling rollbacks simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling rollbacks spark-kills simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -20,6 +20,7 @@ help:
 	@echo "               ARGS=--other-settings: and of other settings"
 	@echo "make rollbacks another engine rolls tables back, and the command answers (ROLLBACKS=200);"
 	@echo "               ENGINE=spark: that is Spark with Iceberg's procedures; replacement: whole tables"
+	@echo "make spark-kills  drivers of Spark and their workers are killed while they write (KILLS=100)"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make versions  300 seeds with members of several versions, and of several settings; and of 80"
 	@echo "               seeds at least five notice each broken rule about the versions"
@@ -141,6 +142,10 @@ ENGINE ?= catalog
 rollbacks: $(BIN)/calving $(if $(filter spark,$(ENGINE)),$(call spark_wheel,$(OLDER_SPARK)))
 	@$(if $(filter spark,$(ENGINE)),$(call tox,nice) exec -qq -e spark41 -- python,nice $(BIN)/python) \
 		-m campaign.rollbacks --engine $(ENGINE) --rollbacks $(ROLLBACKS) $(ARGS)
+
+KILLS ?= 100
+spark-kills: $(BIN)/calving
+	@nice $(BIN)/python -m campaign.spark_writes --kills $(KILLS) $(ARGS)
 
 SEEDS ?= 5000
 simulate: $(BIN)/calving

@@ -14,4 +14,4 @@ from tests.cli.pages import follow
 def test_the_guide_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    assert follow("how-to/spark.md", tmp_path, {}) == 4
+    assert follow("how-to/spark.md", tmp_path, {}) == 5

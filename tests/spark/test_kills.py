@@ -1,51 +1,30 @@
-"""The whole driver is killed at random moments: its Python, its JVM and their workers. Each row is there once."""
+"""Drivers and their workers are killed at random moments, a few times: see ``make spark-kills``."""
 
 from __future__ import annotations
 
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.spark.job import BATCH
-from tests.spark.lake import SparkLake
-from tests.spark.test_streams import SECONDS
+from campaign.spark_job import KINDS, Kind, expected
+from campaign.spark_writes import VERDICT, run
 
-ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("CALVING_KILLS", "2"))
-
-
-def start(lake: SparkLake, checkpoint: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.spark.job", str(lake.folder), str(checkpoint)]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-
-
-def kill(driver: subprocess.Popen[bytes]) -> None:
-    os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
+KILLS = int(os.environ.get("CALVING_KILLS", "3"))
 
 
 @pytest.mark.services
-def test_every_row_is_there_once_after_the_driver_was_killed(lake: SparkLake, tmp_path: Path) -> None:
-    rng = random.Random(KILLS)
-    for number in range(KILLS + 1):
-        before = len(lake.values("lake.t"))
-        driver = start(lake, tmp_path / "checkpoint")
-        deadline = time.monotonic() + SECONDS
-        try:
-            while len(lake.values("lake.t")) < before + 2 * BATCH:
-                assert driver.poll() is None and time.monotonic() < deadline
-                time.sleep(0.1)
-            time.sleep(rng.uniform(0, 1) if number < KILLS else 0)
-        finally:
-            kill(driver)
-        values = lake.values("lake.t")
-        assert values == [*range(len(values))]
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_row_is_there_once_whatever_was_killed(tmp_path: Path, kind: Kind) -> None:
+    found = run(tmp_path, kind, KILLS, 6)
+    assert {name: found[name] for name in VERDICT} == dict.fromkeys(VERDICT, 0), found
+
+
+def test_the_rows_that_are_expected_are_those_of_a_dict_that_was_told_the_same() -> None:
+    rows: dict[int, int] = {}
+    for value in range(30):
+        rows[value % 7] = value
+        if value % 5 == 0:
+            del rows[value % 7]
+    assert expected("changes", 3) == sorted(rows.items())
+    assert expected("append", 1) == [(each,) for each in range(10)]
