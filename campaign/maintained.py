@@ -13,6 +13,7 @@ from typing import Any
 from campaign.changes import Workload
 from campaign.files import avro, content
 from campaign.sink import Sink
+from harness.control_logs import KafkaLog
 from harness.locations import locations
 
 _DELETED = 2
@@ -74,7 +75,7 @@ def _cycles(database: Path) -> set[str]:
 def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
     """Once no worker runs: all files get two days older, and an operator looks for orphan files. Then every file that a
     snapshot, a branch or a tag has must be there, and on a disk no other one that was there at the time ``quiet``,
-    seconds since the epoch: the control log still names the files of the last cycles.
+    seconds since the epoch, but for those that the control log names: Kafka keeps what the sink has read of it.
     """
     if missing := _missing(_needed(database), None):
         return _storage(missing, (), database)  # no command goes on from here
@@ -92,8 +93,20 @@ def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
         print(run.maintain("--task", "orphans", "--anyway", alone=True), file=sys.stderr)
     named = _needed(database)
     there = {file.name for file in _files(folders)} if is_on_disk else None
+    log = _control_log(run)
     names = {Path(path).name for path in named}
-    return _storage(_missing(named, there), sorted(set(there or ()) - names - young), database)
+    orphans = sorted(name for name in set(there or ()) - names - young if name.encode() not in log)
+    return _storage(_missing(named, there), orphans, database)
+
+
+def _control_log(run: Sink) -> bytes:
+    """What is left of the control log in Kafka; nothing of other stores, where the sink takes away what it has read."""
+    keys = json.loads(run.config.read_text())
+    if "iceberg.control.backend" in keys:
+        return b""
+    partitions = range(int(keys["iceberg.control.topic.partitions"]))
+    logs = (KafkaLog(run.servers, keys["iceberg.control.topic"], each) for each in partitions)
+    return b"".join(entry.value for log in logs for entry in log.entries())
 
 
 def _storage(missing: Sequence[str], orphans: Sequence[str], database: Path) -> dict[str, Any]:

@@ -30,14 +30,15 @@ class ControlLog(Protocol):
 
 
 class KafkaLog:
-    def __init__(self, servers: str, topic: str) -> None:
-        self._kafka, self._topic = {"bootstrap.servers": servers}, topic
+    def __init__(self, servers: str, topic: str, partition: int = 0) -> None:
+        """``partition``: of the topic, the one that is read."""
+        self._kafka, self._topic, self._partition = {"bootstrap.servers": servers}, topic, partition
 
     def entries(self) -> Sequence[OddEntry]:
         """Up to the end of the log: what a transaction wrote counts as read once its end mark is there, which the broker
         appends after the producer has its answer.
         """
-        log = KafkaPartition(self._topic, 0, 0)
+        log = KafkaPartition(self._topic, self._partition, 0)
         every = Consumer(client_config(self._kafka, group_id="back-door", isolation_level="read_uncommitted"))
         _, end = every.get_watermark_offsets(log, 20)
         every.close()
