@@ -19,6 +19,7 @@ from calving.settings.load import load
 from harness.servers import KEY, SECRET, FakeGcs, Moto, Postgres, SeaweedFs, clients
 from harness.topic import Topic
 from tests.cli.commands import Cli
+from tests.iceberg.histories import SCHEMA, MutationTable
 from tests.iceberg.racer import FILES_PER_ENTRY
 from tests.iceberg.test_races import ENTRIES, create, live_files, racer
 from tests.tasks.conftest import encode
@@ -146,6 +147,20 @@ def test_what_is_created_appended_and_evolved_reads_back(
     cli.topic.send(*encode({"id": 3, "name": "x"}))
     cli.run_here()
     assert rows(cli) == [{"id": 1, "name": None}, {"id": 2, "name": None}, {"id": 3, "name": "x"}]
+
+
+# The table buckets of SeaweedFS take no Puffin files.
+@pytest.mark.parametrize("place", ["postgres", "hive", "seaweedfs-sql", "gcs", "glue"], indirect=True)
+def test_rows_of_a_table_of_version_3_are_replaced_and_deleted(place: Place, unique: str) -> None:
+    catalog, name = open_catalog("iceberg", place.keys), f"db.{unique}"
+    catalog.create_namespace_if_not_exists("db")
+    catalog.create_table(name, SCHEMA, properties={"format-version": "3"})
+    table = MutationTable(catalog, name)
+    table.commit(table.step([{"id": 1}, {"id": 2}, {"id": 3}]))
+    table.commit(table.step([{"id": 2, "name": "new"}], [{"id": 3}]))
+    found = table.table
+    assert (found.metadata.format_version, found.metadata.snapshots[-1].first_row_id) == (3, 3)
+    assert sorted(found.scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
 
 def test_a_catalog_that_is_asked_for_branches_has_as_many_tables_and_branches_as_before(
