@@ -20,7 +20,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from calving.audit.content import FileJudge
 from calving.audit.entries import DATA, AuditedEntry
 from calving.audit.metadata import TableMetadataFile
-from calving.audit.rows import RowReader
+from calving.audit.rows import PlainRows
 from calving.audit.storage import AuditedStore
 from tests.audit.conftest import found
 from tests.audit.sabotage import Record, Sabotage
@@ -73,7 +73,7 @@ def test_a_long_decimal_below_its_bound_by_one_is_found(tmp_path: Path) -> None:
 
 def test_long_decimals_that_differ_in_their_last_digit_are_different_rows() -> None:
     kind = field("d", pa.decimal128(38, 0), 1)
-    assert len(set(RowReader({}, {1}).of_arrow([pa.array([LONG, LONG + 1], kind.type)], [kind]))) == 2
+    assert len(set(PlainRows({}, {1}).of_arrow([pa.array([LONG, LONG + 1], kind.type)], [kind]))) == 2
 
 
 @pytest.mark.parametrize("form", ["dictionary", "string_view", "large_string"])

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from calving.audit.findings import AuditFinding, FindingKind
 from calving.audit.ledgers import Partition, Ranges, named
-from calving.audit.replay import Change
+from calving.audit.replay import KeyChange
 from calving.audit.rows import KEY_SIZE
-from calving.model.text import counted
 
 _SHOWN = 5
 
@@ -35,7 +34,7 @@ class RowComparison:
     compared: int = 0
     lost: dict[Partition, list[int]] = field(default_factory=dict)
 
-    def expect(self, changes: Sequence[Change], key: bytes = b"") -> None:
+    def expect(self, changes: Sequence[KeyChange], key: bytes = b"") -> None:
         """One of these records makes a row, unless one makes none."""
         self.compared += 1
         for each in changes:
@@ -53,9 +52,9 @@ class RowComparison:
                 yield self._wrong(f"{text}, or differ")
         stale, left = self._left()
         if stale:
-            yield self._wrong(f"{counted(stale, 'row')} of table {self.table} should be replaced or deleted")
+            yield self._wrong(f"{stale} rows of table {self.table} should be replaced or deleted")
         if left and not self.foreign and not self.unread:
-            yield self._wrong(f"{counted(left, 'row')} of table {self.table} are of no record that it has taken")
+            yield self._wrong(f"{left} rows of table {self.table} are of no record that it has taken")
 
     def notes(self) -> Iterator[str]:
         """What could not be compared."""
@@ -66,7 +65,7 @@ class RowComparison:
             )
         left = self._left()[1]
         if left and (self.foreign or self.unread):
-            yield f"not compared: {counted(left, 'row')}, which may be of other writers or of records that are gone"
+            yield f"not compared: {left} rows, which may be of other writers or of records that are gone"
 
     @property
     def _deleted_by_others(self) -> bool:

@@ -134,7 +134,15 @@ def _arrow_part(column: TableColumn, array: pa.Array, absent: int) -> ColumnPart
     if len(values):
         bounds = pc.min_max(values)
         low, high = _python(bounds["min"]), _python(bounds["max"])
-    return ColumnPart(len(array), nulls, absent, nans, low, high, lambda: list(map(_python, values.unique())))
+    return ColumnPart(
+        rows=len(array),
+        nulls=nulls,
+        absent=absent,
+        nans=nans,
+        low=low,
+        high=high,
+        distinct=lambda: list(map(_python, values.unique())),
+    )
 
 
 def _plain(column: TableColumn, values: pa.Array) -> pa.Array:

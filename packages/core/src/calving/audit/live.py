@@ -12,7 +12,7 @@ from calving.audit.deletes import position_columns, vector_positions
 from calving.audit.entries import DATA, EQUALITY_DELETES, AuditedEntry, read_entries, read_list
 from calving.audit.manifests import place_of
 from calving.audit.metadata import SnapshotState, TableMetadataFile
-from calving.audit.rows import PlainRow, RowReader, key_of
+from calving.audit.rows import PlainRow, PlainRows, key_of
 from calving.audit.storage import AuditedStore
 from calving.audit.values import field_ids
 
@@ -22,7 +22,7 @@ Positions = tuple[int, Any]
 
 @dataclass
 class LiveRows:
-    """The rows of one snapshot. Errors as of ``RowReader.of_file``."""
+    """The rows of one snapshot. Errors of its methods are as of ``PlainRows.of_file``."""
 
     store: AuditedStore
     metadata: TableMetadataFile
@@ -33,7 +33,8 @@ class LiveRows:
     _keys: dict[tuple[tuple[int, ...], int | None], dict[bytes, int]] = field(default_factory=dict)
     """By the columns and the place of equality deletes, None for all places: the last sequence number of each key."""
 
-    def __post_init__(self) -> None:
+    def open(self) -> None:
+        """Read the manifests and delete files."""
         if self.snapshot.manifest_list is None:
             return
         for manifest in read_list(self.store, self.snapshot.manifest_list).manifests:
@@ -50,10 +51,11 @@ class LiveRows:
         """Whether rows may be deleted by delete files."""
         return bool(self._vectors or self._positions or self._keys)
 
-    def __iter__(self) -> Iterator[PlainRow]:
+    def rows(self) -> Iterator[PlainRow]:
+        """Each row, once this is open."""
         current = {*field_ids(self.metadata.schema)}
         needed = {number for ids, _ in self._keys for wanted in ids for number in self._path(wanted)}
-        reader = RowReader(self.metadata.columns, current | needed)
+        reader = PlainRows(self.metadata.columns, current | needed)
         for entry in self._data:
             gone = self._gone(entry)
             keys = [*self._of_keys(entry)]
@@ -83,7 +85,7 @@ class LiveRows:
 
     def _delete_keys(self, entry: AuditedEntry) -> None:
         paths = [self._path(number) for number in entry.equality_ids]
-        reader = RowReader(self.metadata.columns, {number for path in paths for number in path})
+        reader = PlainRows(self.metadata.columns, {number for path in paths for number in path})
         fields = self.metadata.specs.get(entry.spec_id, ())
         is_global = all(each.transform == "void" for each in fields)
         keys = self._keys.setdefault((entry.equality_ids, None if is_global else place_of(entry, fields)), {})

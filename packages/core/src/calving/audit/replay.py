@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from calving.audit.ledgers import Partition
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """A record's change of the row of one key. ``digest``: the row; None if it is deleted. ``replaces``: whether
     earlier rows of the key go. ``order``: the value of the order field.
     """
@@ -24,19 +24,19 @@ class Change(NamedTuple):
     order: Any = None
 
 
-class Replay:
+class KeyReplay:
     """The changes of one table, in any order. ``ordered``: the greatest order value of a key wins, not the last."""
 
     def __init__(self, *, ordered: bool = False) -> None:
         self._ordered = ordered
-        self._changes: dict[bytes, list[Change]] = {}
+        self._changes: dict[bytes, list[KeyChange]] = {}
         self._emptied: dict[Partition, int] = {}
         self._partitions: set[Partition] = set()
 
     def __contains__(self, key: object) -> bool:
         return key in self._changes
 
-    def see(self, key: bytes, change: Change) -> None:
+    def see(self, key: bytes, change: KeyChange) -> None:
         """A change. Without an order field only what may still count is kept."""
         self._partitions.add(change.partition)
         found = self._changes.setdefault(key, [])
@@ -53,7 +53,7 @@ class Replay:
         self._partitions.add(partition)
         self._emptied[partition] = max(offset, self._emptied.get(partition, 0))
 
-    def rows(self, *, whole: bool) -> Iterator[tuple[bytes, Sequence[Change]]]:
+    def rows(self, *, whole: bool) -> Iterator[tuple[bytes, Sequence[KeyChange]]]:
         """The key of each row, and the changes of which one has made it; one without a row if there may be none.
         ``whole``: no change is missing that could have won.
         """
@@ -63,7 +63,7 @@ class Replay:
             for outcomes in self._outcomes(left) if left else ():
                 yield key, outcomes if sure else [*outcomes, outcomes[0]._replace(digest=None)]
 
-    def _outcomes(self, changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    def _outcomes(self, changes: Sequence[KeyChange]) -> Iterator[Sequence[KeyChange]]:
         """For each row, the changes that may have made it."""
         if self._ordered:
             yield _by_order(changes)
@@ -75,7 +75,7 @@ class Replay:
             yield from ([each, each._replace(digest=None)] for each in changes if each.digest is not None)
 
 
-def _by_order(changes: Sequence[Change]) -> Sequence[Change]:
+def _by_order(changes: Sequence[KeyChange]) -> Sequence[KeyChange]:
     """The change that has made the row. If a change deletes it and the orders do not ascend, commits decide, because a
     deleted row has no memory: an older change after it brings the row back.
     """

@@ -47,7 +47,7 @@ def _at(row: PlainRow, path: Sequence[int]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class RowReader:
+class PlainRows:
     """Gives rows in plain form. ``visible``: the ids of the fields that count, also inside structs: files have columns
     that were dropped since, or that tell of a row's descent.
     """

@@ -100,28 +100,24 @@ class TableAuditor:
             )
             late: list[SnapshotFacts] = []
             deleting: list[SnapshotFacts] = []
-            for snapshot in self._snapshots(at):
-                found.snapshots += 1
-                for each in read_snapshot(self._store, reader, snapshot):
-                    if isinstance(each, AuditFinding):
-                        found.findings.append(each)
-                        continue
-                    found.findings += judge.judge(each)
-                    rows[snapshot.id] = each.changed("rows", ADDED, DATA)
-                    begins[snapshot.id] = bool(each.begins)
-                    if snapshot.id == head:
-                        found.rows = each.rows
-                    if snapshot.id in ends:
-                        late.append(each)
-                    if each.changed("files", ADDED, POSITION_DELETES):
-                        deleting.append(each)
+            for facts in self._read(reader, at, found):
+                snapshot = facts.snapshot
+                found.findings += judge.judge(facts)
+                rows[snapshot.id] = facts.changed("rows", ADDED, DATA)
+                begins[snapshot.id] = bool(facts.begins)
+                if snapshot.id == head:
+                    found.rows = facts.rows
+                if snapshot.id in ends:
+                    late.append(facts)
+                if facts.changed("files", ADDED, POSITION_DELETES):
+                    deleting.append(facts)
             for _, _, entry in self._chosen:
                 self._submit(pool, entry, found, content=True)
             self._wait(0, found)
-        for each in late:
-            found.findings += self._judge_head(each)
-        for each in deleting:
-            found.findings += DeleteApplication(each, self._deletes.reaches).judge_added()
+        for facts in late:
+            found.findings += self._judge_head(facts)
+        for facts in deleting:
+            found.findings += DeleteApplication(facts, self._deletes.reaches).judge_added()
         found.lines = sink_lines(metadata, at)
         for line in found.lines:
             end = head if at is not None else metadata.heads.get(line.branch)
@@ -129,6 +125,15 @@ class TableAuditor:
         found.findings = list(dict.fromkeys(found.findings))
         found.files = len(self._seen)
         return found
+
+    def _read(self, reader: ManifestReader, at: int | None, found: TableAudit) -> Iterator[SnapshotFacts]:
+        for snapshot in self._snapshots(at):
+            found.snapshots += 1
+            for each in read_snapshot(self._store, reader, snapshot):
+                if isinstance(each, AuditFinding):
+                    found.findings.append(each)
+                else:
+                    yield each
 
     def _snapshots(self, at: int | None) -> Iterable[SnapshotState]:
         """Parents before their children."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from calving.audit.comparison import RowComparison
 from calving.audit.ledgers import CONTROL, SOURCE, Partition, Ranges, count, named, ranges_text, subtracted
 from calving.audit.lines import SinkLine
 from calving.audit.live import LiveRows
 from calving.audit.metadata import SnapshotState, TableMetadataFile
-from calving.audit.replay import Change, Replay
-from calving.audit.rows import PlainRow, RowReader, key_of, row_digest
+from calving.audit.replay import KeyChange, KeyReplay
+from calving.audit.rows import PlainRow, PlainRows, key_of, row_digest
 from calving.audit.storage import AuditedStore, DamagedFileError
 from calving.audit.table import TableAudit
 from calving.audit.values import field_ids
@@ -43,23 +44,18 @@ def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found:
     wanted, unread = _readable(sink, line)
     outcome = Reread(found.table)
     parts = reread(sink, wanted, outcome)
-    first = next(parts, None)  # with which the table's settings are known
+    first = [*islice(parts, 1)]  # with which the table's settings are known
     changes = _changes_of(outcome.spec, metadata)
-    try:
-        live = LiveRows(store, metadata, snapshot)
-        if live.has_deletes and changes is None:
-            found.notes.append("not compared with the topics: rows were deleted from it")
-            return
-        there = Counter(changes.named(row) if changes is not None else row_digest(row) for row in live)
-    except (FileNotFoundError, DamagedFileError):
-        found.notes.append("not compared with the topics: files cannot be read, which are among the findings")
+    there = _there(LiveRows(store, metadata, snapshot), changes)
+    if isinstance(there, str):
+        found.notes.append(f"not compared with the topics: {there}")
         return
     others = _others(metadata, snapshot, line)
     comparison = RowComparison(found.table, snapshot.name, there, unread)
     comparison.deleted = _deleted(others)
     comparison.foreign = bool(others) or not line.taken or not line.taken[0].is_known
-    reader = RowReader(metadata.columns, {*field_ids(metadata.schema)})
-    for part in _chained(first, parts):
+    reader = PlainRows(metadata.columns, {*field_ids(metadata.schema)})
+    for part in chain(first, parts):
         rows = reader.of_arrow(part.rows.columns, list(part.rows.schema))
         if changes is None:
             _expect(comparison, part, rows)
@@ -67,24 +63,26 @@ def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found:
             changes.see(part, rows)
     if changes is not None:
         is_whole = not (unread and changes.ordered) and not _ends_are_gone(wanted, line, unread)
-        if not others and is_whole and not (unread and changes.appends):
-            comparison.keys = changes.replay
-        for key, outcomes in changes.replay.rows(whole=is_whole):
-            comparison.expect(outcomes, key)
+        changes.expect(comparison, is_whole=is_whole, is_alone=not others)
     found.findings += comparison.judge()
     found.notes += _notes(comparison, outcome, changes is not None)
 
 
-def _chained(first: RereadRows | None, rest: Iterator[RereadRows]) -> Iterator[RereadRows]:
-    if first is not None:
-        yield first
-    yield from rest
+def _there(live: LiveRows, changes: _RowChanges | None) -> Counter[bytes] | str:
+    """How often each row is in the table; or why they are not compared."""
+    try:
+        live.open()
+        if live.has_deletes and changes is None:
+            return "rows were deleted from it"
+        return Counter(changes.named(row) if changes is not None else row_digest(row) for row in live.rows())
+    except (FileNotFoundError, DamagedFileError):
+        return "files cannot be read, which are among the findings"
 
 
 def _expect(comparison: RowComparison, part: RereadRows, rows: list[PlainRow]) -> None:
     partition = part.tp.topic, part.tp.partition
     for offset, row in zip(part.offsets, rows, strict=True):
-        comparison.expect([Change(partition, offset, row_digest(row))])
+        comparison.expect([KeyChange(partition, offset, row_digest(row))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ class _RowChanges:
     spec: TableSpec
     mutations: RowMutations
     paths: Paths
-    replay: Replay
+    replay: KeyReplay
 
     @property
     def ordered(self) -> bool:
@@ -126,15 +124,22 @@ class _RowChanges:
                 continue
             is_gone = operation == DELETE and self.mutations.delete_mode == "hard"
             replaces = operation != INSERT or not self.appends
-            change = Change(partition, offset, None if is_gone else row_digest(row), replaces, value)
+            change = KeyChange(partition, offset, None if is_gone else row_digest(row), replaces, value)
             self.replay.see(key_of(row, self.paths), change)
+
+    def expect(self, comparison: RowComparison, *, is_whole: bool, is_alone: bool) -> None:
+        """The rows that all changes leave. ``is_alone``: no other writer changes rows of their keys."""
+        if is_alone and is_whole and not (comparison.unread and self.appends):
+            comparison.keys = self.replay
+        for key, outcomes in self.replay.rows(whole=is_whole):
+            comparison.expect(outcomes, key)
 
 
 def _changes_of(spec: TableSpec | None, metadata: TableMetadataFile) -> _RowChanges | None:
     if spec is None or spec.mutations is None:
         return None
     paths = [tuple(metadata.paths[number]) for number in identity_of(spec).ids]
-    return _RowChanges(spec, spec.mutations, paths, Replay(ordered=spec.mutations.order_field is not None))
+    return _RowChanges(spec, spec.mutations, paths, KeyReplay(ordered=spec.mutations.order_field is not None))
 
 
 def _own_line(sink: Sink, found: TableAudit) -> SinkLine | None:
