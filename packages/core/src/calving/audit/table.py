@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ from calving.audit.content import FileJudge
 from calving.audit.deletes import DeleteJudge
 from calving.audit.entries import ADDED, DATA, POSITION_DELETES, AuditedEntry
 from calving.audit.findings import AuditFinding
+from calving.audit.ledgers import Partition
 from calving.audit.lines import LineJudge, SinkLine, sink_lines
 from calving.audit.manifests import ManifestReader
 from calving.audit.metadata import SnapshotState, TableMetadataFile
@@ -41,6 +42,8 @@ class TableAudit:
     lines: list[SinkLine] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What was compared with the records of the topics, and what could not be."""
+    bad: Mapping[Partition, Set[int]] = field(default_factory=dict)
+    """The offsets of bad records, if the topics were read."""
 
     def json(self) -> dict[str, Any]:
         """For programs."""

@@ -14,6 +14,7 @@ from calving.audit.metadata import TableMetadataFile
 from calving.audit.records import FoundRecord, find_record
 from calving.audit.storage import AuditedStore, DamagedFileError
 from calving.audit.table import TableAudit, TableAuditor
+from calving.cli.audited_letters import letter_audit
 from calving.cli.audited_rows import compare
 from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import find_table, table_id, tables_of
@@ -56,8 +57,13 @@ def shown(sink: Sink, order: AuditOrder, record: str | None = None) -> Iterator[
     if order.full and (order.sample or record is not None):
         raise ConfigError("--full reads everything: leave --sample and --offset out")
     if record is None:
+        tables = []
         for found in audit(sink, order):
+            tables.append(found)
             yield AuditAnswer(found.json(), as_text(found), not found.findings)
+        if order.full and not order.tables:
+            letters = letter_audit(sink, tables)
+            yield AuditAnswer(letters.json(), letters.lines(), letters.is_well)
         return
     is_found = False
     for place in whereabouts(sink, order, *_record_named(record)):

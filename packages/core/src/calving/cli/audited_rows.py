@@ -64,6 +64,7 @@ def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found:
     if changes is not None:
         is_whole = not (unread and changes.ordered) and not _ends_are_gone(wanted, line, unread)
         changes.expect(comparison, is_whole=is_whole, is_alone=not others)
+    found.bad = outcome.bad
     found.findings += comparison.judge()
     found.notes += _notes(comparison, outcome, changes is not None)
 
@@ -205,7 +206,7 @@ def _deleted(others: list[SnapshotState]) -> int | None:
 def _notes(comparison: RowComparison, outcome: Reread, is_changed: bool) -> Iterator[str]:
     filtered = ", ".join(f"{number} filtered ({cause})" for cause, number in sorted(outcome.filtered.items()))
     makes = f"{comparison.compared} keys have a row" if is_changed else f"{comparison.compared} make a row of it"
-    parts = [makes, f"{outcome.bad} are bad", *([filtered] if filtered else [])]
+    parts = [makes, f"{sum(map(len, outcome.bad.values()))} are bad", *([filtered] if filtered else [])]
     yield (
         f"compared with the topics: of {outcome.read} records {', '.join(parts)}, by the converters and transforms of"
         " the settings as they are now"

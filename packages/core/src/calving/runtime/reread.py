@@ -51,7 +51,8 @@ class Reread:
     spec: TableSpec | None = None
     """The table, by which its records become rows."""
     read: int = 0
-    bad: int = 0
+    bad: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    """By topic and partition, the offsets of bad records."""
     filtered: Counter[str] = field(default_factory=Counter)
     changes: int = 0
     """Changes of its columns that records ask for: their rows are not given."""
@@ -59,7 +60,9 @@ class Reread:
     def add(self, block: Block, accounts: Accounts) -> None:
         """Count the records of a block."""
         self.read += len(block)
-        self.bad += len(accounts.bad)
+        if accounts.bad:
+            of = self.bad.setdefault((block.source.topic, block.source.partition), set())
+            of.update(block.offsets[error.index].as_py() for error in accounts.bad)
         self.filtered.update(accounts.filtered)
         self.changes = sum(each.table == self.table for each in accounts.changes.values())  # of all blocks so far
 
