@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from calving.audit.batches import BatchJudge, SparkQuery
 from calving.audit.content import FileJudge
 from calving.audit.deletes import DeleteJudge
 from calving.audit.entries import ADDED, DATA, POSITION_DELETES, AuditedEntry
@@ -40,6 +41,7 @@ class TableAudit:
     rows: int = 0
     findings: list[AuditFinding] = field(default_factory=list)
     lines: list[SinkLine] = field(default_factory=list)
+    queries: list[SparkQuery] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What was compared with the records of the topics, and what could not be."""
     bad: Mapping[Partition, Set[int]] = field(default_factory=dict)
@@ -62,6 +64,7 @@ class TableAudit:
                 {"sink": line.owner, "branch": line.branch, "snapshots": [each.json() for each in line.taken]}
                 for line in self.lines
             ],
+            "queries": [each.json() for each in self.queries],
         }
 
 
@@ -125,6 +128,10 @@ class TableAuditor:
         for line in found.lines:
             end = head if at is not None else metadata.heads.get(line.branch)
             found.findings += LineJudge(metadata, line, rows, begins).judge(end)
+        for branch in metadata.branches if at is None else [""]:
+            batches = BatchJudge(metadata, branch)
+            found.findings += batches.judge(metadata.heads[branch] if at is None else at)
+            found.queries += batches.queries.values()
         found.findings = list(dict.fromkeys(found.findings))
         found.files = len(self._seen)
         return found

@@ -169,6 +169,12 @@ def as_text(found: TableAudit) -> Iterator[str]:
     )
     for line in found.lines:
         yield from _line_text(line)
+    for query in found.queries:
+        where = "" if query.branch in ("", "main") else f", branch {query.branch}"
+        yield (
+            f"  Spark, sink {query.sink}{where}: batch {query.batch} of query {query.query};"
+            f" {counted(query.batches, 'batch', 'batches')} in the snapshots left"
+        )
     yield from (f"  {each}" for each in found.notes)
     yield from (f"  {each.line()}" for each in found.findings[:_SHOWN])
     if len(found.findings) > _SHOWN:
