@@ -124,17 +124,24 @@ class TableAuditor:
             found.findings += self._judge_head(facts)
         for facts in deleting:
             found.findings += DeleteApplication(facts, self._deletes.reaches).judge_added()
-        found.lines = sink_lines(metadata, at)
-        for line in found.lines:
-            end = head if at is not None else metadata.heads.get(line.branch)
-            found.findings += LineJudge(metadata, line, rows, begins).judge(end)
-        for branch in metadata.branches if at is None else [""]:
-            batches = BatchJudge(metadata, branch)
-            found.findings += batches.judge(metadata.heads[branch] if at is None else at)
-            found.queries += batches.queries.values()
+        found.findings += self._judge_ledgers(found, at, rows, begins)
         found.findings = list(dict.fromkeys(found.findings))
         found.files = len(self._seen)
         return found
+
+    def _judge_ledgers(
+        self, found: TableAudit, at: int | None, rows: Mapping[int, int], begins: Mapping[int, bool]
+    ) -> Iterator[AuditFinding]:
+        """Those of sinks and of Spark's queries, which ``found`` gets."""
+        metadata = self._metadata
+        found.lines = sink_lines(metadata, at)
+        for line in found.lines:
+            end = at if at is not None else metadata.heads.get(line.branch)
+            yield from LineJudge(metadata, line, rows, begins).judge(end)
+        for branch in metadata.branches if at is None else [""]:
+            batches = BatchJudge(metadata, branch)
+            yield from batches.judge(metadata.heads[branch] if at is None else at)
+            found.queries += batches.queries.values()
 
     def _read(self, reader: ManifestReader, at: int | None, found: TableAudit) -> Iterator[SnapshotFacts]:
         for snapshot in self._snapshots(at):
