@@ -13,6 +13,11 @@ from calving.source.members import members
 from tests.engine.standalone import eventually
 
 
+@pytest.fixture(scope="module", autouse=True)
+def members_are_asked_for_by_a_process_that_is_forked() -> None:
+    """Not here: a process is started, as by a sink."""
+
+
 def test_a_property_that_the_client_does_not_know_is_named() -> None:
     with pytest.raises(ConfigError, match=r"kafka\.boostrap\.servers: .*did you mean 'kafka\.bootstrap\.servers'"):
         members({"boostrap.servers": "127.0.0.1:9092"}, "g")

@@ -30,23 +30,30 @@ def members(kafka: Mapping[str, str], group: str) -> dict[str, str]:
     """
     what = f"asking for the members of group '{group}'"
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _ASKING],
-            input=json.dumps([dict(kafka), group, what]),  # not as arguments: every user could read the secrets
-            env=python_environment(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT + _START_SECONDS,
-            check=True,
-        )
+        # Not as arguments: every user could read the secrets.
+        said = _answered(json.dumps([dict(kafka), group, what]))
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{what}: no answer") from error
-    report: dict[str, Any] = json.loads(done.stdout)
+    report: dict[str, Any] = json.loads(said)
     if "wrong" in report:
         raise ConfigError(report["wrong"])
     if "unavailable" in report:
         raise UnavailableError(report["unavailable"])
     return dict(report["members"])
+
+
+def _answered(question: str) -> str:
+    """What ``answer`` writes in a process of its own. :raises subprocess.SubprocessError: nothing."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _ASKING],
+        input=question,
+        env=python_environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT + _START_SECONDS,
+        check=True,
+    )
+    return done.stdout
 
 
 def answer() -> None:
