@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import NewPartitions
 
 from calving.backend import SinkIdentity
+from calving.backend.sessions import read_to_end
 from calving.errors import FencedError
 from calving.model.events import (
     CommitComplete,
@@ -127,3 +129,16 @@ def test_a_long_list_of_files_is_divided_and_arrives_whole(sink: Callable[..., S
         ),
     )
     assert found == paths
+
+
+def test_one_who_watches_a_quiet_log_does_not_wait_for_its_end_as_long_as_a_fetch(sink: Callable[..., Sink]) -> None:
+    """A broker answers a fetch of a client after 500 ms, unless there is more."""
+    s = sink()
+
+    def taken() -> float:
+        with closing(s.session().watch()) as cursor:
+            start = time.monotonic()
+            assert list(read_to_end(cursor)) == []
+            return time.monotonic() - start
+
+    assert min(taken() for _ in range(5)) < 0.35

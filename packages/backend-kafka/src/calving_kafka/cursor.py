@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 _PARTITIONS_SECONDS = 10.0
 _END_SECONDS = 1.0
+_WATCH_WAIT_MS = 20
+"""So long a broker waits for more before it tells of the end of the log. All who watch read to that end, and stop."""
 _END_MARK = 1
 """Of the last transaction, one offset that holds no entry. A publication takes at least two."""
 _COORDINATORS = 0
@@ -64,6 +66,7 @@ class KafkaCursor(EntryCursor):
             isolation_level="read_committed",
             auto_offset_reset="error",
             enable_partition_eof=from_saved,
+            **({"fetch_wait_max_ms": _WATCH_WAIT_MS} if watch else {}),
         )
         # All coordinators of the sink have the same transactional id: opening it fences the predecessor's producer.
         self._transactions = Transactions(sink, options, f"coordinator-{sink.group}") if replay else None

@@ -37,6 +37,7 @@ _REMEDIES = dict.fromkeys(REFUSED, "check the kafka.* settings and the privilege
 }
 """Answers of a broker that no further try changes, and what an operator can do."""
 
+_CONNECTIONS = 2
 _GRACE = 0.5
 _LOOK_SECONDS = 0.1
 _ABORT_SECONDS = 2.0
@@ -85,11 +86,18 @@ class Transactions:
         with reaching("iceberg.kafka.*", sink.kafka):
             self._producer = Producer(config | {"error_cb": self._on_error})
         try:
-            # Connect first: a client without a connection fails to find its coordinator, and tries again after 0.5 s.
-            self._call(lambda: self._producer.list_topics(topic, TIMEOUT), TIMEOUT)
+            self._call(lambda: self._connect(topic), _CONNECTIONS * TIMEOUT)
             self._call(lambda: self._producer.init_transactions(TIMEOUT), TIMEOUT)
         except KafkaException as error:
             raise _verdict(error.args[0], f"transactional id '{transactional_id}'") from error
+
+    def _connect(self, topic: str) -> None:
+        """A client without a connection fails to find its coordinator, and tries again after 0.5 s. That to a bootstrap
+        server does not count: it ends once it has told of the brokers. The next question goes to one of these.
+        """
+        for _ in range(_CONNECTIONS):
+            if self._producer.list_topics(topic, TIMEOUT).orig_broker_id >= 0:
+                return
 
     def write(self, records: Sequence[OutRecord], *groups: GroupOffsets) -> None:
         """Append ``records`` to their topics and store the offsets of ``groups``, all or nothing.
