@@ -25,6 +25,7 @@ from calving.runtime.app import App
 from calving.settings.load import Sink, load
 from calving.source.backfill import range_notes
 from calving.source.client import client_config
+from calving.source.members import members
 from calving.terminal.range_bar import RangeBar
 from harness.nursery import Forked
 from harness.topic import Topic
@@ -324,6 +325,22 @@ def test_retention_in_the_range_before_the_first_batch_is_told(sink: BackfilledS
         removal.result()
     with pytest.raises(DataLossError, match=r"retention has taken records of the range: .* was to be read from 0 on"):
         sink.fill("earliest", sink.at(90))
+
+
+def test_a_backfill_whose_positions_were_deleted_is_refused(sink: BackfilledSink) -> None:
+    sink.send(0, 100)
+    options = ["backfill", "--from", "earliest", "--to", "latest", "--id", "x"]
+    code, said = sink._ended("harness.worker", *options, seconds=240, FAULT="publish:after:2", BACKEND="kafka")
+    assert code == -signal.SIGKILL, said
+    group, deadline = f"connect-{sink.name}.backfill.x", time.monotonic() + 60
+    while members(load(sink.config).kafka, group):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    sink.topic.admin.delete_consumer_groups([group])[group].result()
+    with pytest.raises(DataLossError, match=r"its positions are lost: .* begin another one: `calving backfill FILE`"):
+        sink.fill("earliest", "latest", id="x")
+    sink.fill("earliest", "latest", id="y")
+    assert sink.found() == Counter(range(100))
 
 
 def test_a_rollback_below_a_backfill_is_told_when_it_is_run_again(sink: BackfilledSink) -> None:

@@ -135,14 +135,10 @@ class IcebergTarget:
         self.io = table.io
         uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
         if uuids:
-            commands = (
-                "stop all workers and run `calving recover FILE`; to discard them, run `calving release FILE --table"
-                f" {'.'.join(self._table)} --record OUT`"
-            )
             raise TableTroubleError(
                 f"table {'.'.join(self._table)} has UUID {table.metadata.table_uuid}, but files were written for"
                 f" {', '.join(sorted(uuids))}: it was dropped and recreated, or renamed and created again. To have"
-                f" their records, {BEGIN_ANOTHER if is_backfill(self._key.group) else commands}"
+                f" their records, {self._answer()}"
             )
         if self._branch != "main" and self._branch not in table.metadata.refs:
             table = self._create_branch(table)
@@ -150,6 +146,15 @@ class IcebergTarget:
             add_unpartitioned(self._catalog, table)
             table = self._load()
         return LoadedTable(table, self._branch)
+
+    def _answer(self) -> str:
+        """What an operator does about files of a former table."""
+        if is_backfill(self._key.group):
+            return BEGIN_ANOTHER
+        return (
+            "stop all workers and run `calving recover FILE`; to discard them, run `calving release FILE --table"
+            f" {'.'.join(self._table)} --record OUT`"
+        )
 
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
         table = state.table

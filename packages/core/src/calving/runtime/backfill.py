@@ -75,12 +75,19 @@ class Backfill:
     def begin(self) -> None:
         """Prepare the backend, and the range.
 
-        :raises DataLossError: retention has taken a part of the range that is not read yet.
+        :raises DataLossError: retention has taken a part of the range that is not read yet; or positions are lost.
         """
         self._backend.provision()
         self.keep()
         bounds = self._topics.bounds(self.spans().keys())
-        refuse_unreadable(self.order, bounds, self.spans(), self.stored())
+        published = self._has_published()  # before the positions: another process of the backfill may run
+        stored = self.stored()
+        if published and not stored:
+            raise DataLossError(
+                f"backfill {self.order.id} has begun before, and its positions are lost: it is unknown what is left;"
+                f" {remedy(self._made.group)}"
+            )
+        refuse_unreadable(self.order, bounds, self.spans(), stored)
 
     def keep(self) -> None:
         """Store the range again: Kafka forgets the offsets of a group without members some days after they came. What
@@ -187,12 +194,15 @@ class Backfill:
 
     def _refuse_a_second_beginning(self) -> None:
         """:raises DataLossError: the backfill has begun before, and Kafka has forgotten what it was to read."""
-        heard = self._hear()
-        if heard.tables or heard.committed or any(True for _ in self._written()):
+        if self._has_published() or any(True for _ in self._written()):
             raise DataLossError(
                 f"backfill {self.order.id} has begun before, and what it was to read is forgotten, as Kafka does after"
                 f" offsets.retention.minutes: it is unknown what is left; {remedy(self._made.group)}"
             )
+
+    def _has_published(self) -> bool:
+        heard = self._hear()
+        return bool(heard.tables or heard.committed)
 
     def _hear(self) -> ControlLogView:
         with contextlib.closing(self._backend.open(str(uuid4()))) as session:
