@@ -19,15 +19,19 @@ def order(start: str, end: str, given_id: str | None = None) -> BackfillOrder:
     return BackfillOrder(Start.of(start), Start.of(end), given_id=given_id)
 
 
-def spans(asked: BackfillOrder, at: dict[str, dict[TopicPartition, int]] | None = None) -> Spans:
-    """``at``: where times lie."""
+def spans(
+    asked: BackfillOrder,
+    at: dict[str, dict[TopicPartition, int]] | None = None,
+    oldest: dict[TopicPartition, int] | None = None,
+) -> Spans:
+    """``at``: where times lie. ``oldest``: the first records that are left, elsewhere than at the beginning."""
 
     def places(start: Start) -> dict[TopicPartition, int]:
         if isinstance(start.place, int):
             return (at or {})[str(start)]
         return dict(BOUNDS.ends) if start.place == "latest" else {**BOUNDS.begins, **dict(start.offsets)}
 
-    return spans_of(asked, BOUNDS, places(asked.start), places(asked.end))
+    return spans_of(asked, BOUNDS, places(asked.start), places(asked.end), {**BOUNDS.begins, **(oldest or {})})
 
 
 def test_all_partitions_are_read_unless_offsets_name_some() -> None:
@@ -68,6 +72,14 @@ def test_a_time_before_the_oldest_record_that_is_left_is_refused() -> None:
     at = {str(Start.of(TIME)): {A: 0, B: 50}}
     with pytest.raises(DataLossError, match="range: partition 1 of topic 't', which begins at 50, has no record"):
         spans(order(TIME, "latest"), at)
+
+
+def test_compaction_behind_the_beginning_does_not_hide_what_retention_has_taken() -> None:
+    at = {str(Start.of(TIME)): {A: 0, B: 80}}
+    with pytest.raises(DataLossError, match="range: partition 1 of topic 't', which begins at 50"):
+        spans(order(TIME, "latest"), at, {B: 80})
+    assert spans(order(TIME, "latest"), at, {A: 0, B: 79}) == {A: Span(0, 100), B: Span(80, 200)}
+    assert spans(order("earliest", "latest"), at, {B: 80}) == {A: Span(0, 100), B: Span(50, 200)}
 
 
 def test_a_stored_range_is_read_as_it_was_stored() -> None:

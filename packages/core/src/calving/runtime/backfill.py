@@ -44,7 +44,9 @@ from calving.source.backfill import (
     refuse_unreadable,
     spans_of,
 )
+from calving.source.start import Start
 
+_OLDEST = Start(0)
 _TRIES, _BACKOFF = 20, Backoff(0.1, 1.6)
 
 
@@ -188,7 +190,7 @@ class Backfill:
         self._refuse_a_second_beginning()
         every, order = self._topics.partitions(), self.order
         starts, ends = self._topics.starts(every, order.start), self._topics.starts(every, order.end)
-        self._spans = spans_of(order, self._topics.bounds(every), starts, ends)
+        self._spans = spans_of(order, self._topics.bounds(every), starts, ends, self._topics.starts(every, _OLDEST))
         self.keep()
         return self._noted()
 

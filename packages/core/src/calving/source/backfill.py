@@ -59,9 +59,11 @@ class BackfillScope:
     tables: frozenset[str] = frozenset()
 
 
-def spans_of(order: BackfillOrder, bounds: Bounds, starts: SourceOffsets, ends: SourceOffsets) -> Spans:
+def spans_of(
+    order: BackfillOrder, bounds: Bounds, starts: SourceOffsets, ends: SourceOffsets, oldest: SourceOffsets
+) -> Spans:
     """The offsets to read, of those partitions that have some. ``starts``, ``ends``: the offsets of both places of the
-    order, as a first start would begin there.
+    order, as a first start would begin there. ``oldest``: those of the first records that are left, by their times.
 
     A list of offsets names the partitions that are read.
 
@@ -70,7 +72,7 @@ def spans_of(order: BackfillOrder, bounds: Bounds, starts: SourceOffsets, ends: 
     """
     chosen = _chosen(order, starts.keys())
     _refuse_unknown(order, bounds)
-    _refuse_taken(order, bounds, starts, chosen)
+    _refuse_taken(order, bounds, starts, oldest, chosen)
     backwards = [tp for tp, at in order.end.offsets if at < starts[tp]]
     if backwards:
         raise ConfigError(f"--to: it is before --from in {_named(backwards)}")
@@ -115,7 +117,11 @@ def _refuse_unknown(order: BackfillOrder, bounds: Bounds) -> None:
 
 
 def _refuse_taken(
-    order: BackfillOrder, bounds: Bounds, starts: SourceOffsets, chosen: Collection[TopicPartition]
+    order: BackfillOrder,
+    bounds: Bounds,
+    starts: SourceOffsets,
+    oldest: SourceOffsets,
+    chosen: Collection[TopicPartition],
 ) -> None:
     begins = bounds.begins
     begin_at = {tp: f"which begins at {begins[tp]}" for tp in chosen}
@@ -125,7 +131,9 @@ def _refuse_taken(
             f"retention has taken records of the range: {_named(gone, begin_at)}: ask for a range that is there, or for"
             " --from earliest"
         )
-    if isinstance(order.start.place, int) and (gone := {tp for tp in chosen if starts[tp] == begins[tp] > 0}):
+    # Compaction leaves no record at the beginning of a partition, perhaps.
+    left = {tp: max(begins[tp], oldest[tp]) for tp in chosen}
+    if isinstance(order.start.place, int) and (gone := {tp for tp in chosen if starts[tp] <= left[tp] and begins[tp]}):
         raise DataLossError(
             f"retention may have taken records of the range: {_named(gone, begin_at)}, has no record from before that"
             " time: ask for a later time, for offsets, or for --from earliest, which reads what is there"
