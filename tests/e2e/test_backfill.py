@@ -343,6 +343,23 @@ def test_a_backfill_whose_positions_were_deleted_is_refused(sink: BackfilledSink
     assert sink.found() == Counter(range(100))
 
 
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_backfill_whose_control_topic_was_deleted_has_not_ended(sink: BackfilledSink, recreated: bool) -> None:
+    """All of it is published, and in no table."""
+    sink.send(0, 100)
+    options = ["backfill", "--from", "earliest", "--to", "latest", "--id", "x"]
+    code, said = sink._ended("harness.worker", *options, seconds=240, FAULT="publish:after:2", BACKEND="kafka")
+    assert code == -signal.SIGKILL, said
+    control = f"control-{sink.name}"
+    sink.topic.admin.delete_topics([control])[control].result()
+    if recreated:
+        components.backend(load(sink.config)).provision()
+    with pytest.raises(DataLossError, match=r"was published through another control log .*: `calving backfill FILE`"):
+        sink.fill("earliest", "latest", id="x")
+    sink.fill("earliest", "latest", id="y")
+    assert sink.found() == Counter(range(100))
+
+
 def test_a_rollback_below_a_backfill_is_told_when_it_is_run_again(sink: BackfilledSink) -> None:
     sink.send(0, 100)
     sink.fill("earliest", sink.at(50))

@@ -112,9 +112,13 @@ class Backfill:
         self._spans = self._noted() or self._spans
         if not self._spans:
             return False
-        stored = self.stored()
-        is_read = bool(stored) and all(stored.get(tp, 0) >= span.end for tp, span in self.spans().items())
-        return is_read and nothing_waits(self._made, self._catalog, self._hear())
+        self._backend.provision()  # somebody may have deleted the control topic, with what was published and waits
+        with contextlib.closing(self._backend.open(str(uuid4()))) as session:
+            stored, logs = session.committed(self._spans.keys()), session.log_ids(self._spans.keys())
+        if not stored or any(stored.get(tp, 0) < span.end for tp, span in self._spans.items()):
+            return False
+        heard = self._hear()
+        return {*logs.values()} <= {heard.log_id} and nothing_waits(self._made, self._catalog, heard)
 
     def mark_ended(self) -> None:
         """Write into each table that it has records of the backfill, and that these are all."""
