@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from harness.jvm import spark
+from calving.engine.spark import LOCAL_JAVA
 
 BATCH = 10
 TABLE, SINK = "lake.t", "numbers"
@@ -50,7 +50,12 @@ def expected(kind: Kind, batches: int) -> list[tuple[int, ...]]:
 
 def main() -> None:
     folder, checkpoint, kind = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    settings = {**spark(), "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    # No archive of classes: a driver that is killed while it writes one leaves none to the next.
+    settings = {
+        "spark.driver.extraJavaOptions": LOCAL_JAVA,
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+    }
     builder = SparkSession.builder.master("local[2, 2]").config("spark.driver.bindAddress", "127.0.0.1")
     for name, text in settings.items():
         builder = builder.config(name, text)

@@ -2,8 +2,8 @@
 ``python -m campaign.spark_writes --kills 100``.
 
 Kills come at random moments, and so between any two steps: planning, tasks and commits are processes of their own.
-After a driver's death its checkpoint sometimes has lost that the last batch was done. At the end, each row is in the table
-once; of changed rows, the last state of each key.
+After a driver's death its checkpoint sometimes has lost that the last batch was done. At the end, each row is in the
+table once; of changed rows, the last state of each key.
 """
 
 from __future__ import annotations
