@@ -8,13 +8,13 @@ import pyarrow as pa
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyroaring import BitMap64
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import read_positions
 from calving.maintenance.rows import RowReader, are_live
 from calving.records.fields import table_schema
+from calving_spark.columns import row_type
 from calving_spark.hosts import check_version
 from calving_spark.scans import FileToRead, ScannedTable
 from calving_spark.table_columns import as_spark
@@ -31,7 +31,7 @@ def rows_of(
     io = load_file_io(dict(table.io_properties), table.location)
     mapped = tuple(parse_mapping_from_json(table.mapping_json).root) if table.mapping_json is not None else ()
     reader = RowReader(io, table_schema(table.schema_json), mapped, "read")
-    wanted = to_arrow_schema(schema, timezone="UTC")
+    wanted = pa.schema([*row_type(table.name, schema, fold=False)])
     for file in files:
         for rows in _live(reader, io, file):
             columns = [as_spark(column, field.type) for column, field in zip(rows.columns, wanted, strict=True)]
