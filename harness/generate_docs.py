@@ -19,7 +19,7 @@ from calving.threads import EXIT_CODE
 from calving.writing.properties import BY_COLUMN, WriteProperties
 from calving_kafka.options import KafkaOptions
 from calving_redis.options import RedisOptions
-from calving_spark.options import GROUPS, ReadKeys, SourceKeys, WriteKeys
+from calving_spark.keys import GROUPS, ReadKeys, SourceKeys, WriteKeys
 from calving_zookeeper.options import ZooKeeperOptions
 from harness.live_pictures import FOLDER, pictures
 
