@@ -60,7 +60,14 @@ class _Importing:
     """A lock; and while it is held, no garbage is collected."""
 
     def __init__(self) -> None:
-        self._lock, self._collected = threading.Lock(), False
+        self._lock, self._collected, self._keeps = threading.Lock(), False, False
+
+    def keep(self) -> None:
+        """Leave out all that is imported now, and from now on, when garbage is collected. Objects of other code would
+        be left out, too, so only a process that runs nothing but calving may ask for it.
+        """
+        self._keeps = True
+        gc.freeze()
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -68,6 +75,8 @@ class _Importing:
         gc.disable()
 
     def __exit__(self, *error: object) -> None:
+        if self._keeps:
+            gc.freeze()
         if self._collected:
             gc.enable()
         self._lock.release()

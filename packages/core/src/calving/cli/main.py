@@ -19,18 +19,20 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.text import Text
-
-from calving.cli.logs import set_up_logs
-from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
 from calving.importing import IMPORTING, reason
-from calving.model.tables import RollbackAnswer
-from calving.model.text import printable, printable_lines
-from calving.settings.load import load
-from calving.version import __version__
+
+with IMPORTING:
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.text import Text
+
+    from calving.cli.logs import set_up_logs
+    from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
+    from calving.model.tables import RollbackAnswer
+    from calving.model.text import printable, printable_lines
+    from calving.settings.load import load
+    from calving.version import __version__
 
 if TYPE_CHECKING:
     from calving.cli.status import SinkStatus
@@ -596,6 +598,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 def main() -> None:
     """The entry point. CALVING_TRACEBACK=1 shows tracebacks, CALVING_LOG_LEVEL sets the log level."""
     try:
+        IMPORTING.keep()
         set_up_logs()
         code = app(standalone_mode=False)  # which returns the code of typer.Exit
         sys.exit(code if isinstance(code, int) else 0)

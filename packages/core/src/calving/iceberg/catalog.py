@@ -34,7 +34,7 @@ from calving.errors import (
     UnexpectedError,
     first_line,
 )
-from calving.importing import reason
+from calving.importing import IMPORTING, reason
 from calving.model.events import TableId
 from calving.secrets import masked, without_secrets
 from calving.storage_errors import described, store_error
@@ -132,6 +132,9 @@ _REMEDIES = {
 
 def _loaded(name: str, translated: Mapping[str, str]) -> Catalog:
     properties = with_objects(translated)
+    if properties.get("type") == "sql":
+        with IMPORTING:
+            import pyiceberg.catalog.sql  # noqa: F401 - pyiceberg would import it without the lock
     if not properties.get("uri", "").startswith("http"):
         return load_catalog(name, **properties)
     return within(LOOK_SECONDS, "calving-look", lambda: load_catalog(name, **properties))
