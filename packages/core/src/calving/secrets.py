@@ -6,7 +6,8 @@ import base64
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote
 
@@ -32,11 +33,7 @@ _KAFKA = _any(
 )
 _CATALOG = _any(
     (
-        r"type",
-        r"uri",
-        r"warehouse",
-        r"(py-)?catalog-impl",
-        r"(py-)?io-impl",
+        r"type|uri|warehouse|(py-)?(catalog|io)-impl",
         r"prefix|scope|audience|resource|oauth2-server-uri|rest-page-size",
         r"init_?catalog_?tables|pool_pre_ping|echo|lock-check-[a-z-]+|scan-planning-mode|snapshot-loading-mode",
         r"auth\.type|jdbc\.(user|schema-version|init-catalog-tables)",
@@ -107,20 +104,16 @@ _OWN = _any(
         r"iceberg\.table\..+",
     )
 )
-_HARMLESS = re.compile(
-    _any(
-        (
-            rf"(iceberg\.)?kafka\.{_KAFKA}",
-            rf"consumer\.override\.{_KAFKA}",
-            rf"iceberg\.catalog\.{_CATALOG}",
-            rf"spark\.{_SPARK}",
-            rf"(iceberg\.topic\..+\.)?(key|value)\.converter(\.{_CONVERTER})?",
-            rf"(transforms|predicates)\.[^.]+\.{_TRANSFORM}",
-            rf"iceberg\.tables\.(auto-create|write)-props\.{_TABLE}",
-            rf"(?!iceberg\.(catalog\.|kafka\.|topic\.|tables\.(auto-create|write)-props\.)){_OWN}",
-        )
-    )
+_HARMLESS = (
+    (("kafka.", "iceberg.kafka.", "consumer.override."), rf"((iceberg\.)?kafka|consumer\.override)\.{_KAFKA}"),
+    (("iceberg.catalog.",), rf"iceberg\.catalog\.{_CATALOG}"),
+    (("spark.",), rf"spark\.{_SPARK}"),
+    (("iceberg.topic.", "key.", "value."), rf"(iceberg\.topic\..+\.)?(key|value)\.converter(\.{_CONVERTER})?"),
+    (("transforms.", "predicates."), rf"(transforms|predicates)\.[^.]+\.{_TRANSFORM}"),
+    (("iceberg.tables.",), rf"iceberg\.tables\.(auto-create|write)-props\.{_TABLE}"),
+    (("",), rf"(?!iceberg\.(catalog\.|kafka\.|topic\.|tables\.(auto-create|write)-props\.)){_OWN}"),
 )
+"""Patterns of keys, by how the keys begin. Compiled at their first use: a process needs few, and all take 8 ms."""
 _SECRET = re.compile(
     r"passw|secret|\btoken$|user\.info|jaas|credential(?!s?[.-](file|source))|access[.-]?key|account[.-]?key|api[.-]?key"
     r"|authorization|webhook|private|key\.pem|cookie|\bsas\b|connection-?string|encryption\.key|sse\.key|keystore\.key",
@@ -131,7 +124,8 @@ _SECRET = re.compile(
 @lru_cache(maxsize=4096)
 def is_harmless(key: str) -> bool:
     """Whether a setting is known to hold no secret, apart from logins in URLs."""
-    return _HARMLESS.fullmatch(key) is not None and not looks_secret(key)
+    known = (re.fullmatch(pattern, key) for begins, pattern in _HARMLESS if key.startswith(begins))
+    return any(known) and not looks_secret(key)
 
 
 @lru_cache(maxsize=4096)
@@ -171,18 +165,23 @@ _SHORTEST_LINE = 16
 
 
 class _Known:
-    """The secrets of the configurations of this process, by the name of the sink."""
+    """The settings of this process, by sink, and what finds their secrets: made for the first text that is masked."""
 
     def __init__(self) -> None:
-        self._secrets: dict[str, frozenset[str]] = {}
-        self._pattern: re.Pattern[str] | None = None
+        self._settings: Mapping[str, tuple[Collection[tuple[str, str]], Mapping[str, Collection[str]]]] = {}
+        self._pattern: tuple[object, re.Pattern[str] | None] = (self._settings, None)
+        self._lock = threading.Lock()
 
-    def put(self, sink: str, secrets: Iterable[str]) -> None:
-        self._secrets[sink] = frozenset(secrets)
-        self._pattern = _pattern(frozenset().union(*self._secrets.values()))
+    def put(self, sink: str, settings: Collection[tuple[str, str]], provided: Mapping[str, Collection[str]]) -> None:
+        with self._lock:
+            self._settings = {**self._settings, sink: (settings, provided)}
 
     def masked(self, text: str) -> str:
-        return text if self._pattern is None else self._pattern.sub(_MASK, text)
+        settings, (made_of, pattern) = self._settings, self._pattern
+        if made_of is not settings:
+            pattern = _pattern(frozenset[str]().union(*(_secret_texts(*each) for each in settings.values())))
+            self._pattern = (settings, pattern)
+        return text if pattern is None else pattern.sub(_MASK, text)
 
 
 _KNOWN = _Known()
@@ -193,6 +192,11 @@ def know(sink: str, settings: Collection[tuple[str, str]], provided: Mapping[str
     earlier settings. ``provided``: values that came from outside of the configuration, such as ``${env:...}``, by the
     key that they are a part of. They are secrets unless the key is harmless and does not mask them.
     """
+    _KNOWN.put(sink, tuple(settings), dict(provided))
+
+
+def _secret_texts(settings: Collection[tuple[str, str]], provided: Mapping[str, Collection[str]]) -> set[str]:
+    """The secrets of settings, in each form in which texts may show them."""
     secrets: set[str] = set()
     for key, text in settings:
         secrets.update(_secrets_of(key, text))
@@ -205,7 +209,7 @@ def know(sink: str, settings: Collection[tuple[str, str]], provided: Mapping[str
         for part in (text, *re.split(r"[,\s]+", text))
         if _MASK not in shown_text(key, text)
     }
-    _KNOWN.put(sink, (form for secret in secrets - harmless for form in _forms(secret)))
+    return {form for secret in secrets - harmless for form in _forms(secret)}
 
 
 def masked(text: str) -> str:
@@ -342,6 +346,5 @@ def _pattern(secrets: Collection[str]) -> re.Pattern[str] | None:
     if not secrets:
         return None
     longest = sorted(secrets, key=lambda s: (-len(s), s))
-    return re.compile(
-        "|".join(re.escape(s) if len(s) >= _BOUNDED else rf"(?<!\w){re.escape(s)}(?!\w)" for s in longest)
-    )
+    words = (re.escape(s) if len(s) >= _BOUNDED else rf"(?<!\w){re.escape(s)}(?!\w)" for s in longest)
+    return re.compile("|".join(words))
