@@ -18,7 +18,7 @@ def drop_archives() -> None:
 
 
 def preload() -> None:
-    """Import the modules that every worker needs, and no pandas. The modules stay in memory for ever, so garbage is not
+    """Import and make what every worker needs, and no pandas. All of it stays in memory for ever, so garbage is not
     collected meanwhile, and later collections leave their pages shared after the fork.
     """
     gc.disable()
@@ -26,7 +26,9 @@ def preload() -> None:
 
     without_pandas()
     import calving.tasks.task  # noqa: F401
+    from calving.tasks.spec import reader
 
+    reader()
     gc.freeze()
     gc.enable()
 
