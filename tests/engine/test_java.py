@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
 from calving.cli import main
+from calving.engine import java
 from calving.engine.java import forget_a_dead_jvm
+from calving.engine.spark import LOCAL_JAVA
 from calving.errors import RestartNeededError
 
 
@@ -44,3 +47,17 @@ def test_the_one_of_spark_submit_ends_the_process_with_the_code_of_a_restart(mon
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 75
+
+
+@pytest.mark.parametrize("options", [None, "-Xmx64m"])
+def test_the_launchers_jvm_has_the_options_of_a_short_one_unless_the_user_gives_some(
+    monkeypatch: pytest.MonkeyPatch, options: str | None
+) -> None:
+    monkeypatch.delenv("SPARK_LAUNCHER_OPTS", raising=False)
+    if options is not None:
+        monkeypatch.setenv("SPARK_LAUNCHER_OPTS", options)
+    started: list[str] = []
+    monkeypatch.setattr(java, "launch_gateway", lambda *_: started.append(os.environ["SPARK_LAUNCHER_OPTS"]))
+    java.launch(SparkConf(loadDefaults=False))
+    assert started == [options or LOCAL_JAVA]
+    assert os.environ.get("SPARK_LAUNCHER_OPTS") == options

@@ -16,6 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
+from calving.engine.spark import LOCAL_JAVA
 from calving.errors import RestartNeededError
 from calving.secrets import masked
 
@@ -23,6 +24,8 @@ _EXPECTED = "WARNING: Using incubator modules: jdk.incubator.vector"
 """Java says so at each start, because Spark's launcher adds the module."""
 _LAST_WORDS_SECONDS = 5.0
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_LAUNCHER = "SPARK_LAUNCHER_OPTS"
+"""Java's options for the short JVM in which spark-submit makes the command of the real one."""
 _PLAIN = frozenset(string.ascii_letters + string.digits + "._-/,;@%+$()[]{}<>*'\"&|~^?")
 """Characters that a properties file has as they are, everywhere in keys and values."""
 
@@ -72,15 +75,17 @@ def _escaped(text: str) -> str:
 
 @contextlib.contextmanager
 def _submitting(arguments: str) -> Iterator[None]:
-    """Give these arguments to the spark-submit that PySpark starts."""
-    before = os.environ.get(_ARGUMENTS)
-    os.environ[_ARGUMENTS] = f"{arguments} {before or 'pyspark-shell'}"
+    """Give these arguments to the spark-submit that PySpark starts, and options to its launcher that has none."""
+    before = {name: os.environ.get(name) for name in (_ARGUMENTS, _LAUNCHER)}
+    os.environ[_ARGUMENTS] = f"{arguments} {before[_ARGUMENTS] or 'pyspark-shell'}"
+    os.environ.setdefault(_LAUNCHER, LOCAL_JAVA)
     try:
         yield
     finally:
-        del os.environ[_ARGUMENTS]
-        if before is not None:
-            os.environ[_ARGUMENTS] = before
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
 
 
 def forget_a_dead_jvm() -> None:
