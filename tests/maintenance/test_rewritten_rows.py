@@ -38,9 +38,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.maintenance.rows import RowReader
 from calving.maintenance.strategy import Strategy
 from calving.model.record_path import Limits
+from calving.mutations.rows import RowReader
 from calving.protocol.commit import Step
 from calving.records.arrays import build
 from calving.records.fields import arrow_schema
@@ -231,7 +231,7 @@ def test_a_file_with_another_type_is_refused_and_nothing_is_left(catalog: Catalo
     before = sorted(Path(path).parent.iterdir())
     (done,) = compact(table)
     assert done.failed is not None
-    assert "cannot be rewritten: column g is string in the file, which is not exactly long" in done.failed
+    assert "cannot be read whole: column g is string in the file, which is not exactly long" in done.failed
     assert sorted(Path(path).parent.iterdir()) == before
 
 
@@ -270,7 +270,7 @@ def test_orc_timestamps_that_two_libraries_read_in_two_ways_are_refused(catalog:
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_few_long_rows_are_read_at_a_time(catalog: Catalog, file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bound = 64 * 1024
-    monkeypatch.setattr("calving.maintenance.rows._BATCH_BYTES", bound, raising=False)
+    monkeypatch.setattr("calving.mutations.rows._BATCH_BYTES", bound, raising=False)
     table = create(catalog, "flat", 2, file_format=file_format)
     add(table, [{"id": number, "name": f"{number:01000}"} for number in range(2_000)])
     (path,) = data_files(table.table)

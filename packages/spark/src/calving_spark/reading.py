@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import read_positions
-from calving.maintenance.rows import RowReader, are_live
+from calving.mutations.rows import RowReader, are_live
 from calving.records.fields import table_schema
 from calving_spark.columns import row_type
 from calving_spark.hosts import check_version
@@ -30,7 +30,7 @@ def rows_of(
     check_version(version)
     io = load_file_io(dict(table.io_properties), table.location)
     mapped = tuple(parse_mapping_from_json(table.mapping_json).root) if table.mapping_json is not None else ()
-    reader = RowReader(io, table_schema(table.schema_json), mapped, "read")
+    reader = RowReader(io, table_schema(table.schema_json), mapped)
     wanted = pa.schema([*row_type(table.name, schema, fold=False)])
     for file in files:
         for rows in _live(reader, io, file):

@@ -25,12 +25,12 @@ from calving.iceberg.manifests import LINEAGE_VERSION
 from calving.maintenance.external_sort import ExternalSort
 from calving.maintenance.outputs import LAST_UPDATED, LINEAGE, ROW_ID, OutputSpec
 from calving.maintenance.permutation import ROWS, PermutationWriter
-from calving.maintenance.rows import RowReader, are_live
 from calving.maintenance.translate import InputRows, OutputRows, RowPlaces
 from calving.maintenance.z_order import SAMPLED, ZOrder, column_keys
 from calving.model.files import DataFile, file_name
 from calving.model.record_path import Limits
 from calving.mutations.candidates import Candidate, identities
+from calving.mutations.rows import RowReader, are_live
 from calving.records.fields import table_schema
 from calving.writing.layout import Sorting, sorting
 from calving.writing.partitioning import Numbers, divide

@@ -7,7 +7,7 @@ exactly is refused.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,10 +23,10 @@ from pyiceberg.table.name_mapping import MappedField
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from calving.errors import CalvingError, TableTroubleError
-from calving.maintenance import avro
-from calving.maintenance.widening import widened
+from calving.mutations import row_avro as avro
 from calving.mutations.avro import fields_of, id_of
-from calving.records.arrays import entries, items_of, lists, maps, offsets_of, struct
+from calving.mutations.widening import widened
+from calving.records.arrays import chosen_rows, entries, items_of, lists, maps, offsets_of, struct
 from calving.records.fields import arrow_schema
 from calving.writing.formats.orc import has_early_fractions
 
@@ -35,20 +35,21 @@ _BATCH_BYTES = 32 * 1024 * 1024
 """At most so many rows are read at a time, and about so many bytes as a file holds them. A file may hold a long value
 once that many rows have; so no more than a row group, or a stripe, is read at a time.
 """
+Wanted = Callable[[int, int], bool]
+"""Whether rows of a file are needed, from a position up to another."""
+NumberedRows = tuple[int, pa.RecordBatch]
+"""Rows, and the position of the first of them."""
 _ID_OF = {"PARQUET": b"PARQUET:field_id", "ORC": b"iceberg.id"}
 _NO_IDS = "its columns have no field ids, and the table has no name mapping (schema.name-mapping.default)"
 
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads files of one table as rows of ``schema``. ``mapped``: the table's name mapping, for files without ids.
-    ``purpose``: what cannot be done with a file that is refused.
-    """
+    """Reads files of one table as rows of ``schema``. ``mapped``: the table's name mapping, for files without ids."""
 
     io: FileIO
     schema: Schema
     mapped: tuple[MappedField, ...] = ()
-    purpose: str = "rewritten"
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -61,28 +62,55 @@ class RowReader:
 
         :raises TableTroubleError: the file cannot be read without a loss.
         """
+        for _, rows in self._read(path, file_format, constants, lambda start, end: True):
+            yield rows
+
+    def rows_at(
+        self, path: str, file_format: str, constants: Mapping[int, Any], positions: Sequence[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Like ``batches``, only the rows at these ascending positions."""
+
+        def of(start: int, end: int) -> Sequence[int]:
+            return positions[bisect_left(positions, start) : bisect_left(positions, end)]
+
+        for start, rows in self._read(path, file_format, constants, lambda start, end: bool(of(start, end))):
+            here = [position - start for position in of(start, start + rows.num_rows)]
+            if here:
+                yield chosen_rows(rows, here)
+
+    def _read(
+        self, path: str, file_format: str, constants: Mapping[int, Any], wanted: Wanted
+    ) -> Iterator[NumberedRows]:
+        """Rows, and the position of the first of them. ``wanted``: whether rows are needed from a position up to
+        another; others may be left out.
+        """
         try:
             with self.io.new_input(path).open() as stream:
-                yield from _READERS[file_format.upper()](self, stream, constants)
+                yield from _READERS[file_format.upper()](self, stream, constants, wanted)
         except CalvingError as error:
-            raise TableTroubleError(f"file {path} cannot be {self.purpose}: {error}") from error
+            raise TableTroubleError(f"file {path} cannot be read whole: {error}") from error
         except Exception as error:  # each format has exceptions of its own
-            raise TableTroubleError(f"file {path} cannot be {self.purpose}: {type(error).__name__}: {error}") from error
+            raise TableTroubleError(f"file {path} cannot be read whole: {type(error).__name__}: {error}") from error
 
-    def parquet(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
+    def parquet(self, stream: Any, constants: Mapping[int, Any], wanted: Wanted) -> Iterator[NumberedRows]:
         # Few requests for the parts of a row group. Other writers' 96-bit times can be outside of the years 1677 to
         # 2262.
         with pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us") as file:
             of_file = self._of(file.schema_arrow, "PARQUET", constants)
             names = of_file.names(file.schema_arrow)
+            end = 0
             for number in range(file.metadata.num_row_groups):  # Arrow keeps in memory what it reads in one go
                 group = file.metadata.row_group(number)
+                start, end = end, end + group.num_rows
+                if not wanted(start, end):
+                    continue
                 count = _at_once(group.num_rows, group.total_byte_size)
                 for batch in file.iter_batches(count, row_groups=[number], columns=names, use_threads=False):
-                    yield of_file.rows(batch)
+                    yield start, of_file.rows(batch)
+                    start += batch.num_rows
 
-    def orc(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
-        file = orc.ORCFile(stream)
+    def orc(self, stream: Any, constants: Mapping[int, Any], wanted: Wanted) -> Iterator[NumberedRows]:
+        file, position = orc.ORCFile(stream), 0
         of_file = self._of(file.schema, "ORC", constants)
         for stripe in range(file.nstripes):
             batch = file.read_stripe(stripe)
@@ -94,14 +122,16 @@ class RowReader:
                     )
             count = _at_once(batch.num_rows, batch.nbytes)
             for start in range(0, batch.num_rows, count):
-                yield of_file.rows(batch.slice(start, count))
+                yield position + start, of_file.rows(batch.slice(start, count))
+            position += batch.num_rows
 
-    def avro(self, stream: Any, constants: Mapping[int, Any]) -> Iterator[pa.RecordBatch]:
-        missing = _Missing(self.schema, constants)
+    def avro(self, stream: Any, constants: Mapping[int, Any], wanted: Wanted) -> Iterator[NumberedRows]:
+        missing, position = _Missing(self.schema, constants), 0
         for columns, count in avro.columns(stream, self.schema.as_struct(), self.arrow, self.mapped, _at_once):
             pairs = zip(columns, self.schema.fields, self.arrow, strict=True)
             arrays = [missing.column(f, a.type, count) if array is None else array for array, f, a in pairs]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+            yield position, pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+            position += count
 
     def _of(self, schema: pa.Schema, file_format: str, constants: Mapping[int, Any]) -> _FileRows:
         fields, key = list(schema), _ID_OF[file_format]

@@ -13,8 +13,8 @@ from pyiceberg.table.name_mapping import MappedField
 from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from calving.errors import TableTroubleError
-from calving.maintenance.widening import widened
 from calving.mutations.avro import fields_of, id_of, strip_logical_types
+from calving.mutations.widening import widened
 from calving.records.arrays import build
 from calving.writing.avro_types import primitive
 from calving.writing.keys import scaled
