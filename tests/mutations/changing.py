@@ -89,7 +89,9 @@ class Changing:
         self._done: dict[int, int] = {}
         self._commits = 0
         settings = self.mutations or RowMutations()
-        self._resolver = RowChangeResolver(settings.order_field, order_type=settings.order_type)
+        self._resolver = RowChangeResolver(
+            settings.order_field, order_type=settings.order_type, on_missing=settings.on_missing_row
+        )
         self.outcome: BatchOutcome | None = None
         self.counts: dict[str, int] = {}
 

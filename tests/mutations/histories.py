@@ -2,7 +2,7 @@
 
 ``python -m tests.mutations.histories --seeds 1000`` plays histories of Debezium, AWS DMS and plain records: inserts that replace or are
 added, updates that change keys, deletes that remove or mark rows, order fields of several types with ties and late changes, id columns and
-order fields with initial defaults; in format versions 2 and 3, cut into batches and commits at random. The oracle knows the rules of ``docs/reference/row-mutations.md``, and nothing of calving. It needs no order of texts: a change has a
+order fields with initial defaults, and with ``--partial`` updates that lack values; in format versions 2 and 3, cut into batches and commits at random. The oracle knows the rules of ``docs/reference/row-mutations.md``, and nothing of calving. It needs no order of texts: a change has a
 number, and the text is made from the number.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -40,6 +40,7 @@ from tests.mutations.changing import KEY, Changing, Message
 Row = dict[str, Any]
 _KEYS, _TENANTS = 8, ("eu", "us")
 _MARK = "_cdc_deleted"
+_LEFT_OUT = "__debezium_unavailable_value"
 _LAYOUTS: Mapping[str, Sequence[str]] = {"flat": (), "by key": ("bucket(id, 3)",), "moving": ("g",)}
 _ORDERS: Mapping[str, tuple[IcebergType, Callable[[int], Any]]] = {
     "long": (LongType(), lambda n: n),
@@ -72,6 +73,16 @@ class Shape:
     slots: int
     grows: bool
     """Whether an id column, and the order field, are added midway, with defaults."""
+    lacks: bool = False
+    """Whether updates may lack values, and keep the stored ones."""
+    skips: bool = False
+    """Whether such an update without a stored row is left out."""
+
+    def with_gaps(self, chance: random.Random) -> Shape:
+        """A shape whose updates lack values, and so without what excludes that."""
+        source = chance.choice(["Debezium", "plain", "upsert"])
+        plain = replace(self, source=source, inserts="upsert", row_deletes="positions", order=None)
+        return replace(plain, lacks=True, skips=chance.random() < 0.4)
 
     @property
     def empties(self) -> bool:
@@ -137,7 +148,16 @@ class Oracle:
             if not key:
                 self.rows = []
                 continue
-            self._apply(number, key, row, keeps=keeps)
+            if row is None or (row := self._filled(row)) is not None:
+                self._apply(number, key, row, keeps=keeps)
+
+    def _filled(self, row: Row) -> Row | None:
+        """The row with the values that it lacks; None if it is left out."""
+        gaps = {name for name, value in row.items() if value == _LEFT_OUT}
+        held = next((held for held, _ in self.rows if self._key(held) == self._key(row)), None)
+        if not gaps or (held is None and self.shape.skips):
+            return None if gaps else row
+        return {**row, **{name: (held or {}).get(name) for name in gaps}}
 
     def _apply(self, number: int, key: Row, row: Row | None, *, keeps: bool) -> None:
         same = [held for held in self.rows if self._key(held[0]) == self._key(key)]
@@ -180,10 +200,14 @@ class Oracle:
 class History:
     """One table, its changes, and its oracle."""
 
-    def __init__(self, folder: Path, seed: int, rest: str | None) -> None:
-        """``rest``: the address of a REST catalog, for version 3; None for version 2."""
+    def __init__(self, folder: Path, seed: int, rest: str | None, *, partial: bool) -> None:
+        """``rest``: the address of a REST catalog, for version 3; None for version 2. ``partial``: whether updates lack
+        values.
+        """
         self.chance = random.Random(seed)
-        self.shape = shape = Shape.of(self.chance, 2 if rest is None else 3)
+        self._gaps = random.Random(seed)
+        shape = Shape.of(self.chance, 2 if rest is None else 3)
+        self.shape = shape = shape.with_gaps(self._gaps) if partial else shape
         self.oracle = Oracle(shape)
         self.counts: Counter[str] = Counter()
         self._serial = 0
@@ -220,6 +244,8 @@ class History:
             order_type="text" if shape.order == "letters" else "parsed",
             delete_mode=shape.delete,  # type: ignore[arg-type]
             on_truncate="delete" if shape.empties and not is_ordered else "fail",
+            on_unavailable_value="keep" if shape.lacks else "fail",
+            on_missing_row="skip" if shape.skips else "insert",
         )
         unwrap = {"Debezium": "DebeziumTransform", "DMS": "DmsTransform", "DMS fields": "DmsTransform"}.get(
             shape.source
@@ -235,7 +261,8 @@ class History:
                 self._commit(waiting)
                 self._grow()
             batch = {
-                p: [self._change(p) for _ in range(self.chance.randrange(0, 12))] for p in range(self.shape.partitions)
+                p: [self._with_gaps(self._change(p)) for _ in range(self.chance.randrange(0, 12))]
+                for p in range(self.shape.partitions)
             }
             outcome = self.sink.read({p: [*map(self._message, changes)] for p, changes in batch.items() if changes})
             bad = sum(change.number is None for changes in batch.values() for change in changes)
@@ -307,6 +334,18 @@ class History:
             row = {name: value for name, value in row.items() if name in needed or chance.random() < 0.5}
         return Change("c" if op == "r" else op, row, before if self.shape.source != "plain" else None, number)
 
+    def _with_gaps(self, change: Change) -> Change:
+        """The change, from which the source may have left out values. Then it must not be an insert, or change its key."""
+        gaps = [name for name in ("name", "g") if name in change.row and self._gaps.random() < 0.4]
+        is_row = change.op in "cu" or (change.op == "d" and self.shape.delete == "soft")
+        if not (self.shape.lacks and gaps and is_row and (change.op != "c" or self._gaps.random() < 0.1)):
+            return change
+        row: Row = {**change.row, **dict.fromkeys(gaps, _LEFT_OUT)}
+        old = {**row, **(change.before or {})} if change.op == "u" else row
+        moves = any(old[name] != row[name] for name in self.oracle.ids)
+        self.counts["partial"] += 1
+        return replace(change, row=row, number=None if change.op == "c" or moves else change.number)
+
     def _number(self) -> int:
         """Near the last ones: late ones and ties come too."""
         self._serial += 1
@@ -368,12 +407,12 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def played(folder: Path, seed: int, rest: str | None = None) -> History:
+def played(folder: Path, seed: int, rest: str | None = None, *, partial: bool = False) -> History:
     """A history, to its end.
 
     :raises AssertionError: the table has other rows than a replay leaves. The message has the history's shape.
     """
-    history = History(folder, seed, rest)
+    history = History(folder, seed, rest, partial=partial)
     history.play()
     history.compare()
     return history
@@ -384,6 +423,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--partial", action="store_true", help="updates lack values, and keep those of their rows")
     parser.add_argument("--version", type=int, choices=[2, 3], help="of one format version only")
     args = parser.parse_args()
     end = time.monotonic() + 60 * args.minutes
@@ -400,7 +440,7 @@ def main() -> int:
             for rest in catalogs:
                 where = f"seed {seed}, version {2 if rest is None else 3}"
                 try:
-                    counts += played(Path(folder) / f"{seed}-{bool(rest)}", seed, rest).counts
+                    counts += played(Path(folder) / f"{seed}-{bool(rest)}", seed, rest, partial=args.partial).counts
                 except Exception as error:
                     failed += 1
                     print(f"{where}: {type(error).__name__}: {error}", flush=True)

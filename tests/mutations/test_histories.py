@@ -20,6 +20,17 @@ def test_a_history_of_records_leaves_what_a_replay_leaves(tmp_path: Path, seed: 
     assert played(tmp_path, seed).counts["commits"] > 1
 
 
+@pytest.mark.parametrize("seed", [1, 5])
+def test_a_history_of_partial_updates_leaves_what_a_replay_leaves(tmp_path: Path, seed: int) -> None:
+    assert played(tmp_path, seed, partial=True).counts["partial"] > 1
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("seed", [3])
+def test_a_history_of_partial_updates_leaves_the_same_in_version_3(tmp_path: Path, rest_uri: str, seed: int) -> None:
+    assert played(tmp_path, seed, rest_uri, partial=True).counts["partial"] > 1
+
+
 @pytest.mark.services
 @pytest.mark.parametrize("seed", [2, 11])
 def test_a_history_of_records_leaves_the_same_in_version_3(tmp_path: Path, rest_uri: str, seed: int) -> None:

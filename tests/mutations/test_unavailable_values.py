@@ -42,7 +42,7 @@ def reason(field: str, text: str = TEXT) -> str:
     return (
         f"table {NAME}: field '{field}' has the placeholder {text}: the source has left out a value that did not"
         " change, and the placeholder would replace it: let the source write whole rows (in Postgres REPLICA IDENTITY"
-        " FULL), or choose on-unavailable-value = write"
+        " FULL), or choose on-unavailable-value = keep or write"
     )
 
 

@@ -235,9 +235,15 @@ def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterab
     """The snapshots of the steps. Only the last one gets ``summary``, because each of the others holds only a part of
     the commit.
 
-    :raises OtherSettingsError: a file deletes all rows, which no equality delete does.
+    :raises OtherSettingsError: a file deletes all rows, which no equality delete does; or it has partial rows.
     """
     steps = list(steps)
+    if any(file.is_partial for step in steps for file in step.delete_files):
+        raise OtherSettingsError(
+            f"table {'.'.join(table.name())}: a file for it has rows without all values (on-unavailable-value = keep),"
+            " and this worker's settings have row-deletes = equality: let a worker with the former settings lead until"
+            " it has committed the file"
+        )
     if any(file.equality_ids == EVERY_ROW for step in steps for file in step.delete_files):
         raise OtherSettingsError(
             f"table {'.'.join(table.name())}: a file for it deletes all rows (on-truncate = delete), and this worker's"

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile, ManifestEntry
@@ -18,11 +19,13 @@ from pyroaring import BitMap64
 from calving.errors import OtherSettingsError, TableTroubleError
 from calving.iceberg.delete_files import Deleted, Deletions, KnownPositions, write_deleted
 from calving.iceberg.live_files import LiveFiles, Manifests
+from calving.iceberg.locations import delete_orphans
 from calving.iceberg.lookups import KeySearch, Lookups
 from calving.iceberg.manifests import FileKey, partition_sources
+from calving.iceberg.partial_updates import KeyChanges, PartialUpdates, check_id_columns, partial_files
 from calving.iceberg.schemas import as_in
 from calving.model import files
-from calving.model.tables import MutationCounts, OrderType
+from calving.model.tables import MutationCounts, OnMissingRow, OrderType
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning, by_id_columns, new_files
 from calving.mutations.columns import Column, ColumnReader, File, columns_of
@@ -30,6 +33,8 @@ from calving.mutations.keys import KEYS_AT_ONCE, ChangedKeys, Matches, different
 from calving.mutations.lookup import Tasks
 from calving.mutations.ordering import Found, losers
 from calving.protocol.commit import Step
+
+_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +72,16 @@ class RowChangeResolver:
         order_type: OrderType = "parsed",
         appends: bool = True,
         at_once: int = KEYS_AT_ONCE,
+        on_missing: OnMissingRow = "insert",
     ) -> None:
         """``order_field``: the dotted path of the column that decides which row of a key wins. ``order_type``: how its
         texts compare. ``tasks``: the engine on
         which very large files are searched. ``appends``: whether data files may have rows whose keys are in no key
         file. Then the number of deletes does not follow from the number of rows. ``at_once``: about how many keys are
-        held in memory.
+        held in memory. ``on_missing``: what becomes of a partial row without a row before it.
         """
         self.order_field, self.lookups, self._clock, self._appends = order_field, Lookups(cache, tasks), clock, appends
-        self.order_type, self.at_once = order_type, at_once
+        self.order_type, self.at_once, self.on_missing = order_type, at_once, on_missing
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self.positions = KnownPositions()
         self._steps: tuple[Step, ...] = ()
@@ -84,14 +90,17 @@ class RowChangeResolver:
         self.columns: tuple[Column, ...] = ()
         """The columns that were last read of data files; none before the first search."""
 
-    def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> RowChanges:
-        """For each step: delete the rows with its keys from the head of the branch and from earlier steps.
+    def resolve(
+        self, table: Table, branch: str, steps: Sequence[Step], properties: Mapping[str, str] = _NO_PROPERTIES
+    ) -> RowChanges:
+        """For each step: delete the rows with its keys from the head of the branch and from earlier steps; then add its
+        rows, partial ones with the values that they lack. ``properties``: beside those of the table, for data files.
 
         :raises TableTroubleError: files of the table cannot be read, or the table cannot have deletes.
         """
         if table.metadata.format_version < 2:
             raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
-        return _Resolution(self, table, branch, tuple(steps), self._clock).run()
+        return _Resolution(self, table, branch, tuple(steps), self._clock, properties).run()
 
     def order_ids(self, table: Table) -> list[int]:
         """The id of the order column; none without an order-field.
@@ -115,7 +124,8 @@ class RowChangeResolver:
         """Whether these steps may have a key without a new row."""
         key_files = (file for step in steps for file in step.delete_files if file.equality_ids != files.EVERY_ROW)
         keys = sum(file.record_count for file in key_files)
-        return self._appends or keys > sum(file.record_count for step in steps for file in step.data_files)
+        rows = sum(file.rows for step in steps for file in (*step.data_files, *step.delete_files))
+        return self._appends or keys > rows
 
     def live(self, table: Table, branch: str, ids: frozenset[int]) -> LiveFiles:
         """The live files of the head, with the bounds of these columns."""
@@ -159,12 +169,17 @@ class _Resolution:
         branch: str,
         steps: tuple[Step, ...],
         clock: Callable[[], float],
+        properties: Mapping[str, str],
     ) -> None:
+        self._properties = properties
+        self._completed: list[files.DataFile] = []
+        """Data files with the rows that partial ones have become."""
         self._resolver, self._table, self._steps, self._clock = resolver, table, steps, clock
         self._started = clock()
         self._key_files = by_id_columns(steps)
-        self._emptying = self._key_files.pop(files.EVERY_ROW, [])
-        """The files of each step that delete all rows."""
+        emptying = self._key_files.pop(files.EVERY_ROW, [])
+        self._emptied = max((number for number, of_step in enumerate(emptying) if of_step), default=-1)
+        """The last step that deletes all rows; -1 if there is none."""
         self._live = resolver.live(table, branch, frozenset(chain.from_iterable(self._key_files)))
         self._deletions = Deletions(table, self._live, resolver.positions)
         self._counts: Counter[str] = Counter()
@@ -178,12 +193,17 @@ class _Resolution:
         loaded = self._clock()
         self._resolver.lookups.begin(self._live.data)
         self._empty()
-        for ids, key_files in self._key_files.items():
-            self._locate(ids, key_files)
+        check_id_columns(self._table, self._key_files)
+        try:
+            for ids, key_files in self._key_files.items():
+                self._locate(ids, key_files)
+        except BaseException:
+            delete_orphans(self._table.io, [file.file_path for file in self._completed])
+            raise
         deleted, gone = self._deletions.added(self._files, self._hits)
         self._counts["superseded"] += self._deletions.new
         resolved = self._clock()
-        written: list[str] = []
+        written = [file.file_path for file in self._completed]
         deletes = write_deleted(self._table, deleted, written)
         self._resolver.positions.know(deletes, deleted)
         self._counts["positions"] += sum(len(each.positions) for each in deleted)
@@ -192,9 +212,8 @@ class _Resolution:
 
     def _empty(self) -> None:
         """Delete all rows from the files before the last step that empties the table (M12)."""
-        last = max((number for number, of_step in enumerate(self._emptying) if of_step), default=-1)
         for path, file in self._files.items():
-            if last >= 0 and (file.step is None or file.step < last):
+            if self._emptied >= 0 and (file.step is None or file.step < self._emptied):
                 self._hits[path].add_range(0, file.records)
 
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
@@ -204,11 +223,20 @@ class _Resolution:
         mapping = self._table.name_mapping()
         reading = ColumnReader(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
         steps = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
-        for number, part in enumerate(parts(reading, len(columns), steps, self._resolver.at_once)):
+        partial = partial_files(self._table, key_files, is_ordered=bool(order), has_equality=bool(self._live.equality))
+        at_once = self._resolver.at_once if partial is None else None  # the changes of a key are joined
+        for number, part in enumerate(parts(reading, len(columns), steps, at_once)):
             search = KeySearch(self._table, reading, len(columns), part.files)
-            self._locate_part(_KeyQuery(ids, number, columns, part.keys, search), steps, is_ordered=bool(order))
+            query = _KeyQuery(ids, number, columns, part.keys, search)
+            found = self._locate_part(query, steps, is_ordered=bool(order))
+            if partial is not None:
+                changes = KeyChanges.of(part.keys, reading, key_files, partial, self._emptied)
+                before = {file.path: self._deletions.before(file.path) for file, _ in found}
+                updates = PartialUpdates(self._table, partial, self._properties, self._resolver.on_missing)
+                self._completed += updates.complete(changes, found, before)
 
-    def _locate_part(self, query: _KeyQuery, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> None:
+    def _locate_part(self, query: _KeyQuery, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> Sequence[Found]:
+        """Find the rows of the keys, and note those that are deleted."""
         keys, reading = query.keys, query.search.reading
         self._counts["keys"] += len(keys)
         end = len(steps) if is_ordered else pc.max(keys.last_steps).as_py()
@@ -219,12 +247,13 @@ class _Resolution:
             live = [(file, matches.living(self._deletions.before(file.path))) for file, matches in rows_of_files]
             for path, position in losers(keys, changes, live, self._resolver.order_type):
                 self._hits[path].add(position)
-            return
+            return rows_of_files
         for file, matches in rows_of_files:
             rows = matches.rows
             if file.step is not None:  # only a later step deletes a row of a new file
                 rows = rows.filter(pc.greater(keys.last_steps.take(matches.keys), file.step))
             self._hits[file.path].update(rows.to_pylist())
+        return rows_of_files
 
     def _count(self, keys: ChangedKeys, found: Sequence[Found], search_rest: Callable[[], Sequence[Found]]) -> None:
         """Update the counts of located rows and of keys without a row. ``search_rest`` searches the commit's own later
@@ -285,6 +314,7 @@ class _Resolution:
         removed, manifests = self._deletions.removed(deleted, gone)
         unused = frozenset(file.path for file in gone if file.step is not None)
         data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in unused)
+        data = (*data, *self._completed)
         counts = MutationCounts(**self._counts)
         entries = self._live.delete_entries()
         live = self._live.data

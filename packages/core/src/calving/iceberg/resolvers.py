@@ -58,6 +58,7 @@ class Resolvers:
                     tasks=self._tasks,
                     order_type=mutations.order_type,
                     appends=appends,
+                    on_missing=mutations.on_missing_row,
                 )
             return self._made[table]
 

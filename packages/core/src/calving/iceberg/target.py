@@ -236,7 +236,7 @@ class IcebergTarget:
         self, resolver: RowChangeResolver, table: Table, summary: Mapping[str, str], admitted: Admitted
     ) -> tuple[SinkSnapshot, frozenset[str]]:
         """The snapshot, and the admitted files that it does not name."""
-        changes = resolver.resolve(table, self._branch, admitted.steps)
+        changes = resolver.resolve(table, self._branch, admitted.steps, self._files.write_properties)
         self.counts = changes.counts
         for name, seconds in changes.seconds.items():
             self._watch.add(name, seconds)

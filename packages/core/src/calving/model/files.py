@@ -24,6 +24,11 @@ EVERY_ROW = (2_147_483_646,)
 """The equality ids of a key file that deletes all rows of its table. It is Iceberg's id for the file of a row, which no
 column has: a coordinator of a version before 0.2.0 commits no file with it.
 """
+PARTIAL = 2_147_483_544
+"""One of the equality ids of a key file with rows that lack columns, beside the ids of the id columns; and the id of
+the file's column that names those columns. It is Iceberg's id for the row in a delete file, which no column of a table
+has: a coordinator of a version before 0.2.0 commits no file with it.
+"""
 _ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _NAME = re.compile(rf"(?:[01]+-)?\d{{5,}}-\d+-({_ID})-\d{{5,}}(|{KEYS}|{DELETES})\.[a-z]+")
 _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}
@@ -88,6 +93,16 @@ class DataFile:
     referenced_data_file: str | None = None
     content_offset: int | None = None
     content_size_in_bytes: int | None = None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it is a key file with partial rows: the commit makes whole ones of them."""
+        return PARTIAL in (self.equality_ids or ())
+
+    @property
+    def rows(self) -> int:
+        """How many rows of the table it brings."""
+        return self.record_count if self.content is FileContent.DATA or self.is_partial else 0
 
 
 class _Place(NamedTuple):

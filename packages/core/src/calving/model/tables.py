@@ -16,7 +16,8 @@ Inserts = Literal["upsert", "append"]
 DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
 OnTruncate = Literal["fail", "skip", "delete"]
-OnUnavailableValue = Literal["fail", "write"]
+OnUnavailableValue = Literal["fail", "write", "keep"]
+OnMissingRow = Literal["insert", "skip"]
 OnMissingKey = Literal["fail", "dead-letter", "append"]
 OnRollback = Literal["continue", "stop", "stop-on-doubt"]
 OrderType = Literal["parsed", "text"]
@@ -72,7 +73,8 @@ class RowMutations:
     which the table was created. ``on_missing_key``: the response to a record whose key names no column then.
     ``metadata_columns``: the fields that tell of a change and become columns, by their dotted names; ``*`` for all.
     ``on_unavailable_value``: the response to a row that has ``unavailable_value_placeholder`` for a value that its
-    source has left out.
+    source has left out. ``on_missing_row``: what becomes of an update that keeps values of a row which the table does
+    not have.
     """
 
     cdc_field: str | None = None
@@ -90,19 +92,47 @@ class RowMutations:
     metadata_columns: tuple[str, ...] = ()
     on_unavailable_value: OnUnavailableValue = "fail"
     unavailable_value_placeholder: str = "__debezium_unavailable_value"
+    on_missing_row: OnMissingRow = "insert"
+
+    @property
+    def keeps(self) -> bool:
+        """Whether an update that lacks values keeps those of the stored row."""
+        return self.on_unavailable_value == "keep"
 
     @property
     def in_steps(self) -> bool:
         """Whether the changes of a batch may be committed in several steps, in the order of their offsets. Each step
         deletes rows of the steps before it, at the cost of searching their files. Tables with an order field need one
         step, because order values are compared within one step. So do tables with equality deletes, because each of
-        their steps is a snapshot.
+        their steps is a snapshot; and tables with partial rows, which are joined within one step.
         """
-        return self.row_deletes == "positions" and self.order_field is None
+        return self.row_deletes == "positions" and self.order_field is None and not self.keeps
 
     @property
     def contradiction(self) -> str | None:
-        """Why a truncate event cannot empty a table with these settings; None if it can, or is not to."""
+        """Why a table with these settings cannot keep values, or cannot be emptied by a truncate event; None if it can,
+        or is not to.
+        """
+        return self._of_keeping() or self._of_truncating()
+
+    def _of_keeping(self) -> str | None:
+        if not self.keeps:
+            return None
+        if self.row_deletes == "equality":
+            return "on-unavailable-value = keep needs row-deletes = positions: the stored row is found by its position"
+        if self.inserts == "append":
+            return (
+                "on-unavailable-value = keep and inserts = append exclude each other: a key with several rows has no"
+                " one row whose values are kept"
+            )
+        if self.order_field is not None:
+            return (
+                "on-unavailable-value = keep and order-field exclude each other: a change that comes late would keep"
+                " values that are newer than itself; the order of the topic counts without an order-field"
+            )
+        return None
+
+    def _of_truncating(self) -> str | None:
         if self.on_truncate != "delete":
             return None
         if self.row_deletes == "equality":

@@ -25,7 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.model.files import DataFile
+from calving.model.files import PARTIAL, DataFile
 from calving.mutations.columns import Column
 from calving.mutations.keys import ChangedKeys
 from calving.protocol.commit import Step
@@ -73,8 +73,8 @@ def by_id_columns(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[Data
 
 
 def id_columns(file: DataFile) -> tuple[int, ...]:
-    """The field ids of a key file's columns."""
-    return tuple(sorted(file.equality_ids or ()))
+    """The field ids of a key file's id columns."""
+    return tuple(sorted(each for each in file.equality_ids or () if each != PARTIAL))
 
 
 def new_files(

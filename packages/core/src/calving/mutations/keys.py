@@ -280,9 +280,10 @@ class KeyPart:
 
 
 def parts(
-    reading: ColumnReader, ids: int, steps: Sequence[Sequence[File]], at_once: int = KEYS_AT_ONCE
+    reading: ColumnReader, ids: int, steps: Sequence[Sequence[File]], at_once: int | None = KEYS_AT_ONCE
 ) -> Iterator[KeyPart]:
     """The keys in the files of each step, in the order of the steps, about ``at_once`` at a time; fewer large ones.
+    With None all are in one part.
 
     ``ids``: how many of the columns identify a row. A key that several steps change may be in several parts.
     """
@@ -297,7 +298,7 @@ def parts(
                 files[file] = None
                 count += batch.num_rows
                 size += batch.nbytes
-                if count >= at_once or size >= _BYTES_AT_ONCE:
+                if at_once is not None and (count >= at_once or size >= _BYTES_AT_ONCE):
                     yield KeyPart(ChangedKeys(columns, held), tuple(files))
                     held, files, count, size = [[] for _ in steps], {}, 0, 0
     if count:

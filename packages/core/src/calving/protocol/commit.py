@@ -138,7 +138,8 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
 
     An event has files of one partition type, delete files of keys have no partition, and an event has a greatest size.
     So the change of a batch may take several entries: first those with the delete files, then those with the data
-    files. Deletes after data files begin another step: they delete rows of these files.
+    files. Deletes after data files begin another step: they delete rows of these files. So do deletes before or after
+    partial rows, which are completed by the rows that the table has at this point of the order.
     """
     seen: set[str] = set()
 
@@ -154,13 +155,18 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
             continue
         data, deletes, source = fresh(entry.event.data_files), fresh(entry.event.delete_files), frozenset(entry.spans)
         is_more = bool(source) and entry.publication == last
-        if is_more and not (deletes and steps[-1].data_files):
+        if is_more and not (deletes and _follows(steps[-1], deletes)):
             begun = steps[-1]
             steps[-1] = replace(begun, data_files=begun.data_files + data, delete_files=begun.delete_files + deletes)
         else:
             steps.append(Step(data, deletes, source))
         last = entry.publication
     return steps
+
+
+def _follows(step: Step, deletes: Iterable[DataFile]) -> bool:
+    """Whether these key files must not be part of the step before them."""
+    return bool(step.data_files) or any(file.is_partial for file in (*step.delete_files, *deletes))
 
 
 def twice(admitted: Admitted, progress: SourceProgress, ledger: Ledger, left_out: Coverage) -> Coverage:

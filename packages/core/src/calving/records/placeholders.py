@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 from calving.records.arrays import children_of, offsets_of
 from calving.records.values import Objects
 
+FieldPath = tuple[str, ...]
+"""The names that lead to a field through objects."""
+
 
 class Placeholder:
     """Finds the placeholder in all of its forms: as text; as bytes, also in Base64 or as hexadecimal digits; in an
@@ -33,30 +36,30 @@ class Placeholder:
         hstore = json.dumps({text: text}, ensure_ascii=False, separators=(",", ":"))
         self._texts = frozenset({text, hstore, *as_texts})
         uuid = UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3)  # Java's nameUUIDFromBytes
-        self._lists: tuple[list[Any], ...] = ([text], [str(uuid)], [as_texts[0]], [raw], [*raw])
+        self._lists: tuple[list[Any], ...] = ([text], [str(uuid)], [uuid], [uuid.bytes], [as_texts[0]], [raw], [*raw])
 
-    def found(self, data: pa.Array | Objects) -> Iterator[tuple[int, str]]:
-        """The rows that have it in a field, and the dotted name of this field. A row may come several times."""
+    def found(self, data: pa.Array | Objects) -> Iterator[tuple[int, FieldPath]]:
+        """The rows that have it in a field, and the names that lead to this field. A row may come several times."""
         if isinstance(data, list):
             for row, value in enumerate(data):
-                yield from ((row, name) for name in self._names(value) if name)
+                yield from ((row, path) for path in self._paths(value) if path)
         elif isinstance(data, pa.StructArray):
             yield from self._in_struct(data, ())
 
-    def _names(self, value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    def _paths(self, value: Any, path: FieldPath = ()) -> Iterator[FieldPath]:
         if isinstance(value, Mapping) and [*value] != [self._text]:
             for name, item in value.items():
-                yield from self._names(item, (*path, name))
+                yield from self._paths(item, (*path, name))
         elif isinstance(value, Mapping) or (value in self._texts if isinstance(value, str) else value in self._lists):
-            yield ".".join(path)
+            yield path
 
-    def _in_struct(self, column: Any, path: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    def _in_struct(self, column: Any, path: FieldPath) -> Iterator[tuple[int, FieldPath]]:
         for field, child in zip(column.type, children_of(column), strict=True):
             inner = (*path, field.name)
             if isinstance(child, pa.StructArray) and child.type.get_field_index(self._text) < 0:
                 yield from self._in_struct(child, inner)
             else:
-                yield from ((row, ".".join(inner)) for row in self._rows(child))
+                yield from ((row, inner) for row in self._rows(child))
 
     def _rows(self, column: Any) -> list[int]:
         """The rows of a column of single values, lists, or maps."""
@@ -73,8 +76,7 @@ class Placeholder:
             return _having(column, _lengths(column), [[(self._text, self._text)]])
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
             inner = kind.value_type
-            is_plain = pa.types.is_string(inner) or pa.types.is_binary(inner) or pa.types.is_integer(inner)
-            return _having(column, _lengths(column), self._lists) if is_plain else []
+            return _having(column, _lengths(column), self._lists) if _is_plain(inner) else []
         return []
 
     def _only(self, column: Any) -> list[int]:
@@ -85,6 +87,14 @@ class Placeholder:
         is_only = pc.invert(reduce(pc.or_, has, pa.repeat(pa.scalar(False), len(column))))
         rows: list[int] = pc.indices_nonzero(pc.and_(column.field(self._text).is_valid(), is_only)).to_pylist()
         return rows
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether these are texts, bytes, UUIDs or whole numbers."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_plain(kind.storage_type)
+    is_binary = pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return bool(is_binary or pa.types.is_string(kind) or pa.types.is_integer(kind))
 
 
 def _lengths(column: Any) -> pa.Array:

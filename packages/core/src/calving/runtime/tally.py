@@ -71,7 +71,7 @@ class Tally:
     def _rows(self) -> dict[str, int]:
         """Written rows, by table."""
         return {
-            table: sum(f.record_count for f in files if f.content is FileContent.DATA)
+            table: sum(file.rows for file in files)
             for table, files in self.files.items()
             if table != self.dead_letter_table
         }

@@ -22,6 +22,7 @@ from calving.model.tables import (
     Inserts,
     Landing,
     OnMissingKey,
+    OnMissingRow,
     OnRollback,
     OnTruncate,
     OnUnavailableValue,
@@ -217,6 +218,7 @@ MUTATIONS = (
     "metadata_columns",
     "on_unavailable_value",
     "unavailable_value_placeholder",
+    "on_missing_row",
 )
 """Keys of row mutations. The sink has them for all tables, and each table has its own."""
 
@@ -293,6 +295,9 @@ class TableKeys(BaseModel):
     )
     unavailable_value_placeholder: Text | None = Field(
         None, alias="unavailable-value-placeholder", description="As `iceberg.tables.unavailable-value-placeholder`."
+    )
+    on_missing_row: OnMissingRow | None = Field(
+        None, alias="on-missing-row", description="As `iceberg.tables.on-missing-row`."
     )
     on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
     maintenance_enabled: bool | None = Field(
@@ -534,14 +539,21 @@ class SinkKeys(BaseModel):
         _MUTATIONS.on_unavailable_value,
         alias="iceberg.tables.on-unavailable-value",
         description="The sink's response to an update from which the source has left out a value that did not change,"
-        " so that Debezium has written its placeholder. `fail`: it is a bad record. `write`: the placeholder replaces"
-        " the value.",
+        " so that Debezium has written its placeholder. `fail`: it is a bad record. `keep`: the row keeps the value"
+        " that the table has. `write`: the placeholder replaces the value.",
     )
     unavailable_value_placeholder: Text = Field(
         _MUTATIONS.unavailable_value_placeholder,
         alias="iceberg.tables.unavailable-value-placeholder",
         description="Debezium's `unavailable.value.placeholder`, if it is not the default one. It is found as text, as"
         " bytes, and in arrays.",
+    )
+    on_missing_row: OnMissingRow = Field(
+        _MUTATIONS.on_missing_row,
+        alias="iceberg.tables.on-missing-row",
+        description="With `on-unavailable-value = keep`: what becomes of an update that keeps values, if the table has"
+        " no row of its key. `insert`: the row is added, without these values. `skip`: the table does not get it. Both"
+        " are logged.",
     )
     on_rollback: OnRollback | None = Field(
         None,

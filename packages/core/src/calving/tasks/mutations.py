@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from zlib import crc32
 
 import pyarrow as pa
@@ -17,11 +18,11 @@ from calving.model.record_path import Evolution, Limits
 from calving.model.tables import OrderType, RowMutations, SchemaChange, TableSpec
 from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
-from calving.records.placeholders import Placeholder
 from calving.records.positions import order_keys
 from calving.records.values import Content, Objects, RecordError, Values, field, texts, texts_of_any_case
 from calving.source.reading import Block
 from calving.tasks.before_images import bad_images, moved
+from calving.tasks.unavailable import UnavailableValues
 from calving.writing.changes import (
     DELETE,
     INSERT,
@@ -32,6 +33,7 @@ from calving.writing.changes import (
     change_schema,
     identity_of,
     marked,
+    optional,
     row_schema,
 )
 
@@ -67,17 +69,18 @@ class Conversion:
         self._table, self._mutations = table.name, table.mutations
         schema, relaxed = table_schema(table.schema_json), row_schema(table)
         self._identity = identity_of(table)
-        self.rows = TableConverter(
+        self._converter = partial(
+            TableConverter,
             table.name,
-            relaxed,
-            evolution,
-            names,
-            limits,
-            table.moments,
+            evolution=evolution,
+            names=names,
+            limits=limits,
+            moments=table.moments,
             partition_names=table.partition_names,
             refused=table.refused,
             compared=self._identity.needed,
         )
+        self.rows = self._converter(schema=relaxed)
         """The converter of whole rows."""
         columns = [name for name in schema.column_names if not isinstance(schema.find_type(name), StructType)]
         fold = evolution.case_insensitive
@@ -86,8 +89,10 @@ class Conversion:
         keys = self._identity.schema(schema)
         needed = self._identity.needed
         self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
-        found = self._mutations.unavailable_value_placeholder
-        self._placeholder = Placeholder(found) if self._mutations.on_unavailable_value == "fail" else None
+        self._unavailable = UnavailableValues(table, evolution, names)
+        self._partial: dict[frozenset[int], TableConverter] = {}
+        """The converters of rows that lack columns, by the ids of these columns."""
+        self._relaxed = relaxed
         self._deleted_keys = _keys(table, self._identity, evolution, names, limits)
         """The converter of the keys and order values of rows to delete."""
         self._key_identity = self._identity.within(keys)
@@ -120,12 +125,14 @@ class Conversion:
             gone = pc.indices_nonzero(pc.equal(operations, DELETE)).to_pylist()
         stays = without(len(values.data), dict.fromkeys(gone))
         parts = []
-        if lacking := self._lacking(values, stays):
-            parts.append(Converted(None, [], [*lacking.values()]))
-            stays = without(len(values.data), {**dict.fromkeys(gone), **lacking})
+        lacking = self._unavailable.among(values, stays, operations)
+        if lacking.rows:
+            parts.append(Converted(None, [], lacking.bad))
+            parts += (self._partial_rows(*group, values, operations, before) for group in lacking.groups)
+            stays = without(len(values.data), {**dict.fromkeys(gone), **dict.fromkeys(lacking.rows)})
         left: list[Converted] = []
         if len(stays):
-            rows = self._rows_beside(values.choose(stays), chosen(operations, stays), before)
+            rows = self._rows_beside(values.choose(stays), chosen(operations, stays), before, self.rows)
             parts.append(_within(rows, stays) if len(stays) < len(values.data) else rows)
             left = [*self._changed_keys(parts[-1], values, operations, before)]
         if gone:  # a delete needs only its key and its order value (M10, M8)
@@ -133,24 +140,33 @@ class Conversion:
             parts.append(_within(self._complete_only(keys, self._key_identity), gone))
         deletes = pa.repeat(pa.scalar(DELETE, pa.int8()), len(values.data))
         return [
-            *(self._marked(each, operations, origin) for each in parts),
+            *(self._marked(each, operations, origin, lacking.kept) for each in parts),
             *(self._marked(each, deletes, origin) for each in left),
         ]
 
-    def _lacking(self, values: Values, rows: Indices) -> dict[int, RecordError]:
-        """Those of these rows that have a placeholder for a value, by index: it would replace the value (M14)."""
-        if self._placeholder is None or not len(rows):
-            return {}
-        lacking: dict[int, RecordError] = {}
-        for row, name in self._placeholder.found(values.choose(rows).data):
-            reason = (
-                f"table {self._table}: field '{name}' has the placeholder"
-                f" {self._mutations.unavailable_value_placeholder}: the source has left out a value that did not"
-                " change, and the placeholder would replace it: let the source write whole rows (in Postgres REPLICA"
-                " IDENTITY FULL), or choose on-unavailable-value = write"
-            )
-            lacking.setdefault(rows[row], RecordError(rows[row], Stage.CONVERSION, "PartialUpdateError", reason))
-        return lacking
+    def _partial_rows(
+        self,
+        ids: frozenset[int],
+        lacking: Values,
+        index: Indices,
+        values: Values,
+        operations: pa.Array,
+        before: Sequence[Values],
+    ) -> Converted:
+        """The rows of values that lack the columns with these ``ids``. ``index``: their places among all ``values``.
+        One whose key the update has changed is bad: its values are in the row of the former key.
+        """
+        if ids not in self._partial:
+            self._partial[ids] = self._converter(schema=optional(self._relaxed, ids))
+        own = chosen(operations, index)
+        rows = _within(self._rows_beside(lacking, own, before, self._partial[ids]), index)
+        left = [*self._changed_keys(rows, values, operations, before)]
+        elsewhere = {i for each in left for i in (*each.index, *(error.index for error in each.bad))}
+        if not elsewhere or rows.rows is None:
+            return rows
+        here = [row for row, i in enumerate(rows.index) if i not in elsewhere]
+        bad = [self._unavailable.moved(i) for i in sorted(elsewhere)]
+        return Converted(chosen_rows(rows.rows, here), compose(rows.index, here), [*rows.bad, *bad])
 
     def emptied(self, origin: Origin) -> Converted:
         """Truncate events, as changes without a row."""
@@ -176,29 +192,31 @@ class Conversion:
         """The converter of before images: a deleted row that stays is whole."""
         return self._old_keys if self._soft is None else self.rows
 
-    def _rows_beside(self, values: Values, operations: pa.Array, before: Sequence[Values]) -> Converted:
+    def _rows_beside(
+        self, values: Values, operations: pa.Array, before: Sequence[Values], converter: TableConverter
+    ) -> Converted:
         """The values as rows. An update whose before image is bad requests no schema change."""
-        rows = self._rows_of(values)
+        rows = self._rows_of(values, converter)
         if not rows.changes or not before:
             return rows
         updates = pc.indices_nonzero(pc.equal(operations, UPDATE)).to_pylist()
         if not (bad := bad_images(updates, values, before, self._of_images)):
             return rows
         good = without(len(values), bad)
-        rows = _within(self._rows_of(values.choose(good)), good)
+        rows = _within(self._rows_of(values.choose(good), converter), good)
         return replace(rows, bad=[*rows.bad, *bad.values()])
 
-    def _rows_of(self, values: Values) -> Converted:
+    def _rows_of(self, values: Values, converter: TableConverter) -> Converted:
         """The values as rows. A value without its key is bad only for this reason, whatever else is wrong with it; it
         requests no schema change.
         """
-        rows = self.rows.convert(values)
+        rows = converter.convert(values)
         if not rows.bad and not rows.changes:
             return self._complete_only(rows, self._identity)
         incomplete = self._incomplete(self._keys.convert(values), self._key_identity)
         if incomplete:
             complete = without(len(values), incomplete)
-            rows = _within(self.rows.convert(values.choose(complete)), complete)
+            rows = _within(converter.convert(values.choose(complete)), complete)
         return replace(rows, bad=[*rows.bad, *incomplete.values()])
 
     def _complete_only(self, found: Converted, identity: Identity) -> Converted:
@@ -222,11 +240,14 @@ class Conversion:
                 incomplete.setdefault(i, RecordError(i, Stage.CONVERSION, "UnfitError", reason))
         return incomplete
 
-    def _marked(self, found: Converted, operations: pa.Array, origin: Origin) -> Converted:
+    def _marked(
+        self, found: Converted, operations: pa.Array, origin: Origin, lacking: Mapping[int, str | None] | None = None
+    ) -> Converted:
         if found.rows is None or not found.rows.num_rows:
             return replace(found, rows=None)
         own = chosen(operations, found.index)
-        rows = marked(found.rows, self._schema, own, origin.source, chosen(origin.offsets, found.index))
+        kept = pa.array([lacking.get(i) for i in found.index], pa.string()) if lacking else None
+        rows = marked(found.rows, self._schema, own, origin.source, chosen(origin.offsets, found.index), kept)
         if isinstance(self._soft, int):
             is_gone = pc.equal(own, DELETE)
             rows = rows.set_column(self._soft, self._schema.field(self._soft), is_gone)

@@ -91,7 +91,7 @@ class Identity:
         """The same columns in a schema that may lack other columns."""
 
         def there(column: ColumnPath) -> ColumnPath:
-            return ColumnPath(column.name, column.field_id, _find(schema.fields, column.field_id) or ())
+            return ColumnPath(column.name, column.field_id, find_path(schema.fields, column.field_id) or ())
 
         return Identity(tuple(map(there, self.columns)), None if self.order is None else there(self.order))
 
@@ -149,7 +149,7 @@ def optional(schema: Schema, wanted: Set[int]) -> Schema:
         optionals = []
         for field in fields:
             kind = field.field_type
-            if isinstance(kind, StructType) and any(_find(kind.fields, each) for each in wanted):
+            if isinstance(kind, StructType) and any(find_path(kind.fields, each) for each in wanted):
                 kind = StructType(*relaxed(kind.fields))
             changed = kind is not field.field_type or field.field_id in wanted
             optionals.append(field.model_copy(update={"field_type": kind, "required": False}) if changed else field)
@@ -179,18 +179,21 @@ def _column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath
         raise ConfigError(f"table {table}: {what} {name} is {field.field_type}: only a single value can be compared")
     if not takes_values(field.field_type):
         raise ConfigError(f"table {table}: {what} {name} is {field.field_type}, which cannot be written")
-    path = _find(schema.fields, field.field_id)
+    path = find_path(schema.fields, field.field_id)
     if path is None:
         raise ConfigError(f"table {table}: {what} {name} is inside of a list or map, where a row has many values")
     return ColumnPath(name, field.field_id, path)
 
 
-def _find(fields: Sequence[NestedField], field_id: int) -> tuple[int, ...] | None:
+def find_path(fields: Sequence[NestedField], field_id: int) -> tuple[int, ...] | None:
+    """The index of a column, and its index in each struct around it; None if there is no such column, or it is inside
+    of a list or map.
+    """
     for place, field in enumerate(fields):
         if field.field_id == field_id:
             return (place,)
         if isinstance(field.field_type, StructType):
-            inner = _find(field.field_type.fields, field_id)
+            inner = find_path(field.field_type.fields, field_id)
             if inner is not None:
                 return (place, *inner)
     return None
@@ -201,27 +204,41 @@ INSERT, UPDATE, DELETE = 0, 1, 2
 TRUNCATE = 3
 """The operation of a truncate event: the source table was emptied. It concerns all rows, and has no key."""
 
-OPERATION, SOURCE, OFFSET = " operation", " source", " offset"
-_MARKS = (pa.field(OPERATION, pa.int8()), pa.field(SOURCE, pa.int64()), pa.field(OFFSET, pa.int64()))
+OPERATION, SOURCE, OFFSET, KEPT = " operation", " source", " offset", " kept"
+"""Marks of a change. ``KEPT``: the columns that a partial row lacks; null for a whole row (M15)."""
+_MARKS = (
+    pa.field(OPERATION, pa.int8()),
+    pa.field(SOURCE, pa.int64()),
+    pa.field(OFFSET, pa.int64()),
+    pa.field(KEPT, pa.string()),
+)
 
 
 def change_schema(rows: pa.Schema) -> pa.Schema:
-    """The schema of changes: the columns of rows, all optional, and the operation, source and offset of each change."""
+    """The schema of changes: the columns of rows, all optional, and the marks of each change."""
     return pa.schema([*(field.with_nullable(True) for field in rows), *_MARKS])
 
 
 def marked(
-    rows: pa.RecordBatch, schema: pa.Schema, operations: pa.Array, source: int, offsets: pa.Array
+    rows: pa.RecordBatch,
+    schema: pa.Schema,
+    operations: pa.Array,
+    source: int,
+    offsets: pa.Array,
+    kept: pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Rows as changes. ``rows`` may have only some of the columns, and of a struct only some of its fields."""
+    """Rows as changes. ``rows`` may have only some of the columns, and of a struct only some of its fields. ``kept``:
+    the columns that each row lacks, if some are partial.
+    """
     columns = [
-        _filled(rows.column(place), field.type)
+        filled(rows.column(place), field.type)
         if (place := rows.schema.get_field_index(field.name)) >= 0
         else pa.nulls(rows.num_rows, field.type)
         for field in list(schema)[: -len(_MARKS)]
     ]
     sources = pa.repeat(pa.scalar(source, pa.int64()), rows.num_rows)
-    return pa.RecordBatch.from_arrays([*columns, operations, sources, offsets], schema=schema)
+    kept = pa.nulls(rows.num_rows, pa.string()) if kept is None else kept
+    return pa.RecordBatch.from_arrays([*columns, operations, sources, offsets, kept], schema=schema)
 
 
 def rows_of(changes: pa.RecordBatch) -> pa.RecordBatch:
@@ -302,14 +319,14 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
-def _filled(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def filled(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A struct with all fields of its type. Fields that the struct lacks are null."""
     if column.type == kind or not pa.types.is_struct(kind) or not isinstance(column, pa.StructArray):
         return column
     parts = []
     for field in kind:
         place = column.type.get_field_index(field.name)
-        child = pa.nulls(len(column), field.type) if place < 0 else _filled(column.field(place), field.type)
+        child = pa.nulls(len(column), field.type) if place < 0 else filled(column.field(place), field.type)
         parts.append(child)
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
 

@@ -1,4 +1,6 @@
-"""Key files: they name rows to delete by the values of their id columns."""
+"""Key files: they name rows to delete by the values of their id columns. Those with partial rows also say what becomes
+of these rows.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,15 @@ from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 
-from calving.model.files import DELETES, EVERY_ROW, KEYS, DataFile, FileContent
+from calving.model.files import DELETES, EVERY_ROW, KEYS, PARTIAL, DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
+from calving.records.arrays import conform
 from calving.records.fields import arrow_schema, table_schema
-from calving.writing.changes import Identity, pruned
+from calving.writing.changes import KEPT, Identity, optional, pruned, rows_of
 from calving.writing.table import TableWriter
 
 _BLOOM = "write.parquet.bloom-filter-"
@@ -27,19 +32,10 @@ class KeyWriter:
         self, table: TableSpec, identity: Identity, task: int, limits: Limits, writer: UUID | None = None
     ) -> None:
         schema = identity.schema(table_schema(table.schema_json))
-        spec_id = PartitionSpec.model_validate_json(table.spec_json).spec_id
         self._ids = identity.ids
         self._schema = arrow_schema(schema)
         self._task, self._limits = task, limits
-        self._table = replace(
-            table,
-            schema_json=schema.model_dump_json(),
-            # A key file has no partition, because the row of a key may be in any partition.
-            spec_json=PartitionSpec(spec_id=spec_id).model_dump_json(),
-            properties=key_file_properties(table.properties),
-            sort_order_json=None,
-            moved_to_json=None,
-        )
+        self._table = _key_table(table, schema)
         is_equality = table.mutations is not None and table.mutations.row_deletes == "equality"
         self._writer = TableWriter(self._table, task, limits, writer, DELETES if is_equality else KEYS)
 
@@ -67,15 +63,7 @@ class KeyWriter:
             pa.RecordBatch.from_arrays([pa.nulls(1, kind) for kind in self._schema.types], schema=self._schema)
         )
         (file,) = writer.close()
-        return DataFile(
-            file_path=file.file_path,
-            file_format=file.file_format,
-            record_count=file.record_count,
-            file_size_in_bytes=file.file_size_in_bytes,
-            content=FileContent.EQUALITY_DELETES,
-            spec_id=file.spec_id,
-            equality_ids=EVERY_ROW,
-        )
+        return _uncounted(file, EVERY_ROW)
 
     def close(self) -> list[DataFile]:
         """Finish the files."""
@@ -87,6 +75,72 @@ class KeyWriter:
     def discard(self) -> None:
         """Give up."""
         self._writer.discard()
+
+
+class PartialRowWriter:
+    """Writes partial rows into separate Parquet files, each row with the ids of the columns that it lacks."""
+
+    def __init__(self, table: TableSpec, identity: Identity, task: int, limits: Limits) -> None:
+        self._ids, schema = identity.ids, partial_row_schema(table_schema(table.schema_json))
+        self._schema = arrow_schema(schema)
+        self._writer = TableWriter(_key_table(table, schema), task, limits, kind=KEYS)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """About how many bytes are held in memory."""
+        return self._writer.buffered_bytes
+
+    def flush_largest(self) -> None:
+        """Flush a part of the buffered rows."""
+        self._writer.flush_largest()
+
+    def write(self, changes: pa.RecordBatch) -> None:
+        """Write these changes."""
+        if changes.num_rows:
+            columns = [*rows_of(changes).columns, changes.column(KEPT)]
+            fitting = [conform(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
+            self._writer.write(pa.RecordBatch.from_arrays(fitting, schema=self._schema))
+
+    def close(self) -> list[DataFile]:
+        """Finish the files."""
+        return [_uncounted(file, (*self._ids, PARTIAL)) for file in self._writer.close()]
+
+    def discard(self) -> None:
+        """Give up."""
+        self._writer.discard()
+
+
+def partial_row_schema(schema: Schema) -> Schema:
+    """The schema of files with partial rows of a table with this schema."""
+    every = optional(schema, frozenset(schema.field_ids))
+    return Schema(*every.fields, NestedField(PARTIAL, KEPT, StringType(), required=False))
+
+
+def _key_table(table: TableSpec, schema: Schema) -> TableSpec:
+    """The table as key files with this schema are written."""
+    spec_id = PartitionSpec.model_validate_json(table.spec_json).spec_id
+    return replace(
+        table,
+        schema_json=schema.model_dump_json(),
+        # A key file has no partition, because the row of a key may be in any partition.
+        spec_json=PartitionSpec(spec_id=spec_id).model_dump_json(),
+        properties=key_file_properties(table.properties),
+        sort_order_json=None,
+        moved_to_json=None,
+    )
+
+
+def _uncounted(file: DataFile, equality_ids: tuple[int, ...]) -> DataFile:
+    """A key file without the counts and bounds of its columns."""
+    return DataFile(
+        file_path=file.file_path,
+        file_format=file.file_format,
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        content=FileContent.EQUALITY_DELETES,
+        spec_id=file.spec_id,
+        equality_ids=equality_ids,
+    )
 
 
 def key_file_properties(properties: Mapping[str, str]) -> dict[str, str]:

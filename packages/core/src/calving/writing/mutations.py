@@ -7,7 +7,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg.transforms import BucketTransform
 
 from calving.errors import AccountingError
-from calving.model.files import DataFile, FileContent
+from calving.model.files import DataFile
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.model.text import counted
@@ -24,15 +26,18 @@ from calving.records.fields import table_schema
 from calving.storage_errors import name_file
 from calving.writing.changes import (
     DELETE,
+    KEPT,
     OFFSET,
     OPERATION,
     SOURCE,
     TRUNCATE,
     LastChanges,
     identity_of,
+    optional,
     rows_of,
 )
-from calving.writing.key_files import KeyWriter
+from calving.writing.joining import ChangeJoiner
+from calving.writing.key_files import KeyWriter, PartialRowWriter
 from calving.writing.keys import key
 from calving.writing.layout import Layout, Placed
 from calving.writing.partitioning import divide
@@ -61,6 +66,10 @@ class ChangeLayout(Layout):
             if BucketTransform(BUCKETS).can_transform(schema.find_type(column.field_id))
         ]
         self._divides = buckets
+        lacking = optional(schema, frozenset(schema.field_ids))
+        keeps = table.mutations.keeps
+        self._partial = Layout(replace(table, schema_json=lacking.model_dump_json())) if keeps else self
+        """That of partial rows, which may lack any column."""
 
     def staying(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the changes that add a row."""
@@ -69,9 +78,11 @@ class ChangeLayout(Layout):
 
     def place(self, rows: pa.RecordBatch, longest: int | None = None) -> Placed:
         """The changes with their buckets, after checking that all can be written, and found again."""
-        staying = self.staying(rows)
-        if staying.num_rows:
-            self._place(staying, longest)
+        is_whole = rows.column(KEPT).is_null()
+        for layout, some in ((self, is_whole), (self._partial, pc.invert(is_whole))):
+            staying = self.staying(_where(rows, some))
+            if staying.num_rows:
+                self._check(layout, staying, longest)
         return self._divided(rows) if self._divides else (rows, 0)
 
     def _divided(self, rows: pa.RecordBatch) -> Placed:
@@ -85,12 +96,14 @@ class ChangeLayout(Layout):
         return pa.concat_batches([changes, *[truncates] * BUCKETS]), numbers
 
     def trial(self, rows: pa.RecordBatch) -> None:
-        staying = self.staying(rows)
-        if staying.num_rows:
-            self._try(self._place(staying)[0])
+        is_whole = rows.column(KEPT).is_null()
+        for layout, some in ((self, is_whole), (self._partial, pc.invert(is_whole))):
+            staying = self.staying(_where(rows, some))
+            if staying.num_rows:
+                layout._try(self._check(layout, staying)[0])
 
-    def _place(self, staying: pa.RecordBatch, longest: int | None = None) -> Placed:
-        placed = super().place(staying, longest)
+    def _check(self, layout: Layout, staying: pa.RecordBatch, longest: int | None = None) -> Placed:
+        placed = Layout.place(layout, staying, longest)
         for column in self.identity.compared:
             self.format.check_compared(column.name, column.of(staying))
         return placed
@@ -104,6 +117,17 @@ class ChangeLayout(Layout):
         for bucket in self._key_of:
             numbers = pc.add(pc.multiply(numbers, 31), bucket(rows))
         return pc.bit_wise_and(numbers, BUCKETS - 1).cast(pa.int32())
+
+
+class _FileWriter(Protocol):
+    """Writes some of the files of a table's changes."""
+
+    @property
+    def buffered_bytes(self) -> int: ...
+
+    def flush_largest(self) -> None: ...
+
+    def discard(self) -> None: ...
 
 
 class ChangeWriter(BufferedWriter):
@@ -126,6 +150,9 @@ class ChangeWriter(BufferedWriter):
         writer = uuid4()
         self._data = TableWriter(table, task, limits, writer)
         self._keys = KeyWriter(table, layout.identity, task, limits, writer)
+        keeps = table.mutations.keeps
+        self._partial = PartialRowWriter(table, layout.identity, task, limits) if keeps else None
+        self._joiner = ChangeJoiner(table, layout.identity)
         self._spilt: _Spilt | None = None
         self._in_steps = table.distribution == "none"
         self._files: list[DataFile] = []
@@ -148,13 +175,17 @@ class ChangeWriter(BufferedWriter):
     @property
     def buffered_bytes(self) -> int:
         """About how many bytes are held in memory."""
-        return self._waiting.bytes + self._data.buffered_bytes + self._keys.buffered_bytes
+        return self._waiting.bytes + sum(writer.buffered_bytes for writer in self._writers)
+
+    @property
+    def _writers(self) -> tuple[_FileWriter, ...]:
+        return (self._data, self._keys) if self._partial is None else (self._data, self._keys, self._partial)
 
     def flush_largest(self) -> None:
         """Flush a part of the buffered rows."""
-        if self._waiting.bytes < max(self._data.buffered_bytes, self._keys.buffered_bytes):
-            larger = self._data if self._data.buffered_bytes >= self._keys.buffered_bytes else self._keys
-            larger.flush_largest()
+        largest = max(self._writers, key=lambda writer: writer.buffered_bytes)
+        if self._waiting.bytes < largest.buffered_bytes:
+            largest.flush_largest()
             return
         if self._in_steps:
             self._finish()
@@ -182,7 +213,7 @@ class ChangeWriter(BufferedWriter):
         :raises AccountingError: a change is not accounted for.
         """
         self._finish()
-        written = sum(file.record_count for file in self._files if file.content is FileContent.DATA)
+        written = sum(file.rows for file in self._files)
         if self.rows != written + self.superseded + self.deleted:
             raise AccountingError(
                 f"table {self._name}: {counted(self.rows, 'change was', 'changes were')} handed over,"
@@ -197,15 +228,17 @@ class ChangeWriter(BufferedWriter):
         if self._empties:
             self._files.append(self._keys.of_every_row())
             self._empties = False
-        self._files += [file for file in (*self._keys.close(), *self._data.close()) if file.file_path not in known]
+        partial = self._partial.close() if self._partial is not None else []
+        finished = (*self._keys.close(), *partial, *self._data.close())
+        self._files += [file for file in finished if file.file_path not in known]
 
     def discard(self) -> None:
         """Give up, and delete the written files as far as possible."""
         if self._spilt is not None:
             self._spilt.close()
         self._waiting.clear()
-        self._data.discard()
-        self._keys.discard()
+        for writer in self._writers:
+            writer.discard()
 
     def _settle(self, changes: Sequence[pa.RecordBatch]) -> None:
         """Write the last change of each key; no other changes have these keys."""
@@ -213,15 +246,19 @@ class ChangeWriter(BufferedWriter):
         changes = [left for part in changes if (left := self._not_emptied(part)).num_rows]
         if not changes:
             return
-        for last, replaces in self._last.of(changes):
-            staying = self._changes.staying(last)
+        for last, replaces in self._last.of(self._joiner.joined(changes)):
             self.superseded -= last.num_rows
-            self.deleted += last.num_rows - staying.num_rows
+            is_whole = last.column(KEPT).is_null()
+            if self._partial is not None:
+                self._partial.write(last.filter(pc.invert(is_whole)))
+            whole = _where(last, is_whole)
+            staying = self._changes.staying(whole)
+            self.deleted += whole.num_rows - staying.num_rows
             for start in range(0, staying.num_rows, _ROWS_AT_ONCE):
                 self._data.write(staying.slice(start, _ROWS_AT_ONCE))
                 while self._data.buffered_bytes > self._limits.buffered_bytes:
                     self._data.flush_largest()
-            self._keys.write(_where(last, replaces))
+            self._keys.write(_where(last, pc.and_(replaces, is_whole)))
 
     def _not_emptied(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         """The changes without those before a truncate event of their source partition."""
@@ -236,7 +273,11 @@ class ChangeWriter(BufferedWriter):
 
 def _where(rows: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
     """The rows of the mask. They are not copied if the mask selects all."""
-    return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
+    return rows if _all(mask) else rows.filter(mask)
+
+
+def _all(mask: pa.Array) -> bool:
+    return bool(pc.all(mask, min_count=0).as_py())
 
 
 class _Spilt:
