@@ -178,6 +178,21 @@ def test_an_order_field_and_inserts_that_append_exclude_each_other() -> None:
         parse({**BASE, **keys})
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"iceberg.tables.row-deletes": "equality"}, "needs row-deletes = positions"),
+        ({"iceberg.tables.inserts": "append"}, "and inserts = append exclude each other"),
+        ({"iceberg.tables.order-field": "n"}, "and order-field exclude each other"),
+    ],
+    ids=["equality deletes", "appended inserts", "an order field"],
+)
+def test_stored_values_cannot_be_kept_beside(change: dict[str, str], why: str) -> None:
+    keys = {"iceberg.tables.cdc-field": "op", "iceberg.tables.on-unavailable-value": "keep"}
+    with pytest.raises(ConfigError, match=f"on-unavailable-value = keep {why}"):
+        parse({**BASE, **keys, **change})
+
+
 def test_an_order_type_needs_an_order_field() -> None:
     keys = {"iceberg.tables.cdc-field": "op", "iceberg.table.db.orders.order-type": "text"}
     with pytest.raises(

@@ -110,29 +110,7 @@ class RowMutations:
 
     @property
     def contradiction(self) -> str | None:
-        """Why a table with these settings cannot keep values, or cannot be emptied by a truncate event; None if it can,
-        or is not to.
-        """
-        return self._of_keeping() or self._of_truncating()
-
-    def _of_keeping(self) -> str | None:
-        if not self.keeps:
-            return None
-        if self.row_deletes == "equality":
-            return "on-unavailable-value = keep needs row-deletes = positions: the stored row is found by its position"
-        if self.inserts == "append":
-            return (
-                "on-unavailable-value = keep and inserts = append exclude each other: a key with several rows has no"
-                " one row whose values are kept"
-            )
-        if self.order_field is not None:
-            return (
-                "on-unavailable-value = keep and order-field exclude each other: a change that comes late would keep"
-                " values that are newer than itself; the order of the topic counts without an order-field"
-            )
-        return None
-
-    def _of_truncating(self) -> str | None:
+        """Why a truncate event cannot empty a table with these settings; None if it can, or is not to."""
         if self.on_truncate != "delete":
             return None
         if self.row_deletes == "equality":

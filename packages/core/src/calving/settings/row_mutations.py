@@ -31,10 +31,30 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
     if fields["inserts"] is None:
         fields["inserts"] = "upsert" if fields["row_deletes"] == "positions" else "append"
     _check_order_field(fields, changed, where)
+    _check_keeping(fields, where)
     mutations = RowMutations(**fields, by_key=is_by_key(keys, own, where))
     if (why := mutations.contradiction) is not None:
         raise ConfigError(f"{where}{why}")
     return mutations
+
+
+def _check_keeping(found: Mapping[str, Any], where: str) -> None:
+    """:raises ConfigError: another key contradicts that updates keep stored values."""
+    if found["on_unavailable_value"] != "keep":
+        return
+    keeping = f"{where}on-unavailable-value = keep"
+    if found["row_deletes"] != "positions":
+        raise ConfigError(f"{keeping} needs row-deletes = positions: the stored row is found by its position")
+    if found["inserts"] == "append":
+        raise ConfigError(
+            f"{keeping} and inserts = append exclude each other: a key with several rows has no one row whose values"
+            " are kept"
+        )
+    if found["order_field"] is not None:
+        raise ConfigError(
+            f"{keeping} and order-field exclude each other: a change that comes late would keep values that are newer"
+            " than itself; without an order-field the order of the topic counts"
+        )
 
 
 def _check_order_field(found: Mapping[str, Any], changed: Collection[str], where: str) -> None:
