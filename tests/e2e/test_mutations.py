@@ -80,6 +80,24 @@ def test_debezium_events_and_their_tombstones_mirror_a_table(sink: Cli) -> None:
     assert rows(sink, "id", "v") == [(0, "snapshot"), (1, "changed"), (3, "again"), (9, "new")]
 
 
+def test_an_update_without_a_large_value_keeps_that_of_the_stored_row(sink: Cli) -> None:
+    sink.keys |= {
+        "transforms": "unwrap",
+        "transforms.unwrap.type": "io.tabular.iceberg.connect.transforms.DebeziumTransform",
+        "iceberg.tables.cdc-field": "_cdc.op",
+        "iceberg.tables.on-unavailable-value": "keep",
+    }
+    large, gap = "x" * 5_000, "__debezium_unavailable_value"
+    send(sink, *(envelope("r", None, {"id": i, "v": "snapshot", "note": f"{i} {large}"}, i) for i in range(5)))
+    sink.run_here()
+    updates = [{"id": i, "v": f"change {n}", "note": gap} for n in range(3) for i in range(4)]
+    send(sink, *(envelope("u", None, row, 10 + n) for n, row in enumerate(updates)))
+    sink.keys["iceberg.batch.max-records"] = 2  # a row is changed in several batches of a commit
+    sink.run_here()
+    expected = [(i, "change 2" if i < 4 else "snapshot", f"{i} {large}") for i in range(5)]
+    assert rows(sink, "id", "v", "note") == expected
+
+
 def test_plain_records_replace_each_other_by_key(sink: Cli) -> None:
     sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true"}
     send(sink, *((None, {"id": i % 4, "v": i}) for i in range(20)))

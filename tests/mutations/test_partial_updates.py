@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -24,6 +25,7 @@ from pyiceberg.types import (
 )
 
 from calving.errors import OtherSettingsError, TableTroubleError
+from calving.iceberg.resolution import RowChangeResolver, RowChanges
 from calving.model.files import PARTIAL
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RowMutations
@@ -278,6 +280,34 @@ def test_a_row_that_was_moved_by_a_compaction_is_found(tmp_path: Path) -> None:
     sink.table.overwrite(moved)
     sink.commit(waiting)
     assert sink.rows("id", "v", "big") == [(0, 0, "a0"), (1, 1, "a1"), (2, 0, "a2"), (3, 1, "a3")]
+
+
+def test_a_refused_commit_reads_the_values_again_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = sink_of(tmp_path)
+    sink.take(*(put(key, "c", v=0, big="a") for key in range(3)))
+    waiting = sink.read({0: [put(1, v=1, big=TEXT)]})
+    resolve, tries = RowChangeResolver.resolve, [0]
+
+    def overtaken(*given: Any) -> RowChanges:
+        changes = resolve(*given)
+        tries[0] += 1
+        if tries[0] == 1:  # somebody else rewrites all rows before the commit
+            rows = sink.table.scan().to_arrow()
+            place = rows.schema.get_field_index("big")
+            sink.table.overwrite(
+                rows.set_column(place, rows.schema.field(place), pa.array(["b"] * 3, rows["big"].type))
+            )
+        return changes
+
+    monkeypatch.setattr(RowChangeResolver, "resolve", overtaken)
+    sink.commit(waiting)
+    assert (tries, sink.rows("id", "v", "big")) == ([2], [(0, 0, "b"), (1, 1, "b"), (2, 0, "b")])
+    history = sink.table.inspect.all_files()["file_path"].to_pylist()
+    named = {path.removeprefix("file://") for path in history}
+    written = {str(path) for path in Path(sink.table.location().removeprefix("file://"), "data").rglob("*.parquet")}
+    assert {path for path in written if not path.endswith("-keys.parquet")} <= named
 
 
 def test_files_wait_for_a_worker_that_keeps_values(tmp_path: Path) -> None:

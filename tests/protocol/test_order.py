@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from uuid import UUID
 
 from calving.model.events import DataComplete, DataWritten, Envelope, TableReference
-from calving.model.files import DataFile
+from calving.model.files import PARTIAL, DataFile, FileContent
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.commit import Admitted, Step, admit
@@ -126,6 +127,25 @@ def test_the_delete_files_and_data_files_of_a_batch_are_one_step_also_where_they
     assert [(names_of(step.delete_files), names_of(step.data_files)) for step in found.steps] == [
         (["keys 1a", "keys 1b"], ["rows 1a", "rows 1b"]),
         (["keys 2"], ["rows 2"]),
+    ]
+
+
+def test_partial_rows_are_never_in_one_step_with_other_changes_of_keys() -> None:
+    """Several batches of a publication: the row that completes a partial one may come from the batch before it."""
+    lacking = replace(named("partial"), content=FileContent.EQUALITY_DELETES, equality_ids=(1, PARTIAL))
+    events = [
+        DataWritten(COMMIT, TABLE, (), (named("keys 1"),)),
+        DataWritten(COMMIT, TABLE, (), (lacking,)),
+        DataWritten(COMMIT, TABLE, (), (named("keys 3"),)),
+        DataWritten(COMMIT, TABLE, (named("rows 3"),)),
+    ]
+    covers = {A: (Span(0, 10),)}
+    heard = [Envelope(0, offset, event, covers) for offset, event in enumerate(events)]
+    found = admit(heard, {0: 5}, SourceProgress(covers, {}), NO_LEDGER, in_order=True)
+    assert [(names_of(step.delete_files), names_of(step.data_files)) for step in found.steps] == [
+        (["keys 1"], []),
+        (["partial"], []),
+        (["keys 3"], ["rows 3"]),
     ]
 
 

@@ -24,6 +24,7 @@ from tests.maintenance.compacting import appended, beside, compactor_of, planned
 from tests.maintenance.merging import merge
 from tests.maintenance.test_row_orders import KINDS, changed
 from tests.mutations.changing import Changing
+from tests.mutations.histories import played
 
 pytestmark = pytest.mark.services
 
@@ -66,6 +67,16 @@ def test_spark_reads_every_history(catalog: Catalog, version: int, where: str) -
         if version == 3:
             assert len({row.pop("_row_id") for row in rows}) == len(rows), table.name
         assert rows_of(rows) == table.rows(), table.name
+
+
+def test_spark_reads_every_history_of_partial_updates(tmp_path: Path, version: int, where: str) -> None:
+    histories = []
+    for seed in range(20, 24):
+        place = tmp_path if version == 2 else tmp_path / str(seed)
+        histories.append(played(place, seed, where if version == 3 else None, partial=True))
+    found = spark_on(where, *(f"select id, name, g from iceberg.{each.sink.name}" for each in histories))
+    for history, rows in zip(histories, found, strict=True):
+        assert rows_of(rows) == history.oracle.found(("id", "name", "g")), history.shape
 
 
 def test_spark_reads_equality_deletes_of_every_layout_and_the_positions_that_they_become(tmp_path: Path) -> None:
