@@ -58,6 +58,6 @@ def test_the_launchers_jvm_has_the_options_of_a_short_one_unless_the_user_gives_
         monkeypatch.setenv("SPARK_LAUNCHER_OPTS", options)
     started: list[str] = []
     monkeypatch.setattr(java, "launch_gateway", lambda *_: started.append(os.environ["SPARK_LAUNCHER_OPTS"]))
-    java.launch(SparkConf(loadDefaults=False))
+    java.launch(SparkConf(loadDefaults=False), LOCAL_JAVA)
     assert started == [options or LOCAL_JAVA]
     assert os.environ.get("SPARK_LAUNCHER_OPTS") == options

@@ -172,7 +172,7 @@ class ClassicEngine(SparkEngine):
 
 def _context(conf: SparkConf) -> SparkContext:
     if SparkContext._gateway is None and not _submitted():
-        return SparkContext(conf=conf, gateway=launch(conf))
+        return SparkContext(conf=conf, gateway=launch(conf, LOCAL_JAVA))
     return SparkContext.getOrCreate(conf)
 
 

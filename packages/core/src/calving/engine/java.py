@@ -16,7 +16,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-from calving.engine.spark import LOCAL_JAVA
 from calving.errors import RestartNeededError
 from calving.secrets import masked
 
@@ -30,10 +29,10 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + "._-/,;@%+$()[]{}<>*'\
 """Characters that a properties file has as they are, everywhere in keys and values."""
 
 
-def launch(conf: SparkConf) -> Any:
+def launch(conf: SparkConf, launcher: str) -> Any:
     """A gateway as PySpark makes it, but with the settings in a file in memory, which only this user can read: PySpark
     makes them arguments, which every user of the machine sees. The JVM's standard error goes to ``sys.stderr``, line by
-    line, so that a live view is not garbled. Expected warnings are left out.
+    line, so that a live view is not garbled. Expected warnings are left out. ``launcher``: as ``_submitting`` takes it.
 
     :raises Exception: Spark's error. The JVM's messages about it have been written.
     """
@@ -44,7 +43,7 @@ def launch(conf: SparkConf) -> Any:
         try:
             with (
                 _in_memory(conf) as settings,
-                _submitting(f"--load-spark-defaults --properties-file /dev/fd/{settings}"),
+                _submitting(f"--load-spark-defaults --properties-file /dev/fd/{settings}", launcher),
             ):
                 return launch_gateway(None, {"stderr": sink, "pass_fds": (settings,)})  # type: ignore[no-untyped-call]
         finally:
@@ -74,11 +73,13 @@ def _escaped(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _submitting(arguments: str) -> Iterator[None]:
-    """Give these arguments to the spark-submit that PySpark starts, and options to its launcher that has none."""
+def _submitting(arguments: str, launcher: str) -> Iterator[None]:
+    """Give these arguments to the spark-submit that PySpark starts. ``launcher``: Java's options for its launcher, if
+    the user gives none.
+    """
     before = {name: os.environ.get(name) for name in (_ARGUMENTS, _LAUNCHER)}
     os.environ[_ARGUMENTS] = f"{arguments} {before[_ARGUMENTS] or 'pyspark-shell'}"
-    os.environ.setdefault(_LAUNCHER, LOCAL_JAVA)
+    os.environ.setdefault(_LAUNCHER, launcher)
     try:
         yield
     finally:
