@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from calving.errors import BadRecordError, CalvingError, ConfigError
-from calving_spark.changes import Deletes
+from calving_spark.changes import DeleteCondition
 from calving_spark.options import read
 from harness.structure import check
 from tests.spark.faulty import FaultyCatalog, has_failed, plan
@@ -212,14 +212,14 @@ def test_options_that_cannot_be_followed_are_refused(batches: Make, options: dic
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("op = 'D'", Deletes("op", ("D",))),
-        ('op == "D"', Deletes("op", ("D",))),
-        ("`op` in ('d', 'gone, for good')", Deletes("op", ("d", "gone, for good"))),
-        ("op IN ('')", Deletes("op", ("",))),
+        ("op = 'D'", DeleteCondition("op", ("D",))),
+        ('op == "D"', DeleteCondition("op", ("D",))),
+        ("`op` in ('d', 'gone, for good')", DeleteCondition("op", ("d", "gone, for good"))),
+        ("op IN ('')", DeleteCondition("op", ("",))),
     ],
 )
-def test_the_condition_of_pipelines_names_a_column_and_its_texts(text: str, found: Deletes) -> None:
-    assert Deletes.parse(text) == found
+def test_the_condition_of_pipelines_names_a_column_and_its_texts(text: str, found: DeleteCondition) -> None:
+    assert DeleteCondition.parse(text) == found
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_the_condition_of_pipelines_names_a_column_and_its_texts(text: str, foun
 )
 def test_another_condition_is_no_list_of_texts(text: str) -> None:
     with pytest.raises(ValueError, match="must be such as"):
-        Deletes.parse(text)
+        DeleteCondition.parse(text)
 
 
 def test_ours_and_the_words_of_pipelines_are_one() -> None:

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from calving.errors import ConfigError, TableTroubleError
 from calving_spark.options import read_of_scan
-from calving_spark.readers import FileGroup, FilteredReader
+from calving_spark.readers import FilesOfTask, FilteredReader
 from calving_spark.scans import Scan
 from calving_spark.source import DefaultSource
 from calving_spark.table_columns import chosen, frame_schema
@@ -142,14 +142,14 @@ def test_small_files_are_read_together_and_large_ones_apart(lake: SparkLake) -> 
     assert [len(each.files) for each in groups(source(lake))] == [1] * 6
 
 
-def planned(found: DefaultSource, *filters: spark.Filter) -> tuple[FilteredReader, list[FileGroup]]:
+def planned(found: DefaultSource, *filters: spark.Filter) -> tuple[FilteredReader, list[FilesOfTask]]:
     options = read_of_scan(found.options)
     reader = FilteredReader(options, Scan(options), found.schema())
     assert [*reader.pushFilters([*filters])] == [*filters]
-    return reader, [each for each in reader.partitions() if isinstance(each, FileGroup)]
+    return reader, [each for each in reader.partitions() if isinstance(each, FilesOfTask)]
 
 
-def groups(found: DefaultSource, *filters: spark.Filter) -> list[FileGroup]:
+def groups(found: DefaultSource, *filters: spark.Filter) -> list[FilesOfTask]:
     return planned(found, *filters)[1]
 
 

@@ -42,18 +42,18 @@ _TEXT = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
 @dataclass(frozen=True, slots=True)
-class Deletes:
+class DeleteCondition:
     """The rows that delete: those with one of these texts in this column."""
 
     column: str
     texts: tuple[str, ...]
 
     @staticmethod
-    def parse(text: str) -> Deletes:
+    def parse(text: str) -> DeleteCondition:
         """:raises ValueError: the condition is not one of these."""
         found = _EQUALS.fullmatch(text) or _AMONG.fullmatch(text)
         if found is not None:
-            return Deletes(found["column"], tuple(one or other for one, other in _TEXT.findall(found["texts"])))
+            return DeleteCondition(found["column"], tuple(one or other for one, other in _TEXT.findall(found["texts"])))
         raise ValueError("must be such as: op = 'DELETE', or: op IN ('d', 'D'); for anything else add a column")
 
     def of(self, values: Values) -> pa.Array:
@@ -127,7 +127,7 @@ def change_writer(last: LastChanges, spec: TaskSpec, table: str) -> ChangeWriter
 class ChangesOfRows:
     """Rows of a task as changes of the table's rows. ``task``: its number in the batch."""
 
-    def __init__(self, table: TableSpec, task: int, deletes: Deletes | None, *, fold: bool) -> None:
+    def __init__(self, table: TableSpec, task: int, deletes: DeleteCondition | None, *, fold: bool) -> None:
         assert table.mutations is not None  # noqa: S101 - else rows are appended
         names = name_mapping(table.properties)
         self._conversion = Conversion(table, Evolution(case_insensitive=fold), names, Limits())
@@ -156,7 +156,9 @@ class ChangesOfRows:
         return pc.if_else(pc.fill_null(pc.equal(found, UNCLEAR), True), pa.scalar(INSERT, pa.int8()), found)
 
 
-def check_columns(table: str, mutations: RowMutations, deletes: Deletes | None, names: Sequence[str]) -> set[str]:
+def check_columns(
+    table: str, mutations: RowMutations, deletes: DeleteCondition | None, names: Sequence[str]
+) -> set[str]:
     """The columns of a DataFrame that tell of changes, and need not be in the table.
 
     :raises ConfigError: the DataFrame lacks one.

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from calving.model.tables import MAIN, OrderType, RowMutations, is_table_name
 from calving.settings.keys import Branch, DistinctNames, Location, Names, Text
-from calving_spark.changes import Deletes
+from calving_spark.changes import DeleteCondition
 
 _LONGEST = 200
 
@@ -28,7 +28,7 @@ def check_entry(value: str) -> str:
 
 
 def _condition(value: str) -> str:
-    Deletes.parse(value)
+    DeleteCondition.parse(value)
     return value
 
 
@@ -147,9 +147,9 @@ class WriteKeys(SourceKeys):
         )
 
     @property
-    def deletes(self) -> Deletes | None:
+    def deletes(self) -> DeleteCondition | None:
         """The rows that delete, if a condition says it."""
-        return Deletes.parse(self.apply_as_deletes) if self.apply_as_deletes is not None else None
+        return DeleteCondition.parse(self.apply_as_deletes) if self.apply_as_deletes is not None else None
 
 
 class ReadKeys(SourceKeys):

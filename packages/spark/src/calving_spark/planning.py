@@ -24,7 +24,7 @@ from calving.model.tables import SchemaChange, TableSpec
 from calving.records.arrays import children_of
 from calving.records.fields import Target, name_mapping, table_schema
 from calving.records.inferred import of_type
-from calving_spark.changes import Deletes, check_columns
+from calving_spark.changes import DeleteCondition, check_columns
 from calving_spark.columns import one_row, row_type
 from calving_spark.options import SourceOptions, WriteOptions
 
@@ -41,7 +41,7 @@ class WritePlan:
     spec: TableSpec
     uuid: str
     fold: bool
-    deletes: Deletes | None = None
+    deletes: DeleteCondition | None = None
 
 
 def catalog_of(options: SourceOptions[Any]) -> Catalog:

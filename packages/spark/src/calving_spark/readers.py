@@ -26,7 +26,7 @@ refuses readers that take filters if it is false.
 """
 
 
-class FileGroup(InputPartition):
+class FilesOfTask(InputPartition):
     """The files that one task reads."""
 
     def __init__(self, files: Sequence[FileToRead]) -> None:
@@ -53,7 +53,7 @@ class TableReader(DataSourceReader):
             raise RuntimeError("only where it was made does a reader know the table's files")
         scan, columns = self._planning
         groups = scan.groups(columns, condition(scan.table.metadata, columns, self._filters))
-        return [FileGroup(group) for group in groups]
+        return [FilesOfTask(group) for group in groups]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """:raises TableTroubleError: a file cannot be read without a loss."""
@@ -61,7 +61,7 @@ class TableReader(DataSourceReader):
         from calving_spark.reading import rows_of
 
         # Spark makes up a partition if there is none.
-        files = partition.files if isinstance(partition, FileGroup) else ()
+        files = partition.files if isinstance(partition, FilesOfTask) else ()
         return rows_of(self._table, self._schema, self._version, files)
 
     def __getstate__(self) -> dict[str, Any]:
