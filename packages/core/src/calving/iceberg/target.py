@@ -135,11 +135,7 @@ class IcebergTarget:
         self.io = table.io
         uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
         if uuids:
-            raise TableTroubleError(
-                f"table {'.'.join(self._table)} has UUID {table.metadata.table_uuid}, but files were written for"
-                f" {', '.join(sorted(uuids))}: it was dropped and recreated, or renamed and created again. To have"
-                f" their records, {self._answer()}"
-            )
+            raise TableTroubleError(self._of_another_table(table, uuids))
         if self._branch != "main" and self._branch not in table.metadata.refs:
             table = self._create_branch(table)
         if self._equality and unpartitioned(table.specs().values()) is None:
@@ -147,13 +143,15 @@ class IcebergTarget:
             table = self._load()
         return LoadedTable(table, self._branch)
 
-    def _answer(self) -> str:
-        """What an operator does about files of a former table."""
+    def _of_another_table(self, table: Table, uuids: Collection[str]) -> str:
+        """A sentence on files of a former table, and on what to do."""
+        name, uuid, former = ".".join(self._table), table.metadata.table_uuid, ", ".join(sorted(uuids))
         if is_backfill(self._key.group):
-            return BEGIN_ANOTHER
+            return f"table {name} has UUID {uuid}, but files were written for {former}: {BEGIN_ANOTHER}"
         return (
-            "stop all workers and run `calving recover FILE`; to discard them, run `calving release FILE --table"
-            f" {'.'.join(self._table)} --record OUT`"
+            f"table {name} has UUID {uuid}, but files were written for {former}: it was dropped and recreated, or renamed"
+            " and created again. To have their records, stop all workers and run `calving recover FILE`; to discard"
+            f" them, run `calving release FILE --table {name} --record OUT`"
         )
 
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:

@@ -159,17 +159,18 @@ class RolledBack:
         """A sentence on what is missing, and on what to do. ``answer``: of a backfill, which the commands of a sink do
         not answer for.
         """
+        if not self.gone and answer is not None:
+            return (
+                f"table {table} may have been rolled back: snapshot {self.doubt and self.doubt.id}, the last commit"
+                f" there, has expired; compare the rows with the topics; if some are missing, {answer}"
+            )
         if not self.gone:
-            doubt = (
+            return (
                 f"table {table} may have been rolled back: snapshot {self.doubt and self.doubt.id}, this sink's last"
                 " commit there, has expired, and so have the snapshots that would tell whether the table still has its"
-                " rows; compare the rows with the topics; if "
-            )
-            return doubt + (
-                f"some are missing, {answer}"
-                if answer is not None
-                else f"none is missing, run `calving rollback FILE --table {table} --as-is --then forget`; else stop"
-                f" all workers and run `calving recover FILE --table {table}`, which says what is left to do"
+                " rows; compare the rows with the topics; if none is missing, run `calving rollback FILE --table"
+                f" {table} --as-is --then forget`; else stop all workers and run `calving recover FILE --table"
+                f" {table}`, which says what is left to do"
             )
         commands = f"run `calving rollback FILE --table {table} --as-is --then restore`, or `reread`, or `forget`"
         return (
