@@ -149,8 +149,8 @@ class IcebergTarget:
         if is_backfill(self._key.group):
             return f"table {name} has UUID {uuid}, but files were written for {former}: {BEGIN_ANOTHER}"
         return (
-            f"table {name} has UUID {uuid}, but files were written for {former}: it was dropped and recreated, or renamed"
-            " and created again. To have their records, stop all workers and run `calving recover FILE`; to discard"
+            f"table {name} has UUID {uuid}, but files were written for {former}: it was dropped and recreated, or"
+            " renamed and created again. To have their records, stop all workers and run `calving recover FILE`; to discard"
             f" them, run `calving release FILE --table {name} --record OUT`"
         )
 
