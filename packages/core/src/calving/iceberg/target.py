@@ -150,8 +150,8 @@ class IcebergTarget:
             return f"table {name} has UUID {uuid}, but files were written for {former}: {BEGIN_ANOTHER}"
         return (
             f"table {name} has UUID {uuid}, but files were written for {former}: it was dropped and recreated, or"
-            " renamed and created again. To have their records, stop all workers and run `calving recover FILE`; to discard"
-            f" them, run `calving release FILE --table {name} --record OUT`"
+            " renamed and created again. To have their records, stop all workers and run `calving recover FILE`; to"
+            f" discard them, run `calving release FILE --table {name} --record OUT`"
         )
 
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
