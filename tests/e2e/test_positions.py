@@ -134,6 +134,26 @@ def test_of_skipped_records_that_a_table_holds_the_plan_says_so(sink: Cli) -> No
     ]
 
 
+@pytest.mark.parametrize(
+    ("again", "what"),
+    [
+        (False, "to have them, run `calving backfill FILE` as well"),
+        (True, "they stand once in it"),
+    ],
+)
+def test_of_records_from_before_its_first_commit_the_plan_says_that_a_table_has_none(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str, again: bool, what: str
+) -> None:
+    sink = Cli(tmp_path, topic(partitions=1), unique)
+    sink.keys["iceberg.source.start"] = f"{sink.topic.name}:0=10"
+    sink.send(0, 20)
+    sink.run_here()
+    assert (
+        f"table db.t: it has no record of 10 offsets of these (offsets 0 to 10 of {sink.topic.name}-0), because they were"
+        f" settled before its first commit: {what}"
+    ) in move(sink, "earliest", again=again, dry_run=True)
+
+
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 def test_a_plan_that_was_made_before_the_sink_has_run_once_more_is_dropped(sink: Cli, again: bool) -> None:

@@ -20,19 +20,17 @@ from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.history import LoadedTable
 from calving.iceberg.publication import BranchPublication, Publisher
 from calving.model.backfills import ended_property, range_group
 from calving.model.events import TableId
-from calving.model.offsets import Coverage, SourceOffsets, Span, Spans, each, intersection, less, present
-from calving.protocol.ledger import Ledger, decode_source, entry_of, errors_naming
-from calving.protocol.ledger_key import SETTLED_OFFSETS, SOURCE_OFFSETS, LedgerKey
-from calving.protocol.restored import restored_by
+from calving.model.offsets import Coverage, SourceOffsets, Spans, each, intersection, less, present
+from calving.protocol.ledger import Ledger, errors_naming
+from calving.protocol.ledger_key import LedgerKey
 from calving.retries import Backoff, tries
 from calving.runtime import components
 from calving.runtime.log_view import ControlLogView, hear, nothing_waits
 from calving.runtime.names import remedy
-from calving.runtime.preflight import ledger_key, ledger_of, own_tables, owner_of
+from calving.runtime.preflight import before_first_commit, ledger_key, ledger_of, own_tables, owner_of
 from calving.runtime.routed import routed_tables
 from calving.settings.backfills import within_range
 from calving.settings.load import Sink
@@ -144,7 +142,7 @@ class Backfill:
                 key = replace(ledger_key(sink, "", name), branch=self.key(name).branch)
                 ledger = ledger_of(key, table)
                 with errors_naming(name):
-                    own = less({tp: ledger.held(tp) for tp in ledger.source}, _before_first(key, table))
+                    own = less({tp: ledger.held(tp) for tp in ledger.source}, before_first_commit(key, table))
                 if shared := intersection(present(own, self._topics.identities(topics)), each(self.spans())):
                     held[name] = shared
         return held
@@ -213,19 +211,6 @@ class Backfill:
     def _hear(self) -> ControlLogView:
         with contextlib.closing(self._backend.open(str(uuid4()))) as session:
             return hear(session)
-
-
-def _before_first(key: LedgerKey, table: Table) -> Coverage:
-    """The offsets of which no record can be in the table, because they were settled before the first commit to it: by
-    the sink's first start, for example. None if the branch is not known from its beginning, or began with rows of the
-    Java sink, or with files that had been rolled back.
-    """
-    line, key = LoadedTable(table, key.branch).line, key.with_former(table.properties)
-    own = [each.summary for each in line.snapshots if key.is_own(each)]
-    if not own or SOURCE_OFFSETS not in own[-1] or line.below() is not None or restored_by(own[-1]):
-        return {}
-    settled = entry_of(own[-1], SETTLED_OFFSETS, decode_source)
-    return {tp: (Span(0, at),) for tp, at in settled.items()}
 
 
 def set_property(catalog: Catalog, table: TableId, name: str, text: str) -> None:

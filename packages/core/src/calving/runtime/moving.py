@@ -22,21 +22,19 @@ from pyiceberg.catalog import Catalog
 from calving.backend.interface import Backend, ControlLog, Session
 from calving.backend.sessions import read_to_end
 from calving.errors import CommandFailedError, ConfigError, DataLossError
-from calving.iceberg.catalog import table_id
+from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.restating import restate
 from calving.iceberg.summary import engine
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import TargetState
 from calving.model.offsets import (
     TRUNCATED,
+    Coverage,
     SourceOffsets,
     encode_coverage,
-    intersection,
     present,
-    size,
     text_of,
 )
-from calving.model.text import counted
 from calving.protocol import moves
 from calving.protocol import positions as unread_offsets
 from calving.protocol.buffer import Buffer
@@ -50,8 +48,9 @@ from calving.runtime import components
 from calving.runtime.destination import Destination
 from calving.runtime.group_members import mind_members, running
 from calving.runtime.log_view import keep, resumed
+from calving.runtime.move_plan import plan_lines
 from calving.runtime.positions import recreated_text, unread
-from calving.runtime.preflight import TableRecord, former_names, ledger_key, refuse_a_loss
+from calving.runtime.preflight import TableRecord, before_first_commit, former_names, ledger_key, refuse_a_loss
 from calving.runtime.recovered_tables import (
     mark_recovered,
     mind_other_names,
@@ -123,7 +122,7 @@ def move_positions(sink: Sink, destination: Destination, *, dry_run: bool, only_
             raise CommandFailedError("the sink was resumed meanwhile: stop it first")
     parts = _parts(found, move)
     _check(found, move, parts)
-    yield from _lines(move, parts)
+    yield from plan_lines(move, parts, _unheld(found, move, parts))
     if not (move.back or move.skipped):
         yield "the positions are there already"
     elif dry_run:
@@ -258,32 +257,14 @@ def _check(found: _Found, move: PositionMove, parts: Mapping[str, TablePart]) ->
             )
 
 
-def _lines(move: PositionMove, parts: Mapping[str, TablePart]) -> Iterator[str]:
-    """The plan for a person."""
-    of_tables = {name: intersection(part.held, move.skipped) for name, part in sorted(parts.items())}
-    for tp, at in sorted(move.targets.items()):
-        stored = move.stored[tp]
-        if at < stored:
-            yield f"{tp}: back from {stored} to {at}: {counted(stored - at, 'offset')} to read again"
-        elif at > stored:
-            where = "" if any(tp in each for each in of_tables.values()) else ", so no table gets their records"
-            skipped = f"{counted(at - stored, 'offset')} ({stored} to {at}) skipped{where}"
-            yield f"{tp}: forward from {stored} to {at}: {skipped}"
-    for tp, at in sorted(move.restarted.items()):
-        yield f"{tp}: read from {at} on, because later records are published and not in all tables yet"
-    for name, part in sorted(parts.items()) if move.back else ():
-        yield f"table {name}: {_of_table(move, part)}"
-    for name, held in of_tables.items():
-        if held:
-            yield f"table {name}: it holds {counted(size(held), 'offset')} of the skipped ones ({text_of(held)})"
-
-
-def _of_table(move: PositionMove, part: TablePart) -> str:
-    held = part.doubles(move)
-    if not held:
-        return "it holds none of them, so it gets those records that are routed to it"
-    what = f"it holds {counted(size(held), 'offset')} of them ({text_of(held)})"
-    return f"{what}: their records are read again, and stand twice in it" if move.again else f"{what} and skips these"
+def _unheld(found: _Found, move: PositionMove, parts: Mapping[str, TablePart]) -> dict[str, Coverage]:
+    """What tables only seem to hold of the offsets to which positions go back."""
+    unheld: dict[str, Coverage] = {}
+    for name in (name for name, part in parts.items() if part.doubles(move)):
+        if (table := find_table(found.catalog, table_id(name))) is not None:
+            key = ledger_key(found.sink, found.log.identity, name)
+            unheld[name] = present(before_first_commit(key, table), found.identities)
+    return unheld
 
 
 def _do(found: _Found, backend: Backend, move: PositionMove, parts: Mapping[str, TablePart]) -> None:

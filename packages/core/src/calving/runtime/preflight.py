@@ -31,12 +31,13 @@ from calving.iceberg.marks import mark_of
 from calving.model.backfills import is_backfill
 from calving.model.forms import NEWEST, StoredForm
 from calving.model.marks import TableMark
-from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, TopicPartition, decode_coverage, present
+from calving.model.offsets import TRUNCATED, Coverage, SourceOffsets, Span, TopicPartition, decode_coverage, present
 from calving.model.tables import OnRollback
 from calving.protocol.forms import FORM, newer_sinks, table_form
 from calving.protocol.ledger import Ledger, decode_source, entry_of, errors_naming
-from calving.protocol.ledger_key import LOG_ID, SOURCE_OFFSETS, LedgerKey
+from calving.protocol.ledger_key import LOG_ID, SETTLED_OFFSETS, SOURCE_OFFSETS, LedgerKey
 from calving.protocol.recovery import AWAITED_OFFSETS, doubled, successor
+from calving.protocol.restored import restored_by
 from calving.runtime.names import check_logs, check_names_kept, check_not_left, remedy
 from calving.runtime.positions import check_topics, refuse_lost_positions
 from calving.settings.load import Sink
@@ -321,3 +322,16 @@ def former_names(
             for tp, offset in present(source, identities).items():
                 if tp in every and offset:
                     yield table, owner, tp, offset
+
+
+def before_first_commit(key: LedgerKey, table: Table) -> Coverage:
+    """The offsets of which no record can be in the table, because they were settled before the first commit to it: by
+    the sink's first start, for example. None if the branch is not known from its beginning, or began with rows of the
+    Java sink, or with files that had been rolled back.
+    """
+    line, key = LoadedTable(table, key.branch).line, key.with_former(table.properties)
+    own = [each.summary for each in line.snapshots if key.is_own(each)]
+    if not own or SOURCE_OFFSETS not in own[-1] or line.below() is not None or restored_by(own[-1]):
+        return {}
+    settled = entry_of(own[-1], SETTLED_OFFSETS, decode_source)
+    return {tp: (Span(0, at),) for tp, at in settled.items()}
