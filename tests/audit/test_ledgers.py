@@ -72,6 +72,15 @@ def test_once_snapshots_have_expired_the_first_one_left_stands_for_them(lake: La
     ]
 
 
+def test_what_was_settled_before_the_first_commit_is_taken_by_none(catalog: Catalog) -> None:
+    lake = Lake(catalog, "2", "main")
+    lake.commit(100, 200)
+    lake.commit(200, 300)
+    (line,) = audited(lake.table).lines
+    assert [each.offsets[PARTITION] for each in line.taken] == [((100, 200),), ((200, 300),)]
+    assert line.held() == {PARTITION: ((100, 300),)}
+
+
 def test_a_cherry_pick_is_sound(lake: Lake) -> None:
     lake.roll_back(lake.snapshots[1])
     lake.append(7)

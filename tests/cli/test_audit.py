@@ -39,6 +39,19 @@ def test_the_tables_of_a_sink_are_sound_and_its_snapshots_have_taken_all_offsets
     assert taken == [((0, 100),), ((100, 200),), ((200, 300),)]
 
 
+def test_a_table_is_sound_that_lacks_what_came_before_the_sinks_first_start(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    cli = Cli(tmp_path, topic(), unique)
+    cli.keys["iceberg.source.start"] = "latest"
+    cli.send(0, 50)
+    cli.run_here()
+    cli.send(50, 80)
+    cli.run_here()
+    (found,) = audit(load(cli.config), AuditOrder(full=True))
+    assert (found.rows, found.findings) == (30, [])
+
+
 def test_a_table_is_sound_after_a_compaction(cli: Cli) -> None:
     cli.keys["iceberg.maintenance.small-files"] = 2
     assert [*steps(load(cli.config), tasks=["compact"])]

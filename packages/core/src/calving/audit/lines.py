@@ -27,6 +27,7 @@ from calving.audit.ledgers import (
 from calving.audit.metadata import MAIN, SnapshotState, TableMetadataFile
 
 _COMMIT = "kafka.connect.commit-id"
+_RESTORED = "calving.restored-snapshots"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,20 @@ class SinkLine:
     """The ledger in the table properties."""
     gone: Mapping[Partition, Ranges] = field(default_factory=dict)
     """Offsets that a rollback has removed."""
+    early: Mapping[Partition, Ranges] = field(default_factory=dict)
+    """Offsets that were settled before the first commit, as by a first start elsewhere than at the beginning: the
+    ledger counts them, and the table has none of their records. Empty if the first commit is not known.
+    """
 
     @property
     def ledger(self) -> StatedLedger | None:
         """The one at the head; that of the properties if the snapshots with it have expired."""
         return self.newest[1] if self.newest is not None else self.stored
+
+    def held(self) -> dict[Partition, Ranges]:
+        """The offsets whose records the table holds, as far as they belong into it, by the ledger at the head."""
+        held = self.ledger.held() if self.ledger is not None else {}
+        return {partition: subtracted(ranges, self.early.get(partition, ())) for partition, ranges in held.items()}
 
     def taker(self, partition: Partition, offset: int) -> TakenOffsets | None:
         """The snapshot that has taken an offset. A partition without a topic id is that of any id."""
@@ -110,11 +120,16 @@ class LineJudge:
         self._control: dict[str | None, Mapping[int, int]] = {}
         self._held: dict[Partition, Ranges] = {}
         self._is_known = False
+        self._first: int | None = None
+        """The first commit of any sink, if it is one of this sink, and surely began with new rows."""
 
     def judge(self, head: int | None) -> Iterator[AuditFinding]:
         """Walk from the oldest snapshot to the head."""
         snapshots = list(self._metadata.line(head))[::-1]
         self._is_known = bool(snapshots) and self._begins.get(snapshots[0].id, False)
+        first = next((each for each in snapshots if owners(each.summary)), None)
+        if self._is_known and first is not None and _RESTORED not in first.summary:
+            self._first = first.id
         for snapshot in snapshots:
             if f"{CONTROL}{self._line.owner}" in snapshot.summary:
                 for text in self._stated(snapshot):
@@ -145,6 +160,9 @@ class LineJudge:
 
     def _take(self, snapshot: SnapshotState, ledger: StatedLedger) -> Iterator[str]:
         held = ledger.held()
+        if snapshot.id == self._first:
+            self._line.early = {of: ((0, end),) for of, end in ledger.settled.items() if end}
+            self._held.update(self._line.early)
         for partition, ranges in held.items():
             if lost := subtracted(self._held.get(partition, ()), ranges):
                 yield (

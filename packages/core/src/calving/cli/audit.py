@@ -187,7 +187,7 @@ def _line_text(line: SinkLine) -> Iterator[str]:
     if ledger is None or ledger.source is None:
         yield f"{where}: it names no source offsets, as the Java sink does"
         return
-    for partition, ranges in sorted(ledger.held().items()):
+    for partition, ranges in sorted(line.held().items()):
         takers = sum(partition in each.offsets for each in line.taken)
         missing = ledger.missing.get(partition, ())
         gone = line.gone.get(partition, ())

@@ -155,7 +155,7 @@ def _readable(sink: Sink, line: SinkLine) -> tuple[Coverage, Mapping[Partition, 
     begins, ends, identities = present(sink)
     wanted: dict[TopicPartition, tuple[Span, ...]] = {}
     unread: dict[Partition, Ranges] = {}
-    for (topic, number), ranges in (line.ledger.held() if line.ledger is not None else {}).items():
+    for (topic, number), ranges in line.held().items():
         name, _, topic_id = topic.partition("@")
         tp = TopicPartition(name, number)
         is_there = tp in begins and identities.get(name, topic_id) in ("", topic_id)
