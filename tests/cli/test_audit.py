@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType, LongType, NestedField
 
 from calving.audit.table import TableAudit
 from calving.cli.audit import AuditOrder, audit, whereabouts
@@ -111,6 +113,26 @@ def test_the_rows_of_a_table_are_compared_with_the_records_of_its_topic(cli: Cli
     assert found.notes[0].startswith(
         "compared with the topics: of 303 records 302 make a row of it, 0 are bad, 1 filtered"
     )
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_rows_of_a_column_that_was_widened_to_double_have_the_digits_of_then(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, file_format: str
+) -> None:
+    cli = Cli(tmp_path, topic(), unique)
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    catalog.create_namespace("db")
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=False), NestedField(2, "part", FloatType(), required=False)
+    )
+    table = catalog.create_table("db.t", schema, properties={"write.format.default": file_format})
+    cli.topic.send(*encode({"id": 1, "part": 0.1}))
+    cli.run_here()
+    with table.refresh().update_schema() as change:
+        change.update_column("part", DoubleType())
+    cli.topic.send(*encode({"id": 2, "part": 0.1}))
+    cli.run_here()
+    assert full(cli).findings == []
 
 
 def test_a_value_that_was_changed_within_the_bounds_of_its_file_is_found(cli: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from ctypes import c_float
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -58,7 +59,7 @@ class PlainRows:
     def of_arrow(self, arrays: Sequence[pa.Array], fields: Sequence[pa.Field]) -> list[PlainRow]:
         """Columns count by their field ids."""
         there = [(field_id(each) or 0, array) for array, each in zip(arrays, fields, strict=True)]
-        kept = [(number, self._values(array)) for number, array in there if number in self.visible]
+        kept = [(number, self._column(number, array)) for number, array in there if number in self.visible]
         ids = [number for number, _ in kept]
         columns = [values for _, values in kept]
         if not columns:
@@ -86,6 +87,13 @@ class PlainRows:
                 )
                 for batch in batches:
                     yield from self.of_arrow(batch.columns, list(batch.schema))
+
+    def _column(self, number: int, array: pa.Array) -> list[Any]:
+        values = self._values(array)
+        return _mapped(values, _as_float) if self._was_float(number) else values
+
+    def _was_float(self, number: int) -> bool:
+        return number in self.columns and self.columns[number].was_float
 
     def _values(self, array: pa.Array) -> list[Any]:
         kind = array.type
@@ -126,6 +134,8 @@ class PlainRows:
             )
         if form in ("array", "map"):
             return self._avro_items(value, kind)
+        if self._was_float(column_id):
+            return _as_float(value)
         return _avro_primitive(value, self.columns[column_id].kind if column_id in self.columns else "")
 
     def _avro_items(self, value: Any, kind: Mapping[str, Any]) -> Any:
@@ -164,6 +174,10 @@ def _primitives(array: pa.Array) -> list[Any]:
     if pa.types.is_decimal(kind):
         return _mapped(array.to_pylist(), lambda each: unscaled(each, kind.scale))
     return _mapped(array.to_pylist(), int) if pa.types.is_boolean(kind) else array.to_pylist()
+
+
+def _as_float(value: float) -> float:
+    return c_float(value).value
 
 
 def _scaled(numbers: pa.Array, factor: int) -> list[Any]:

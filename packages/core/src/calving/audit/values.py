@@ -8,7 +8,7 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any
 
@@ -27,18 +27,24 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A primitive column. ``repeated``: it is inside a list or a map."""
+    """A primitive column. ``repeated``: it is inside a list or a map. ``was_float``: it is a double, and was a float in
+    an earlier schema, so that rows of then have fewer digits than their records.
+    """
 
     name: str
     kind: str
     repeated: bool
+    was_float: bool = False
 
 
 def primitive_columns(schemas: list[Mapping[str, Any]]) -> dict[int, TableColumn]:
     """The primitive columns that any schema of the table has, by field id; the last schema counts."""
     found: dict[int, TableColumn] = {}
     for schema in sorted(schemas, key=lambda each: each.get("schema-id", 0)):
-        found.update(_leaves(schema, "", 0, repeated=False))
+        for number, column in _leaves(schema, "", 0, repeated=False):
+            before = found.get(number, column)
+            was_float = column.kind == "double" and (before.kind == "float" or before.was_float)
+            found[number] = replace(column, was_float=was_float)
     return found
 
 
