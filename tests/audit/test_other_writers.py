@@ -22,7 +22,7 @@ from calving.audit.entries import DATA, AuditedEntry
 from calving.audit.metadata import TableMetadataFile
 from calving.audit.rows import PlainRows
 from calving.audit.storage import AuditedStore
-from tests.audit.conftest import found
+from tests.audit.conftest import audited, found
 from tests.audit.sabotage import Record, Sabotage
 from tests.audit.test_sabotage import rows
 
@@ -126,6 +126,18 @@ def test_a_column_may_or_may_not_count_the_nulls_of_the_struct_around_it(
     path = nested(tmp_path, file_format)
     texts = judged(path, NESTED, 3, value_counts={2: values}, null_counts={2: nulls})
     assert (texts == []) is is_sound
+
+
+def test_of_files_without_field_ids_a_note_says_that_their_columns_are_not_judged(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", rows.schema)
+    table.add_files([str(written(tmp_path, rows))])
+    audit = audited(table)
+    assert audit.findings == []
+    assert audit.notes == ["columns not judged, of files without field ids: 1"]
 
 
 def test_an_entry_of_before_file_sequence_numbers_is_sound(catalog: Catalog) -> None:

@@ -27,6 +27,8 @@ class FileJudge:
     def __init__(self, store: AuditedStore, metadata: TableMetadataFile) -> None:
         self._store, self._metadata = store, metadata
         self._columns = {**metadata.columns, **RESERVED}
+        self.without_ids: list[str] = []
+        """The files whose columns have no field ids, so that nobody knows which ones they are."""
 
     def judge(self, entry: AuditedEntry, *, content: bool) -> Iterator[AuditFinding]:
         """``content``: also of all its columns."""
@@ -64,6 +66,8 @@ class FileJudge:
                 partition.see(columns)
         if rows != entry.records:
             yield f"{rows} rows can be read, and its entry says {entry.records}"
+        if rows and not sums:
+            self.without_ids.append(entry.path)
         for column_id, found in sums.items():
             column = self._columns[column_id]
             yield from (f"column {column.name}: {text}" for text in found.judged(column_id, column.kind, entry))

@@ -127,6 +127,8 @@ class TableAuditor:
         found.findings += self._judge_ledgers(found, at, rows, begins)
         found.findings = list(dict.fromkeys(found.findings))
         found.files = len(self._seen)
+        if number := len(self._files.without_ids):
+            found.notes.append(f"columns not judged, of files without field ids: {number}")
         return found
 
     def _judge_ledgers(
