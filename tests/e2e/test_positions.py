@@ -10,12 +10,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from pyiceberg.table import Table
 
 from calving.cli.status import status
 from calving.errors import CommandFailedError, ConfigError, DataLossError
+from calving.iceberg.catalog import open_catalog
 from calving.runtime.destination import Destination
 from calving.runtime.moving import move_positions
 from calving.settings.load import load
@@ -152,6 +154,23 @@ def test_of_records_from_before_its_first_commit_the_plan_says_that_a_table_has_
         f"table db.t: it has no record of 10 offsets of these (offsets 0 to 10 of {sink.topic.name}-0), because they were"
         f" settled before its first commit: {what}"
     ) in move(sink, "earliest", again=again, dry_run=True)
+
+
+def test_of_rows_that_were_there_before_its_first_commit_the_plan_claims_nothing(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str
+) -> None:
+    """Somebody may have copied them from a table with the same records."""
+    sink = Cli(tmp_path, topic(partitions=1), unique)
+    sink.keys["iceberg.source.start"] = f"{sink.topic.name}:0=10"
+    rows = pa.table({"id": pa.array(range(10), pa.int64())})
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", rows.schema).append(rows)
+    sink.send(0, 20)
+    sink.run_here()
+    assert [line for line in move(sink, "earliest", dry_run=True) if "table db.t" in line] == [
+        f"table db.t: it holds 20 offsets of them (offsets 0 to 20 of {sink.topic.name}-0) and skips these"
+    ]
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -326,12 +326,18 @@ def former_names(
 
 def before_first_commit(key: LedgerKey, table: Table) -> Coverage:
     """The offsets of which no record can be in the table, because they were settled before the first commit to it: by
-    the sink's first start, for example. None if the branch is not known from its beginning, or began with rows of the
-    Java sink, or with files that had been rolled back.
+    the sink's first start, for example. None if the branch is not known from its beginning, or had rows before that
+    commit, which may be of these records; or began with rows of the Java sink, or with files that had been rolled back.
     """
     line, key = LoadedTable(table, key.branch).line, key.with_former(table.properties)
-    own = [each.summary for each in line.snapshots if key.is_own(each)]
-    if not own or SOURCE_OFFSETS not in own[-1] or line.below() is not None or restored_by(own[-1]):
+    snapshots = [*line.snapshots]
+    first = max((at for at, each in enumerate(snapshots) if key.is_own(each)), default=None)
+    if first is None or line.below() is not None:
         return {}
-    settled = entry_of(own[-1], SETTLED_OFFSETS, decode_source)
+    summary, older = snapshots[first].summary, snapshots[first + 1 :]
+    if SOURCE_OFFSETS not in summary or restored_by(summary):
+        return {}
+    if any(each.summary.get("total-records") != "0" for each in older):
+        return {}
+    settled = entry_of(summary, SETTLED_OFFSETS, decode_source)
     return {tp: (Span(0, at),) for tp, at in settled.items()}
