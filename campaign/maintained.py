@@ -72,10 +72,10 @@ def _cycles(database: Path) -> set[str]:
     return {summary["kafka.connect.commit-id"] for summary in summaries if "kafka.connect.commit-id" in summary}
 
 
-def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
+def end(run: Sink, database: Path, quiet: float, log: bytes) -> dict[str, Any]:
     """Once no worker runs: all files get two days older, and an operator looks for orphan files. Then every file that a
     snapshot, a branch or a tag has must be there, and on a disk no other one that was there at the time ``quiet``,
-    seconds since the epoch, but for those that the control log names: Kafka keeps what the sink has read of it.
+    seconds since the epoch, but for those that the ``log`` names.
     """
     if missing := _missing(_needed(database), None):
         return _storage(missing, (), database)  # no command goes on from here
@@ -93,13 +93,12 @@ def end(run: Sink, database: Path, quiet: float) -> dict[str, Any]:
         print(run.maintain("--task", "orphans", "--anyway", alone=True), file=sys.stderr)
     named = _needed(database)
     there = {file.name for file in _files(folders)} if is_on_disk else None
-    log = _control_log(run)
     names = {Path(path).name for path in named}
     orphans = sorted(name for name in set(there or ()) - names - young if name.encode() not in log)
     return _storage(_missing(named, there), orphans, database)
 
 
-def _control_log(run: Sink) -> bytes:
+def control_log(run: Sink) -> bytes:
     """What is left of the control log in Kafka; nothing of other stores, where the sink takes away what it has read."""
     keys = json.loads(run.config.read_text())
     if "iceberg.control.backend" in keys:

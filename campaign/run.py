@@ -180,7 +180,7 @@ def _storage(run: Sink, database: Path) -> dict[str, Any]:
     quiet = time.time()
     maintained.go_on(run, database)
     run.stop()
-    return {"maintenance": maintained.done(run), **maintained.end(run, database, quiet)}
+    return {"maintenance": maintained.done(run), **maintained.end(run, database, quiet, maintained.control_log(run))}
 
 
 def _lake(folder: Path, plan: Plan) -> Lake | None:

@@ -57,8 +57,8 @@ def _folder(table: MutationTable) -> Path:
     return Path(table.table.location().removeprefix("file://"))
 
 
-def seen(tmp_path: Path, quiet: float = float("inf")) -> dict[str, Any]:
-    return end(cast(Sink, Idle(tmp_path)), tmp_path / "warehouse" / "catalog.db", quiet)
+def seen(tmp_path: Path, quiet: float = float("inf"), log: bytes = b"") -> dict[str, Any]:
+    return end(cast(Sink, Idle(tmp_path)), tmp_path / "warehouse" / "catalog.db", quiet, log)
 
 
 def test_files_that_snapshots_and_tags_name_are_neither_missing_nor_orphans(
@@ -80,6 +80,11 @@ def test_a_file_that_nothing_names_is_an_orphan(table: MutationTable, tmp_path: 
     (_folder(table) / place).write_bytes(b"")
     found = seen(tmp_path)
     assert found["orphans"] == 1 and found["examples_of_files"] == [place.partition("/")[2]]
+
+
+def test_a_file_that_the_control_log_names_is_no_orphan(table: MutationTable, tmp_path: Path) -> None:
+    (_folder(table) / "data/of-the-log.parquet").write_bytes(b"")
+    assert seen(tmp_path, log=b"... file:///data/of-the-log.parquet ...")["orphans"] == 0
 
 
 def test_files_of_the_last_cycle_are_no_orphans(table: MutationTable, tmp_path: Path) -> None:
@@ -106,7 +111,7 @@ def test_files_that_the_head_has_removed_may_be_there_and_need_not(catalog: Cata
 
 def test_an_operator_expires_and_looks_for_orphans_among_old_files(table: MutationTable, tmp_path: Path) -> None:
     idle = Idle(tmp_path)
-    end(cast(Sink, idle), tmp_path / "warehouse" / "catalog.db", 0.0)
+    end(cast(Sink, idle), tmp_path / "warehouse" / "catalog.db", 0.0, b"")
     assert [task for _, task, *_ in idle.asked] == ["expire", "expire", "orphans"]
     ages = {path.stat().st_mtime for path in _folder(table).rglob("*.parquet")}
     assert len(ages) == 1
