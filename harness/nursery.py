@@ -149,7 +149,9 @@ def main() -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()  # otherwise each child would copy all pages in its first collection
-    requests = socket.socket(fileno=int(sys.argv[1]))
+    # The lowest number that is free: `select.select` takes none above 1024, and tests may have more files open.
+    requests = socket.socket(fileno=os.dup(int(sys.argv[1])))
+    os.close(int(sys.argv[1]))
     # Several children may send at once, so each of their requests is one packet.
     siblings, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     children: dict[int, int] = {}
