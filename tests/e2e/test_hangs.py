@@ -82,9 +82,12 @@ def silenced(run: Callable[..., Run], rest_uri: str, unique: str) -> Iterator[tu
     through = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": f"http://127.0.0.1:{proxy.port}"}
     r = run(settings={**SOON, **through, "iceberg.catalog.warehouse": None}, tables=(f"{space}.even", f"{space}.odd"))
     catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
-    r.start()
+    worker = r.start()
     r.produce(600)
-    wait_for(lambda: find_table(catalog, (space, "odd")) is not None)
+    try:
+        wait_for(lambda: find_table(catalog, (space, "odd")) is not None)
+    except AssertionError as error:
+        raise AssertionError(f"{proxy.wires} connections; the worker: {worker.log.read_text()[-4000:]}") from error
     yield r, proxy
     proxy.close()
 
