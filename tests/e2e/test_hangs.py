@@ -13,6 +13,7 @@ import pytest
 from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process
+from calving.services.rest_catalog import RestCatalog
 from calving.services.stores import RedisServer, ZooKeeperServer
 from harness.heads import row_count
 from harness.proxy import Proxy
@@ -74,14 +75,22 @@ def test_a_commit_that_hangs_stops_neither_the_other_tables_nor_a_clean_stop(
     r.assert_exactly_once()
 
 
+@pytest.fixture(scope="module")
+def own_rest_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of its own: nothing that others have left in it counts, nor what is cut off here."""
+    server = RestCatalog(tmp_path_factory.mktemp("own-rest"))
+    yield server.uri
+    server.stop()
+
+
 @pytest.fixture
-def silenced(run: Callable[..., Run], rest_uri: str, unique: str) -> Iterator[tuple[Run, Proxy]]:
+def silenced(run: Callable[..., Run], own_rest_uri: str, unique: str) -> Iterator[tuple[Run, Proxy]]:
     """A sink that has written to a REST catalog, and what its way to the catalog goes through."""
-    proxy = Proxy(int(rest_uri.rpartition(":")[2].strip("/")))
+    proxy = Proxy(int(own_rest_uri.rpartition(":")[2].strip("/")))
     space = f"hangs{unique}"
     through = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": f"http://127.0.0.1:{proxy.port}"}
     r = run(settings={**SOON, **through, "iceberg.catalog.warehouse": None}, tables=(f"{space}.even", f"{space}.odd"))
-    catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
+    catalog = open_catalog("iceberg", {"type": "rest", "uri": own_rest_uri})
     worker = r.start()
     r.produce(600)
     try:
