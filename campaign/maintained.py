@@ -78,7 +78,7 @@ def end(run: Sink, database: Path, quiet: float, log: bytes) -> dict[str, Any]:
     seconds since the epoch, but for those that the ``log`` names.
     """
     if missing := _missing(_needed(database), None):
-        return _storage(missing, (), database)  # no command goes on from here
+        return _storage(missing, (), database)  # any command would fail at the first of them
     run.config.write_text(json.dumps(json.loads(run.config.read_text()) | {"iceberg.maintenance.grace-ms": "0"}))
     for _ in range(2):  # what the first one expires, the second one deletes
         run.maintain("--task", "expire", "--anyway", alone=True)
@@ -161,7 +161,7 @@ def _named(location: str) -> Iterator[tuple[str, bool]]:
 
 
 def _entries(path: str) -> Sequence[Mapping[str, Any]]:
-    """Those of a manifest list or a manifest; none if it is missing, which is told of itself."""
+    """Those of a manifest list or a manifest; none if it cannot be read: then the file itself is missing."""
     try:
         return list(avro(path))
     except OSError:

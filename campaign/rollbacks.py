@@ -197,7 +197,7 @@ class Answers:
             self.crew.stop()
         else:
             self.crew.kill_one()
-            self.crew.fill()  # a worker notes what a replacement has discarded, and the answer waits for that
+            self.crew.fill()  # the answer waits until a worker has noted what a replacement has discarded
         again = ["--again"] if answer == "reread" and self.rng.random() < _OFTEN else []
         outcome = self.operator.answer(tables, answer, *again)
         if outcome == "needless":

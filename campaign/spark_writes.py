@@ -95,7 +95,7 @@ class Job:
                 os.kill(worker, signal.SIGKILL)
 
     def verdict(self) -> dict[str, Any]:
-        """What the table holds, beside what it should hold."""
+        """Compare the rows of the table with those that its batches should have left."""
         found = [tuple(row.values()) for row in self._catalog.load_table(TABLE).scan().to_arrow().to_pylist()]
         wanted, there = Counter(expected(self._kind, self.batches)), Counter(found)
         return {

@@ -93,12 +93,17 @@ def on_each(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict
     return made
 
 
+def begin_late(sink: BackfilledSink, skipped: int, end: int) -> None:
+    """The sink first starts behind so many records, and reads the later ones."""
+    sink.send(0, skipped)
+    sink.keys["iceberg.source.start"] = "latest"
+    sink.run_here()
+    sink.send(skipped, end)
+    sink.run_here()
+
+
 def test_a_sink_that_began_late_gets_its_earlier_records_once(on_each: BackfilledSink) -> None:
-    on_each.send(0, 300)
-    on_each.keys["iceberg.source.start"] = "latest"
-    on_each.run_here()
-    on_each.send(300, 400)
-    on_each.run_here()
+    begin_late(on_each, 300, 400)
     said = on_each.fill("earliest", on_each.at(300))
     assert said[0] == f"{on_each.topic.name}-0: 0 to 300"
     assert re.fullmatch(r"backfill [0-9a-f]{8} has ended: every record of its range is in db\.t", said[-1])
@@ -136,11 +141,7 @@ def test_a_plan_says_what_the_table_holds_already(sink: BackfilledSink) -> None:
 
 
 def test_a_plan_does_not_call_held_what_came_before_the_first_start(sink: BackfilledSink) -> None:
-    sink.send(0, 100)
-    sink.keys["iceberg.source.start"] = "latest"
-    sink.run_here()
-    sink.send(100, 150)
-    sink.run_here()
+    begin_late(sink, 100, 150)
     assert not any("holds" in line for line in sink.fill("earliest", sink.at(100)))
     assert "table db.t holds 50 offsets of them already (offsets 100 to 150" in sink.fill("earliest", "latest")[2]
 

@@ -176,4 +176,4 @@ GROUPS: Mapping[str, str] = {
     "write-props.*": "Table properties that this write has instead of the table's own.",
     "auto-create-props.*": "Properties of a table that is created.",
 }
-"""The keys that are handed on, and what they are."""
+"""Groups of keys with a common prefix, and what each group sets."""

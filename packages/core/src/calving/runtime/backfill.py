@@ -90,8 +90,9 @@ class Backfill:
         refuse_unreadable(self.order, bounds, self.spans(), stored)
 
     def keep(self) -> None:
-        """Store the range again: Kafka forgets the offsets of a group without members some days after they came. What
-        was stored last counts, as another process may have begun the same backfill at the same moment.
+        """Store the range again, because Kafka forgets the offsets of a group without members after some days.
+
+        The range that was stored last counts: another process may have begun the same backfill at the same moment.
         """
         self._spans = self._noted() or self.spans()
         topics = {tp.topic for tp in self.spans()}
