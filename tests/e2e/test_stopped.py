@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from calving.runtime.stopping import Leaving
 from calving.services.process import free_port
 from calving.settings.load import load
 from calving.source.members import members
-from harness.topic import Topic
 from harness.waiting import wait_for
 from tests.cli.commands import Cli
 from tests.serving.sinks import TOKEN, Client
@@ -57,16 +55,6 @@ class Served:
         self.app.stop()
         self._thread.join(120)
         assert not self._thread.is_alive()
-
-
-@pytest.fixture
-def sink(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]) -> Cli:
-    """300 records, all of them committed."""
-    made = Cli(tmp_path, topic(), unique)
-    made.keys |= keys
-    made.send(0, 300)
-    made.run_here()
-    return made
 
 
 @pytest.fixture

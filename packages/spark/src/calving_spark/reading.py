@@ -10,9 +10,8 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyroaring import BitMap64
 from pyspark.sql.types import StructType
 
-from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import read_positions
-from calving.mutations.rows import RowReader, are_live
+from calving.mutations.rows import RowReader, live_rows
 from calving.records.fields import table_schema
 from calving_spark.columns import row_type
 from calving_spark.hosts import check_version
@@ -42,12 +41,5 @@ def _live(reader: RowReader, io: FileIO, file: FileToRead) -> Iterator[pa.Record
     gone = BitMap64.deserialize(file.deleted) if file.deleted else BitMap64()
     for delete in file.deletes:
         gone |= read_positions(io, delete, file.path)
-    deleted, start = gone.to_array(), 0
-    for rows in reader.batches(file.path, file.file_format, dict(file.constants)):
-        live = are_live(deleted, start, rows.num_rows)
-        start += rows.num_rows
-        rows = rows if live is None else rows.filter(live)
-        if rows.num_rows:
-            yield rows
-    if start != file.records:
-        raise TableTroubleError(f"file {file.path} has {start} rows, and its entry in the table says {file.records}")
+    batches = reader.batches(file.path, file.file_format, dict(file.constants))
+    return live_rows(batches, gone.to_array(), file.path, file.records)

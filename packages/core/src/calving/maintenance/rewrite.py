@@ -30,7 +30,7 @@ from calving.maintenance.z_order import SAMPLED, ZOrder, column_keys
 from calving.model.files import DataFile, file_name
 from calving.model.record_path import Limits
 from calving.mutations.candidates import Candidate, identities
-from calving.mutations.rows import RowReader, are_live
+from calving.mutations.rows import RowReader, live_rows
 from calving.records.fields import table_schema
 from calving.writing.layout import Sorting, sorting
 from calving.writing.partitioning import Numbers, divide
@@ -232,17 +232,17 @@ def _live_rows(table: Table, data: LiveData, taken: InputRows) -> Iterator[pa.Re
     has_lineage = table.metadata.format_version >= LINEAGE_VERSION
     if has_lineage:
         schema = Schema(*schema.fields, *LINEAGE)
-    deleted, start = taken.deleted.to_array(), 0
-    for rows in _batches(table, file, schema):
-        if has_lineage:
-            rows = _with_lineage(rows, data, start)
-        live = are_live(deleted, start, rows.num_rows)
+    batches = _batches(table, file, schema)
+    if has_lineage:
+        batches = _all_with_lineage(batches, data)
+    return live_rows(batches, taken.deleted.to_array(), file.path, file.records)
+
+
+def _all_with_lineage(batches: Iterator[pa.RecordBatch], data: LiveData) -> Iterator[pa.RecordBatch]:
+    start = 0
+    for rows in batches:
+        yield _with_lineage(rows, data, start)
         start += rows.num_rows
-        rows = rows if live is None else rows.filter(live)
-        if rows.num_rows:
-            yield rows
-    if start != file.records:
-        raise TableTroubleError(f"file {file.path} has {start} rows, and its entry in the table says {file.records}")
 
 
 def _with_lineage(rows: pa.RecordBatch, data: LiveData, start: int) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ exactly is refused.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -141,8 +141,26 @@ class RowReader:
         return _FileRows(self.schema, self.arrow, _Missing(self.schema, constants), key, () if has_ids else self.mapped)
 
 
-def are_live(deleted: Sequence[int], start: int, count: int) -> pa.Array | None:
-    """Whether each of so many rows from ``start`` on is live; None if all are. ``deleted``: positions in order."""
+def live_rows(
+    batches: Iterable[pa.RecordBatch], deleted: Sequence[int], path: str, records: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that are not ``deleted``, which has positions in order. ``batches``: all of its rows.
+
+    :raises TableTroubleError: the file has more or fewer rows than its entry says.
+    """
+    start = 0
+    for rows in batches:
+        live = _are_live(deleted, start, rows.num_rows)
+        start += rows.num_rows
+        rows = rows if live is None else rows.filter(live)
+        if rows.num_rows:
+            yield rows
+    if start != records:
+        raise TableTroubleError(f"file {path} has {start} rows, and its entry in the table says {records}")
+
+
+def _are_live(deleted: Sequence[int], start: int, count: int) -> pa.Array | None:
+    """Whether each of so many rows from ``start`` on is live; None if all are."""
     first, last = bisect_left(deleted, start), bisect_left(deleted, start + count)
     if first == last:
         return None
