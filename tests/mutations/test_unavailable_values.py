@@ -79,14 +79,15 @@ def test_a_value_that_is_only_alike_is_written(tmp_path: Path, value: Any) -> No
     assert (outcome.dead_letters, sink.rows("id")) == ((), [(1,)])
 
 
-def test_a_source_may_have_another_placeholder(tmp_path: Path) -> None:
-    sink = mirror(tmp_path, unavailable_value_placeholder="(left out)")
+@pytest.mark.parametrize("text", ["(left out)", "nicht verfügbar"])
+def test_a_source_may_have_another_placeholder(tmp_path: Path, text: str) -> None:
+    sink = mirror(tmp_path, unavailable_value_placeholder=text)
     outcome = sink.take(
         event("c", {"id": 1, "v": TEXT}),
-        event("u", {"id": 2, "v": "(left out)"}),
-        event("u", {"id": 3, "v": [*b"(left out)"]}),
+        event("u", {"id": 2, "v": text}),
+        event("u", {"id": 3, "v": [*text.encode()]}),
     )
-    assert sink.reasons(outcome) == [(1, reason("v", "(left out)")), (2, reason("v", "(left out)"))]
+    assert sink.reasons(outcome) == [(1, reason("v", text)), (2, reason("v", text))]
 
 
 def test_a_placeholder_may_be_written(tmp_path: Path) -> None:

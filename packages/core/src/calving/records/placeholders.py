@@ -105,9 +105,10 @@ def _lengths(column: Any) -> pa.Array:
 
 def _having(column: Any, lengths: pa.Array, values: Any) -> list[int]:
     """The rows with one of the values. Few values have the length of one of these."""
-    masks = [pc.equal(lengths, length) for length in {*map(len, values)}]
-    of_length = pc.fill_null(reduce(pc.or_, masks), False)
-    if not pc.any(of_length, min_count=0).as_py():
+    wanted = sorted({len(value.encode() if isinstance(value, str) else value) for value in values})
+    span = pc.min_max(lengths)
+    least, most = span["min"].as_py(), span["max"].as_py()
+    if least is None or most < wanted[0] or least > wanted[-1]:
         return []
-    rows = pc.indices_nonzero(of_length)
+    rows = pc.indices_nonzero(pc.is_in(lengths, pa.array(wanted, lengths.type)))
     return [row for row, value in zip(rows.to_pylist(), column.take(rows).to_pylist(), strict=True) if value in values]

@@ -32,6 +32,7 @@ from calving.writing.changes import (
     Identity,
     change_schema,
     identity_of,
+    is_operation,
     marked,
     optional,
     row_schema,
@@ -122,7 +123,7 @@ class Conversion:
             return [Converted(None, [], [], [self._soft])]
         gone: Indices = []
         if self._mutations.delete_mode == "hard":
-            gone = pc.indices_nonzero(pc.equal(operations, DELETE)).to_pylist()
+            gone = pc.indices_nonzero(is_operation(operations, DELETE)).to_pylist()
         stays = without(len(values.data), dict.fromkeys(gone))
         parts = []
         lacking = self._unavailable.among(values, stays, operations)
@@ -182,7 +183,7 @@ class Conversion:
         """Deletes of the keys that updates among the rows have changed (M11)."""
         if not before or found.rows is None:
             return
-        updates = pc.indices_nonzero(pc.equal(chosen(operations, found.index), UPDATE)).to_pylist()
+        updates = pc.indices_nonzero(is_operation(chosen(operations, found.index), UPDATE)).to_pylist()
         rows = Converted(chosen_rows(found.rows, updates), compose(found.index, updates))
         old = self._old_identity if self._soft is None else self._identity
         yield from moved(rows, values, before, self._of_images, old, self._identity)
@@ -199,7 +200,7 @@ class Conversion:
         rows = self._rows_of(values, converter)
         if not rows.changes or not before:
             return rows
-        updates = pc.indices_nonzero(pc.equal(operations, UPDATE)).to_pylist()
+        updates = pc.indices_nonzero(is_operation(operations, UPDATE)).to_pylist()
         if not (bad := bad_images(updates, values, before, self._of_images)):
             return rows
         good = without(len(values), bad)
@@ -249,7 +250,7 @@ class Conversion:
         kept = pa.array([lacking.get(i) for i in found.index], pa.string()) if lacking else None
         rows = marked(found.rows, self._schema, own, origin.source, chosen(origin.offsets, found.index), kept)
         if isinstance(self._soft, int):
-            is_gone = pc.equal(own, DELETE)
+            is_gone = is_operation(own, DELETE)
             rows = rows.set_column(self._soft, self._schema.field(self._soft), is_gone)
         return replace(found, rows=rows)
 

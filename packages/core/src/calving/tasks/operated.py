@@ -16,7 +16,7 @@ from calving.model.tables import TableSpec
 from calving.records.arrays import compose, without
 from calving.tasks.mutations import UNCLEAR, operations
 from calving.tasks.selection import Routed
-from calving.writing.changes import INSERT, TRUNCATE
+from calving.writing.changes import INSERT, TRUNCATE, is_operation
 
 WHOLE = (
     "the connector has to write whole documents, such as Debezium's for MongoDB with capture.mode ="
@@ -48,12 +48,12 @@ def operated(routed: Routed, tables: Mapping[str, TableSpec], *, fold: bool) -> 
         if named.null_count:
             lacking[f"without a value in cdc-field {mutations.cdc_field}"] = named.null_count
             named = pc.fill_null(named, INSERT)
-        unclear = pc.equal(named, UNCLEAR)
+        unclear = is_operation(named, UNCLEAR)
         if odd := len(pc.indices_nonzero(unclear)):
             lacking[f"whose text in cdc-field {mutations.cdc_field} names no operation"] = odd
             named = pc.if_else(unclear, pa.scalar(INSERT, pa.int8()), named)
         routed = replace(routed, operations={**routed.operations, table: named})
-        truncates = pc.indices_nonzero(pc.equal(named, TRUNCATE)).to_pylist()
+        truncates = pc.indices_nonzero(is_operation(named, TRUNCATE)).to_pylist()
         if not truncates:
             continue
         if fails:

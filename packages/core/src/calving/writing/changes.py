@@ -214,6 +214,11 @@ _MARKS = (
 )
 
 
+def is_operation(operations: pa.Array, operation: int) -> pa.Array:
+    """Whether each operation is this one. Compared as they are stored: a number of Python's would widen them all."""
+    return pc.equal(operations, pa.scalar(operation, pa.int8()))
+
+
 def change_schema(rows: pa.Schema) -> pa.Schema:
     """The schema of changes: the columns of rows, all optional, and the marks of each change."""
     return pa.schema([*(field.with_nullable(True) for field in rows), *_MARKS])
@@ -275,7 +280,9 @@ class LastChanges:
         if not self._appends:
             is_last = are_last(numbers)
             return is_last, pa.repeat(pa.scalar(True), len(is_last))
-        replacing = pc.indices_nonzero(pc.not_equal(_joined([part.column(OPERATION) for part in parts]), INSERT))
+        replacing = pc.indices_nonzero(
+            pc.invert(is_operation(_joined([part.column(OPERATION) for part in parts]), INSERT))
+        )
         keys = numbers.take(replacing)
         is_last = are_last(keys)
         places = replacing.filter(is_last).cast(pa.int64())

@@ -9,7 +9,18 @@ import pyarrow.compute as pc
 
 from calving.model.tables import TableSpec
 from calving.records.fields import table_schema
-from calving.writing.changes import DELETE, KEPT, OFFSET, OPERATION, SOURCE, Identity, are_last, numbered, rows_of
+from calving.writing.changes import (
+    DELETE,
+    KEPT,
+    OFFSET,
+    OPERATION,
+    SOURCE,
+    Identity,
+    are_last,
+    is_operation,
+    numbered,
+    rows_of,
+)
 from calving.writing.partial_rows import ROOTLESS, PartialRows
 
 
@@ -47,7 +58,7 @@ class ChangeJoiner:
     def _kept(self, changes: pa.RecordBatch, numbers: pa.Array) -> pa.Array:
         """The columns that each row lacks. A partial row right behind a delete of its key has no row before it."""
         kept, order = changes.column(KEPT), pc.sort_indices(numbers)  # stable
-        ordered, gone = numbers.take(order), pc.equal(changes.column(OPERATION), DELETE).take(order)
+        ordered, gone = numbers.take(order), is_operation(changes.column(OPERATION), DELETE).take(order)
         most = max(0, len(order) - 1)
         follows = pc.and_(pc.equal(ordered.slice(1), ordered.slice(0, most)), gone.slice(0, most))
         behind = order.slice(1).filter(follows)

@@ -33,6 +33,7 @@ from calving.writing.changes import (
     TRUNCATE,
     LastChanges,
     identity_of,
+    is_operation,
     optional,
     rows_of,
 )
@@ -74,20 +75,27 @@ class ChangeLayout(Layout):
     def staying(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the changes that add a row."""
         rows, operations = rows_of(changes), changes.column(OPERATION)
-        return rows if self._keeps_deleted else _where(rows, pc.less(operations, DELETE))
+        return rows if self._keeps_deleted else _where(rows, pc.less(operations, pa.scalar(DELETE, pa.int8())))
 
     def place(self, rows: pa.RecordBatch, longest: int | None = None) -> Placed:
         """The changes with their buckets, after checking that all can be written, and found again."""
-        is_whole = rows.column(KEPT).is_null()
-        for layout, some in ((self, is_whole), (self._partial, pc.invert(is_whole))):
-            staying = self.staying(_where(rows, some))
-            if staying.num_rows:
-                self._check(layout, staying, longest)
+        for layout, staying in self._forms(rows):
+            self._check(layout, staying, longest)
         return self._divided(rows) if self._divides else (rows, 0)
+
+    def _forms(self, changes: pa.RecordBatch) -> Iterator[tuple[Layout, pa.RecordBatch]]:
+        """The rows of the changes that add a row, whole ones and partial ones, with their layouts."""
+        forms: list[tuple[Layout, pa.RecordBatch]] = [(self, changes)]
+        if changes.column(KEPT).null_count < changes.num_rows:
+            is_whole = changes.column(KEPT).is_null()
+            forms = [(self, changes.filter(is_whole)), (self._partial, changes.filter(pc.invert(is_whole)))]
+        for layout, some in forms:
+            if (staying := self.staying(some)).num_rows:
+                yield layout, staying
 
     def _divided(self, rows: pa.RecordBatch) -> Placed:
         """The changes with their buckets. Truncate events go to all buckets, because any may have earlier changes."""
-        is_truncate = pc.equal(rows.column(OPERATION), TRUNCATE)
+        is_truncate = is_operation(rows.column(OPERATION), TRUNCATE)
         if not pc.any(is_truncate, min_count=0).as_py():
             return rows, self.buckets(rows)
         changes, truncates = rows.filter(pc.invert(is_truncate)), rows.filter(is_truncate)
@@ -96,11 +104,8 @@ class ChangeLayout(Layout):
         return pa.concat_batches([changes, *[truncates] * BUCKETS]), numbers
 
     def trial(self, rows: pa.RecordBatch) -> None:
-        is_whole = rows.column(KEPT).is_null()
-        for layout, some in ((self, is_whole), (self._partial, pc.invert(is_whole))):
-            staying = self.staying(_where(rows, some))
-            if staying.num_rows:
-                layout._try(self._check(layout, staying)[0])
+        for layout, staying in self._forms(rows):
+            layout._try(self._check(layout, staying)[0])
 
     def _check(self, layout: Layout, staying: pa.RecordBatch, longest: int | None = None) -> Placed:
         placed = Layout.place(layout, staying, longest)
@@ -164,7 +169,7 @@ class ChangeWriter(BufferedWriter):
 
     def accept(self, rows: Placed) -> None:
         changes, numbers = rows
-        is_truncate = pc.equal(changes.column(OPERATION), TRUNCATE)
+        is_truncate = is_operation(changes.column(OPERATION), TRUNCATE)
         if pc.any(is_truncate, min_count=0).as_py():
             self._empties = True
             truncates, changes = changes.filter(is_truncate), changes.filter(pc.invert(is_truncate))
