@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -214,6 +215,15 @@ def test_java_reads_every_part_of_what_was_written(catalog: Catalog, rest_uri: s
     body = {"name": name, "metadata-location": table.table.metadata_location}
     java = ask(f"{rest_uri}/v1/namespaces/{namespace_of(rest_uri)}/register", body)["metadata"]
     assert java == json.loads(text) | {"snapshot-log": java["snapshot-log"]}
+
+
+def test_long_metadata_is_written_in_a_moment(catalog: Catalog) -> None:
+    """A search whose time grows with the square of the length would take minutes."""
+    table, text = mutation_table(catalog), "x" * 200_000
+    used = time.process_time()
+    table.table.transaction().set_properties({"text": text}).commit_transaction()
+    assert time.process_time() - used < 5
+    assert table.table.properties["text"] == text
 
 
 def test_a_new_table_begins_with_row_id_0(catalog: Catalog) -> None:
