@@ -6,6 +6,7 @@ import fcntl
 import functools
 import subprocess
 import sys
+from pathlib import Path
 
 from calving.engine.classic import class_archive
 from calving.engine.spark import LOCAL_JAVA
@@ -36,3 +37,9 @@ def java_options() -> str:
 def spark() -> dict[str, str]:
     """Settings of a driver and its executors."""
     return {f"spark.{part}.extraJavaOptions": java_options() for part in ("driver", "executor")}
+
+
+def write_defaults(folder: Path) -> None:
+    """Give these settings to programs with ``SPARK_CONF_DIR`` = ``folder``."""
+    folder.mkdir()
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in spark().items()))
