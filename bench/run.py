@@ -30,6 +30,7 @@ from bench import (
     side_by_side,
     start,
     steady,
+    upkeep,
 )
 from bench.throughput import PARTITIONS, Case, create_topic, drain, fill, record, warm
 from bench.upserts import LIVE
@@ -51,6 +52,7 @@ def main() -> None:
         "java",
         "upserts",
         "steady",
+        "upkeep",
         "latency",
         "start",
         "partitions",
@@ -71,6 +73,8 @@ def main() -> None:
     parser.add_argument("--faults", default="", help="of --only recovery: a regular expression of their names")
     parser.add_argument("--page-version", choices=("v1", "v2"), help="of Parquet files, of --only java, for both sinks")
     parser.add_argument("--tighter", action="store_true", help="of --only recovery: with the documented settings")
+    parser.add_argument("--seconds", type=float, default=3600, help="of --only upkeep")
+    parser.add_argument("--pause-ms", type=int, default=5_000, help="between commits of maintenance, of --only upkeep")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
     console = Console()
@@ -151,6 +155,8 @@ def _changing(args: argparse.Namespace, folder: Path, console: Console) -> dict[
         found["upserts"] = _upserts(args, folder, console)
     if args.only in (None, "steady"):
         found["steady"] = steady.measure(folder / "steady", console, args.calving)
+    if args.only == "upkeep":
+        found["upkeep"] = upkeep.measure(folder / "upkeep", console, args.calving, args.seconds, args.pause_ms)
     return found
 
 

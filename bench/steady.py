@@ -39,13 +39,13 @@ def measure(folder: Path, console: Console, calving: Path) -> object:
         config = folder / "steady.json"
         config.write_text(json.dumps(_settings(servers, keys)))
         end = threading.Event()
-        sending = threading.Thread(target=_send, args=(servers, end))
+        sending = threading.Thread(target=send, args=(servers, _TOPIC, end))
         sending.start()
         first: list[float] = []
 
         def done() -> bool:
             table = find_table(catalog, latency.TABLE)
-            if table is not None and _commits(table):
+            if table is not None and commits(table):
                 first.append(time.monotonic())
             return bool(first) and time.monotonic() > first[0] + SECONDS
 
@@ -71,20 +71,21 @@ def _settings(servers: str, keys: dict[str, str]) -> dict[str, object]:
     return latency.settings(servers, _TOPIC, keys) | upserts
 
 
-def _send(servers: str, end: threading.Event) -> None:
+def send(servers: str, topic: str, end: threading.Event) -> None:
+    """Upserts at the rate, until the event is set."""
     producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
     chance, sent, started = random.Random(1), 0, time.monotonic()
     while not end.wait(0.02):
         while sent < (time.monotonic() - started) * RATE:
             number = chance.randrange(ROWS)
             value = json.dumps({"id": number, "user": f"user {sent}", "amount": sent / 100})
-            producer.produce(_TOPIC, value, str(number).encode(), partition=number % _PARTITIONS)
+            producer.produce(topic, value, str(number).encode(), partition=number % _PARTITIONS)
             sent += 1
         producer.poll(0)
     producer.flush()
 
 
-def _commits(table: Table) -> list[tuple[int, dict[str, int]]]:
+def commits(table: Table) -> list[tuple[int, dict[str, int]]]:
     """Of the sink: when, in milliseconds, and what each did to rows."""
     found = (
         (each.timestamp_ms, mutations_in(each.summary.additional_properties))
@@ -96,7 +97,7 @@ def _commits(table: Table) -> list[tuple[int, dict[str, int]]]:
 
 def _told(table: Table) -> dict[str, float]:
     """Without the first ten seconds, in which it takes what has piled up."""
-    made = _commits(table)
+    made = commits(table)
     later = [(at, told) for at, told in made if at >= made[0][0] + _SETTLING_MS]
     gaps = sorted((b - a) / 1000 for (a, _), (b, _) in pairwise(later))
     work = sorted((told["load-ms"] + told["resolve-ms"] + told["write-ms"]) / 1000 for _, told in later)
