@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
+from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableSettings
+from calving.iceberg.tables import Tables
+from calving.model.tables import SchemaChange
 from calving.runtime.parts import table_rules
 from calving.settings.load import parse
 from calving.source.interface import Source
@@ -56,3 +60,10 @@ def test_a_table_lands_as_its_own_key_says_or_else_as_the_sink_s() -> None:
         "unpartitioned",
         "unpartitioned",
     ]
+
+
+def test_a_table_that_the_sink_creates_names_it(tmp_path: Path) -> None:
+    catalog = open_catalog("c", {"type": "embedded", "warehouse": str(tmp_path)})
+    rules = table_rules(parse(SETTINGS), NO_TOPICS)
+    Tables(catalog, "c", rules).apply([SchemaChange("db.dead", "create", type={"struct": {"id": "long"}})])
+    assert catalog.load_table("db.dead").properties["calving.created-by"] == "control-iceberg.connect-s"

@@ -37,6 +37,8 @@ from calving.secrets import without_secrets
 
 log = logging.getLogger(__name__)
 
+CREATED_BY = "calving.created-by"
+"""The table property with the owner of the sink that has created the table, ``<control topic>.<group>``."""
 _TRIES, _BACKOFF = 6, Backoff(0.1, 1.6)
 
 

@@ -85,6 +85,8 @@ class TableRules:
     """Whether dates and timestamps outside the years 1 to 9999 are taken."""
     tolerates: bool = False
     """Whether bad records become dead letters."""
+    creator: str = ""
+    """The owner that new tables name as the sink that has created them; empty: they name none."""
     configured: frozenset[str] | None = None
     """The tables that the settings name, if records name the others; None: records name no table."""
 

@@ -16,7 +16,7 @@ from calving.casting.evolution import SchemaChanges, UnfitError
 from calving.catalogs.foreign import check_takes_rows, known_order
 from calving.errors import AccessDeniedError, ConfigError, CredentialsExpiredError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.creation import create_table, evolve
+from calving.iceberg.creation import CREATED_BY, create_table, evolve
 from calving.iceberg.evolution import new_table
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.landing import landing_spec, with_landing_spec
@@ -316,7 +316,8 @@ class Tables:
     def _create(self, name: str, change: SchemaChange) -> None:
         named = self._rules.created_by(name, change.keys)
         schema, spec = new_table(name, change, named)
-        properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
+        mark = {CREATED_BY: self._rules.creator} if self._rules.creator else {}
+        properties = {**DEFAULT_PROPERTIES, **mark, **self._rules.create_properties}
         version = new_version(self._catalog, properties)
         _check_version(version, VERSION_KEY)
         rules = named.of(name)

@@ -213,8 +213,10 @@ def check_settings(sink: Sink, *, files: bool = True) -> None:
 
 
 def is_unmoved(sink: Sink, table: str) -> bool:
-    """Whether rows of a table land in no partition, and this sink does not move them into the partitions."""
-    return sink.landing(table) == "unpartitioned" and not sink.maintains(table)
+    """Whether rows of a table land in no partition, and the settings say that this sink does not move them into the
+    partitions.
+    """
+    return sink.landing(table) == "unpartitioned" and sink.maintains(table) == "false"
 
 
 def unmoved_rows(sink: Sink) -> str | None:

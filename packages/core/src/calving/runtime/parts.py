@@ -244,5 +244,6 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
         limits=_limits(sink),
         share=keys.type_share,
         tolerates=keys.errors_tolerance == "all",
+        creator=sink.creator,
         configured=None if keys.tables else frozenset(filter(None, [keys.dead_letter_table])),
     )

@@ -37,7 +37,7 @@ def backfill_of(sink: Sink, order: BackfillOrder) -> Sink:
         "other_sinks": (*keys.other_sinks, f"{keys.control_topic}.{sink.group}"),
         "on_data_loss": "fail",
         "on_rollback": None,  # `calving rollback` answers for the sink alone
-        "maintenance_enabled": False,
+        "maintenance_enabled": "false",
         "http_port": None,
         "webhook_url": None,
     }
@@ -46,7 +46,7 @@ def backfill_of(sink: Sink, order: BackfillOrder) -> Sink:
     if order.branch is not None:
         change["default_branch"] = order.branch
     own_change = {
-        "maintenance_enabled": False,
+        "maintenance_enabled": "false",
         "on_rollback": None,
         **({"commit_branch": None} if order.branch is not None else {}),
     }
@@ -78,7 +78,7 @@ def check_publication(sink: Sink, order: BackfillOrder) -> None:
 def backfill_named(sink: Sink, backfill_id: str) -> Sink:
     """A backfill of this sink, whatever it reads: where its control log is."""
     change = {"name": f"{sink.keys.name}-backfill-{backfill_id}", "group": group_of(sink.group, backfill_id)}
-    return replace(sink, keys=sink.keys.model_copy(update=change), connector_group=None)
+    return replace(sink, keys=sink.keys.model_copy(update=change), connector_group=None, parent=sink.creator)
 
 
 def backfills_among(sinks: Iterable[Sink], owners: Iterable[str]) -> Iterator[Sink]:

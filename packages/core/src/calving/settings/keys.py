@@ -201,6 +201,14 @@ def _strategy(value: object) -> object:
 
 
 RowStrategy = Annotated[Strategy, BeforeValidator(_strategy)]
+
+
+def _word(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool | str) else value
+
+
+Maintained = Literal["auto", "true", "false"]
+"""Whether a leader maintains a table; ``auto``: if the sink has created it."""
 GraceMs = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 
 MUTATIONS = (
@@ -300,7 +308,7 @@ class TableKeys(BaseModel):
         None, alias="on-missing-row", description="As `iceberg.tables.on-missing-row`."
     )
     on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
-    maintenance_enabled: bool | None = Field(
+    maintenance_enabled: Annotated[Maintained | None, BeforeValidator(_word)] = Field(
         None, alias="maintenance.enabled", description="As `iceberg.maintenance.enabled`."
     )
     small_files: Files | None = Field(
@@ -564,11 +572,12 @@ class SinkKeys(BaseModel):
         " Default: `stop` if the sink changes rows of the table, else `continue`.",
     )
 
-    maintenance_enabled: bool = Field(
-        False,
+    maintenance_enabled: Annotated[Maintained, BeforeValidator(_word)] = Field(
+        "false",
         alias="iceberg.maintenance.enabled",
         description="Whether the worker that leads maintains the tables while the sink runs, as `calving maintain"
-        " --watch` does: tasks deletes, compact, manifests and expire. The keys below say when.",
+        " --watch` does: tasks deletes, compact, manifests and expire. The keys below say when. `auto`: the tables that"
+        " this sink has created, a pause after it has begun to lead.",
     )
     small_files: Files = Field(
         _TRIGGERS.small_files,

@@ -26,7 +26,8 @@ from calving.settings.clients import client_properties, consumer_keys
 from calving.settings.connect import connector_group, from_tabular, with_worker
 from calving.settings.files import read
 from calving.settings.id_columns import id_columns
-from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, TRIGGERS, SinkKeys, TableKeys
+from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, TRIGGERS, Maintained, SinkKeys, TableKeys
+from calving.settings.places import check_places
 from calving.settings.records import (
     check_dead_letter_table,
     check_idle_defaults,
@@ -82,6 +83,8 @@ class Sink:
     """Whether the topics hold dead letters, to be processed as the original records."""
     scope: BackfillScope | None = None
     """What a backfill reads; None for a sink."""
+    parent: str = ""
+    """The owner of the ledgers of the sink that this one replays or fills; empty for a sink."""
 
     def replay(self) -> Sink:
         """The sink that replays this sink's dead letters as the original records. It has its own group.
@@ -109,7 +112,7 @@ class Sink:
             "topics_regex": None,
             "start": EARLIEST,
         }
-        return replace(self, keys=keys.model_copy(update=change), replayed=True)
+        return replace(self, keys=keys.model_copy(update=change), replayed=True, parent=self.creator)
 
     @property
     def changes_rows(self) -> bool:
@@ -150,19 +153,25 @@ class Sink:
         is_due = triggers.landed_files is None and self.landing(table) == "unpartitioned"
         return replace(triggers, landed_files=1) if is_due else triggers
 
-    def maintains(self, table: str) -> bool:
+    def maintains(self, table: str) -> Maintained:
         """Whether the leader maintains a table."""
-        return bool(self.maintenance(table, "maintenance_enabled"))
+        found: Maintained = self.maintenance(table, "maintenance_enabled")
+        return found
 
     @property
     def maintains_any(self) -> bool:
         """Whether the leader may have tables to maintain."""
-        return any(map(self.maintains, ("", *self.tables)))
+        return any(self.maintains(table) != "false" for table in ("", *self.tables))
 
     def maintenance(self, table: str, name: str) -> Any:
         """The value of a key of maintenance for a table, by the name of its field."""
         own = getattr(self.tables.get(table, TableKeys()), name)
         return getattr(self.keys, name) if own is None else own
+
+    @property
+    def creator(self) -> str:
+        """What the tables that it creates say: the owner of ledgers whose leader maintains them."""
+        return self.parent or f"{self.keys.control_topic}.{self.group}"
 
     @property
     def group(self) -> str:
@@ -290,7 +299,7 @@ def _sorted(
     raw: Mapping[str, str], own: set[str | None]
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]], dict[str, str]]:
     """Keys for other parts, by prefix; keys of tables, by table; and the sink's own keys."""
-    _check_places(raw)
+    check_places(raw)
     handed_on: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
     tables: dict[str, dict[str, str]] = {}
     plain: dict[str, str] = {}
@@ -311,20 +320,6 @@ def _table_and_key(rest: str) -> tuple[str, str]:
     own = next((name for name in _DOTTED if rest.endswith(f".{name}")), None)
     table, _, name = rest.rpartition(".") if own is None else (rest.removesuffix(f".{own}"), "", own)
     return table, name
-
-
-def _check_places(raw: Mapping[str, str]) -> None:
-    """:raises ConfigError: a key of the top level stands below a section, and would be taken for another part's."""
-    for key in raw:
-        prefix = max((p for p in PREFIXES if key.startswith(p)), key=len, default="")
-        name = key.removeprefix(prefix)
-        if prefix and (name in _TOP or name.startswith(("iceberg.", "kafka.bootstrap"))) and key not in _TOP:
-            raise ConfigError(
-                f"unknown key '{key}': {name} is no key of the section [{prefix[:-1]}]: write it above all sections"
-            )
-
-
-_TOP = ("topics", "topics.regex", "transforms", "predicates", "value.converter", "key.converter")
 
 
 def _check_names(plain: Mapping[str, str], known: set[str | None]) -> None:

@@ -24,6 +24,7 @@ from calving.model.events import TableId
 from calving.mutations.lookup import Tasks
 from calving.retries import Retries
 from calving.runtime.maintenance.compact import COMPACT
+from calving.runtime.maintenance.maintained import MaintainedTables
 from calving.runtime.maintenance.maintainer import DEFAULT, Maintainer, MaintenanceOrder
 from calving.runtime.maintenance.manifests import MANIFESTS
 from calving.runtime.maintenance.means import Means
@@ -56,6 +57,7 @@ class LeaderMaintenance:
         self._sink, self._held, self._attempts, self._board = sink, tables, attempts, board
         board.maintenance(lambda before: with_due_of(before, ()))  # another worker may have done it meanwhile
         self._unmoved = UnmovedFiles(sink, catalog, board)
+        self._maintained = MaintainedTables(sink, catalog, time.monotonic)
         self._stop = threading.Event()
         self._rewriting = RewritingProcess()
         means = Means(
@@ -94,8 +96,8 @@ class LeaderMaintenance:
 
     def _tables(self) -> Sequence[str]:
         held = list(dict.fromkeys(self._held()))
-        names = [name for name in held if self._sink.maintains(name)]
-        looked_at = self._unmoved.look(held, time.time())
+        names, others = self._maintained.among(held)
+        looked_at = self._unmoved.look(others, time.time())
         self._board.maintenance(lambda before: with_due_of(before, (*names, *looked_at)))
         return names
 

@@ -11,7 +11,6 @@ from pyiceberg.table import Table
 
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.manifests import read_manifest_list
-from calving.runtime.checks import is_unmoved
 from calving.runtime.maintenance.compact import COMPACT
 from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
@@ -32,10 +31,10 @@ class UnmovedFiles:
         self._oldest: dict[str, int] = {}
 
     def look(self, names: Iterable[str], now: float) -> list[str]:
-        """Look at the tables among these whose rows land and are not moved by this sink; returns them. ``now``: seconds
-        since the epoch.
+        """Look at the tables among these, which this sink does not maintain, whose rows land; returns them. ``now``:
+        seconds since the epoch.
         """
-        own = [name for name in names if is_unmoved(self._sink, name)]
+        own = [name for name in names if self._sink.landing(name) == "unpartitioned"]
         for name in own:
             try:
                 self._look(name, now)
