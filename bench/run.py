@@ -26,6 +26,7 @@ from bench import (
     planning,
     records,
     recovery,
+    rewriting,
     rollback,
     side_by_side,
     start,
@@ -53,6 +54,7 @@ def main() -> None:
         "upserts",
         "steady",
         "upkeep",
+        "rewriting",
         "latency",
         "start",
         "partitions",
@@ -74,6 +76,7 @@ def main() -> None:
     parser.add_argument("--page-version", choices=("v1", "v2"), help="of Parquet files, of --only java, for both sinks")
     parser.add_argument("--tighter", action="store_true", help="of --only recovery: with the documented settings")
     parser.add_argument("--seconds", type=float, default=3600, help="of --only upkeep")
+    parser.add_argument("--spark", type=Path, help="of --only rewriting: a Python with PySpark 4.1")
     parser.add_argument("--pause-ms", type=int, default=5_000, help="between commits of maintenance, of --only upkeep")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
@@ -149,12 +152,14 @@ def _drivers(args: argparse.Namespace, folder: Path, console: Console) -> dict[s
 
 
 def _changing(args: argparse.Namespace, folder: Path, console: Console) -> dict[str, object]:
-    """Of records that replace rows."""
+    """Of records that replace rows, and of the maintenance that their tables need."""
     found: dict[str, object] = {}
     if args.only in (None, "upserts"):
         found["upserts"] = _upserts(args, folder, console)
     if args.only in (None, "steady"):
         found["steady"] = steady.measure(folder / "steady", console, args.calving)
+    if args.only == "rewriting":
+        found["rewriting"] = rewriting.measure(folder / "rewriting", console, args.spark)
     if args.only == "upkeep":
         found["upkeep"] = upkeep.measure(folder / "upkeep", console, args.calving, args.seconds, args.pause_ms)
     return found

@@ -10,10 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from campaign.changes import Workload
 from campaign.files import avro, content
 from campaign.sink import Sink
-from harness.control_logs import KafkaLog
+from harness.control_logs import ControlLog, KafkaLog, RedisLog, ZooKeeperLog
 from harness.locations import locations
 
 _DELETED = 2
@@ -99,13 +101,22 @@ def end(run: Sink, database: Path, quiet: float, log: bytes) -> dict[str, Any]:
 
 
 def control_log(run: Sink) -> bytes:
-    """What is left of the control log in Kafka; nothing of other stores, where the sink takes away what it has read."""
+    """What is left of the control log: each store keeps entries for a while after the sink has read them."""
+    return b"".join(entry.value for log in _logs(run) for entry in log.entries())
+
+
+def _logs(run: Sink) -> Iterator[ControlLog]:
     keys = json.loads(run.config.read_text())
-    if "iceberg.control.backend" in keys:
-        return b""
-    partitions = range(int(keys["iceberg.control.topic.partitions"]))
-    logs = (KafkaLog(run.servers, keys["iceberg.control.topic"], each) for each in partitions)
-    return b"".join(entry.value for log in logs for entry in log.entries())
+    topic, group = keys["iceberg.control.topic"], f"connect-{keys['name']}"
+    match keys.get("iceberg.control.backend"):
+        case "redis":
+            client = redis.Redis.from_url(keys["iceberg.control.redis.url"], protocol=2)
+            yield RedisLog(client, f"calving:{{{topic}:{group}}}:")
+        case "zookeeper":
+            yield ZooKeeperLog(keys["iceberg.control.zookeeper.hosts"], f"/calving/{topic}/{group}")
+        case _:
+            for partition in range(int(keys.get("iceberg.control.topic.partitions", "1"))):
+                yield KafkaLog(run.servers, topic, partition)
 
 
 def _storage(missing: Sequence[str], orphans: Sequence[str], database: Path) -> dict[str, Any]:
