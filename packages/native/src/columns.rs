@@ -15,6 +15,21 @@ pub struct Wanted {
     pub names: Vec<String>,
     pub kind: Kind,
     pub null: Null,
+    /// The number by which it is told that a record lacks the field, where that is not the same as null.
+    pub tracked: Option<i32>,
+}
+
+impl Wanted {
+    /// Whether it is told that a record lacks the field, or one inside it.
+    pub fn is_tracked(&self) -> bool {
+        self.tracked.is_some()
+            || match &self.kind {
+                Kind::Struct(fields) => fields.iter().any(Wanted::is_tracked),
+                Kind::List(item) => item.is_tracked(),
+                Kind::Map(entry) => entry.iter().any(Wanted::is_tracked),
+                _ => false,
+            }
+    }
 }
 
 /// Whether a value may be null, and how that is written where it is not a value of its own.
@@ -315,6 +330,7 @@ pub struct Column {
     /// Other names of it.
     pub aliases: Vec<Box<[u8]>>,
     pub null: Null,
+    pub tracked: Option<i32>,
     pub values: Values,
     /// Cells of each of its values, without those of what lists and maps hold.
     pub cells: usize,
@@ -375,6 +391,7 @@ impl Column {
             key: Key::new(name),
             aliases: others.iter().map(|name| name.as_bytes().into()).collect(),
             null: wanted.null,
+            tracked: wanted.tracked,
             cells: values.cells(),
             values,
             seen_in: 0,

@@ -26,7 +26,7 @@ pub struct Decoder {
 }
 
 /// Rows of the records that were taken, in order, and the places of the others: the refused ones, and those that are
-/// not between the given head and tail. Where objects are read whole, the rows have shapes.
+/// not between the given head and tail. Where objects are read whole, or fields are tracked, the rows have shapes.
 pub struct Decoded {
     pub rows: ArrayData,
     pub refused: Vec<usize>,
@@ -51,7 +51,7 @@ impl Decoder {
         let expected = records.len().min(together / own.max(1));
         columns.iter_mut().for_each(|column| column.reserve(expected));
         let mut json = match &self.form {
-            Form::Json(rules) => Some(json::Reader::new(rules)),
+            Form::Json(rules) => Some(json::Reader::new(rules, &self.fields)),
             _ => None,
         };
         let count = records.len();

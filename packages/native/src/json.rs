@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::columns::{Column, Null, Values};
+use crate::columns::{Column, Null, Values, Wanted};
 use crate::cursor::Cursor;
 use crate::lanes;
 use crate::outcome::{Cells, Read, Refused};
@@ -40,6 +40,10 @@ pub struct Reader {
     unknown: Unknown,
     fold: bool,
     deepest: usize,
+    /// Whether the reader tells what fields records lack.
+    tracks: bool,
+    /// Arrays and maps around a value.
+    within: usize,
     /// Objects so far, refused ones among them.
     objects: u64,
     shapes: Shapes,
@@ -68,12 +72,14 @@ impl Table {
 }
 
 impl Reader {
-    pub fn new(rules: &Rules) -> Reader {
+    pub fn new(rules: &Rules, fields: &[Wanted]) -> Reader {
         let deepest = rules.nesting.min(DEEPEST);
         Reader {
             unknown: rules.unknown,
             fold: rules.fold,
             deepest,
+            tracks: fields.iter().any(Wanted::is_tracked),
+            within: 0,
             objects: 0,
             shapes: Shapes::new(),
             tables: HashMap::new(),
@@ -88,12 +94,13 @@ impl Reader {
         let cursor = &mut Cursor::new(text, cells);
         cursor.blanks();
         self.shapes.begin();
+        self.within = 0;
         self.object(cursor, columns, 1)?;
         cursor.blanks();
         if cursor.at() < text.len() {
             return Err(Refused);
         }
-        if self.is_whole() { self.shapes.end(row) } else { Ok(()) }
+        if self.is_whole() || self.tracks { self.shapes.end(row) } else { Ok(()) }
     }
 
     pub fn finish(self) -> Vec<Shape> {
@@ -151,8 +158,19 @@ impl Reader {
             more = cursor.goes_on(b'}')?;
         }
         if found < columns.len() {
-            columns.iter_mut().filter(|column| column.seen_in != number).try_for_each(nothing)?;
+            columns.iter_mut().filter(|column| column.seen_in != number).try_for_each(|column| self.missing(column))?;
         }
+        Ok(())
+    }
+
+    /// A field that an object lacks. Of a column of many values at once it cannot be told which ones lack it.
+    fn missing(&mut self, column: &mut Column) -> Read<()> {
+        let Some(number) = column.tracked else { return nothing(column) };
+        if self.within > 0 {
+            return Err(Refused);
+        }
+        self.shapes.step(number);
+        column.null();
         Ok(())
     }
 
@@ -260,11 +278,15 @@ impl Reader {
                 }
             }
             Values::List { ends, items } => {
+                self.within += 1;
                 self.list(cursor, items, depth + 1)?;
+                self.within -= 1;
                 ends.push(i32::try_from(items.len()).map_err(|_| Refused)?);
             }
             Values::Map { ends, entries } => {
+                self.within += 1;
                 self.map(cursor, entries, depth + 1)?;
+                self.within -= 1;
                 ends.push(i32::try_from(entries[0].len()).map_err(|_| Refused)?);
             }
         }

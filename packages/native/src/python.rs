@@ -274,9 +274,12 @@ fn caught<T>(what: &str, run: impl FnOnce() -> T) -> PyResult<T> {
     guard::caught(run).map_err(|said| PyRuntimeError::new_err(format!("{what} broke: {said}")))
 }
 
-/// Names, a kind, what is inside it, and where null is: -2 a value, -1 nowhere, else the branch of a union.
+type Description<'py> = (Vec<String>, String, Vec<Bound<'py, PyAny>>, i64, i32);
+
+/// Names, a kind, what is inside it, where null is (-2 a value, -1 nowhere, else the branch of a union), and the number
+/// of a field whose absence is told; -1 of any other.
 fn described(field: &Bound<'_, PyAny>) -> PyResult<Wanted> {
-    let (names, kind, inner, null): (Vec<String>, String, Vec<Bound<'_, PyAny>>, i64) = field.extract()?;
+    let (names, kind, inner, null, tracked): Description = field.extract()?;
     let inner = inner.iter().map(described).collect::<PyResult<Vec<_>>>()?;
     let null = match null {
         -2 => Null::Plain,
@@ -284,7 +287,8 @@ fn described(field: &Bound<'_, PyAny>) -> PyResult<Wanted> {
         0 | 1 => Null::Branch(null),
         _ => return Err(PyValueError::new_err(format!("no null is {null}"))),
     };
-    Ok(Wanted { names, kind: kinds::named(&kind, inner).ok_or_else(|| unknown(&kind))?, null })
+    let tracked = (tracked >= 0).then_some(tracked);
+    Ok(Wanted { names, kind: kinds::named(&kind, inner).ok_or_else(|| unknown(&kind))?, null, tracked })
 }
 
 type Part<'py> = (u32, String, String, Option<u32>, Vec<Bound<'py, PyAny>>, Vec<(i32, String)>);
@@ -303,7 +307,7 @@ fn unknown(kind: &str) -> PyErr {
 }
 
 /// Changes with every change of a signature, so that calving never calls another build than its own.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 
 #[pymodule]
 fn calving_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -12,7 +12,7 @@ pub const NOTHING: i32 = -2;
 const MOST: usize = 256;
 
 /// The records of one shape: the fields by their places, with `END` behind those of an object in a field, and `NOTHING`
-/// in its stead.
+/// in its stead. Where objects are not read whole: the numbers of the tracked fields that they lack.
 pub struct Shape {
     pub steps: Vec<i32>,
     pub rows: Vec<i32>,

@@ -124,6 +124,8 @@ def _struct(column: pa.Array, kind: StructType, target: Target) -> pa.Array:
     present = len(column) - column.null_count
     for wanted in kind.fields:
         source = children.get(wanted.field_id)
+        if source is None and (default := target.defaults.get(wanted.field_id)) is not None:
+            source = children[wanted.field_id] = default.repeated(len(column))
         if wanted.required and (source is None or len(source) - source.null_count < present):
             raise ExactPathError("nulls in a required column")
     columns = [children.get(f.field_id, pa.nulls(len(column))) for f in kind.fields]

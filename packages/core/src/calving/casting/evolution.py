@@ -140,8 +140,8 @@ class SchemaEvolution:
         if column.write_default is not None:
             raise UnfitError(
                 path,
-                "the column is required, but the record has no value for it, and calving does not write the column's"
-                " default value",
+                "the column is required, but the record has null for it: the column's default value stands only where a"
+                " record has no such field",
             )
         if not self.evolves or column.field_id in self._identifying:
             raise UnfitError(path, "the column is required, but the record has no value for it")

@@ -180,7 +180,9 @@ class ExactConverter:
         for name, (column, item) in given.items():
             row[name] = self._to(item, column.field_type, (*path, name), column.field_id)
         for column in struct.fields:
-            if column.required and given.get(column.name, (column, None))[1] is None:
+            if column.name not in given and (default := self._target.defaults.get(column.field_id)) is not None:
+                row[column.name] = default.value
+            elif column.required and given.get(column.name, (column, None))[1] is None:
                 self.changes.append(self._schema_evolution.optional(column, (*path, column.name)))
         return row
 

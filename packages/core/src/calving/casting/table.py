@@ -4,7 +4,7 @@ values need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,7 +164,9 @@ class TableConverter:
         given = [sources.get(target.field_id, pa.nulls(len(data))) for target in self._struct.fields]
         made = cast_each(given, self._struct, self._arrow, self.target) if not self._exactly else [None] * len(given)
         columns = [
-            self._column(source, column, target, wanted.type, findings)
+            self.target.defaults[target.field_id].repeated(len(data))
+            if target.field_id not in sources and target.field_id in self.target.defaults
+            else self._column(source, column, target, wanted.type, findings)
             for source, column, target, wanted in zip(given, made, self._struct.fields, self._arrow, strict=True)
         ]
         if findings.reasons and findings.changes:
@@ -232,14 +234,24 @@ class TableConverter:
         return column
 
     def _values_exactly(
-        self, values: Sequence[Any], target: NestedField, wanted: pa.DataType, found: Findings, start: int = 0
+        self,
+        values: Sequence[Any],
+        target: NestedField,
+        wanted: pa.DataType,
+        found: Findings,
+        start: int = 0,
+        missing: Collection[int] = (),
     ) -> pa.Array:
-        """``start``: the place of the first of these values among all."""
+        """``start``: the place of the first of these values among all. ``missing``: the places of those whose record
+        lacks the field, so that they are the column's default.
+        """
         converter = ExactConverter(self._schema_evolution, self.target, typed=found.typed, texts=found.texts)
         rows: list[Any] = [None] * len(values)
         path = (target.name,)
         for i, value in enumerate(values, start):
-            if i not in found.reasons:
+            if i in missing:
+                rows[i - start] = self.target.defaults[target.field_id].value
+            elif i not in found.reasons:
                 found.texts.start(i)
                 try:
                     rows[i - start] = converter.value(value, target, path)
@@ -259,15 +271,17 @@ class TableConverter:
             self._lookup(self._struct),
             whole=self._schema_evolution.adds,
             learned_names=self._limits.learned_names,
+            defaults=self.target.defaults.keys(),
         )
         findings.reasons = dict.fromkeys(given.no_objects, NOT_AN_OBJECT)
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
-            column = given.items[target.field_id]
+            column, missing = given.items[target.field_id], given.missing.get(target.field_id, ())
             keeps = target.field_id in self.target.compared
-            source = None if self._exactly else simple_column(column, target.field_type, keeps=keeps)
+            is_exact = self._exactly or len(missing) > 0
+            source = None if is_exact else simple_column(column, target.field_type, keeps=keeps)
             if source is None:
-                columns.append(self._values_exactly(column, target, wanted.type, findings))
+                columns.append(self._values_exactly(column, target, wanted.type, findings, missing=missing))
             else:
                 (made,) = cast_each([source], StructType(target), [wanted], self.target)
                 columns.append(self._column(source, made, target, wanted.type, findings))

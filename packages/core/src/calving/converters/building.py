@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,9 +12,10 @@ import pyarrow as pa
 from calving.converters.interface import Decoded
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Limits
-from calving.records.arrays import arrow, holds
+from calving.records.arrays import Indices, arrow, compose, holds
 from calving.records.cells import TOGETHER, Cells, FullBlockError, Together, cells_of
 from calving.records.failures import pass_on
+from calving.records.presence import Missing, divided, missing_from
 from calving.records.values import RecordError, Values
 
 Convert = Callable[[Any], Any]
@@ -174,9 +175,11 @@ def collect(
     load: Callable[[T], Any],
     cells: Cells | None = None,
     together: Together | None = None,
+    presence: Collection[str] = (),
 ) -> None:
     """Add the values, loaded by ``load``, as one column of type ``kind``. Values that fail become bad. ``cells`` counts
-    those of each value while it is loaded, and ``together`` the column.
+    those of each value while it is loaded, and ``together`` the column. ``presence``: as of ``Projection``; values that
+    lack different fields are different columns.
 
     :raises FullBlockError: the values take too many cells together.
     """
@@ -209,10 +212,21 @@ def collect(
         kept = [place for i, place in enumerate(kept) if i not in unfit]
         if not kept:
             return
-        column = _column([value for i, value in enumerate(loaded) if i not in unfit], kind)
+        loaded = [value for i, value in enumerate(loaded) if i not in unfit]
+        column = _column(loaded, kind)
     if together is not None:
         together.add(column)
-    decoded.values.append(Values(column, True, kept))
+    decoded.values += [Values(part, True, compose(kept, rows)) for part, rows in _apart(column, loaded, presence)]
+
+
+def _apart(column: pa.Array, values: Sequence[Any], presence: Collection[str]) -> Sequence[tuple[pa.Array, Indices]]:
+    """The column by the fields that its values lack, among those of ``presence``."""
+    if not presence or not isinstance(column, pa.StructArray):
+        return [(column, range(len(column)))]
+    rows: dict[Missing, list[int]] = {}
+    for row, value in enumerate(values):
+        rows.setdefault(missing_from(value, column.type, presence) if value is not None else Missing(), []).append(row)
+    return divided(column, rows)
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

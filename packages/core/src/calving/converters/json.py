@@ -105,7 +105,8 @@ def _with_route(fields: Sequence[Field], path: Sequence[str]) -> list[Field]:
     route = Field((name,), "struct" if inner else "string", tuple(below))
     if known is None:
         return [*fields, route]
-    return [replace(route, null=known.null) if field is known else field for field in fields]
+    route = replace(route, null=known.null, tracked=known.tracked)
+    return [route if field is known else field for field in fields]
 
 
 def fields_of(target: Target) -> list[Field]:
@@ -126,7 +127,8 @@ def _fields(struct: StructType, target: Target) -> tuple[Field, ...]:
             raise NoWayError
         if names:  # otherwise no field of a record leads to it
             kind = _KEEPING.get(type(field.field_type)) if field.field_id in target.compared else None
-            fields.append(_field(names, field, target) if kind is None else Field(names, kind))
+            made = _field(names, field, target) if kind is None else Field(names, kind)
+            fields.append(replace(made, tracked=field.write_default is not None))
     return tuple(fields)
 
 

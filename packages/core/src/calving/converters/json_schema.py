@@ -31,7 +31,7 @@ _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_uni
 
 class JsonSchemaConverter(Converter):
     """Decodes JSON with a JSON Schema. Properties become columns with their names. A property that is not required is
-    optional: if it is absent, it is null, or has its default.
+    optional: if it is absent, it is missing, or has its default.
 
     Types are checked. Constraints (such as ``minimum`` and ``pattern``) are not checked, as in Kafka Connect by
     default.
@@ -47,7 +47,9 @@ class JsonSchemaConverter(Converter):
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         together = Together(self._limits.cells, len(values))
-        return by_schema(values, self._stage, framed, self._readers.of, "JSON Schema {}".format, together)
+        presence = () if projection is None else projection.presence
+        named = "JSON Schema {}".format
+        return by_schema(values, self._stage, framed, self._readers.of, named, together, presence=presence)
 
     def _reader(self, number: int) -> SchemaReader:
         followed, others = References(self._registry, self._limits), dict[str, Any]()

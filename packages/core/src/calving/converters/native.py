@@ -18,6 +18,7 @@ import pyarrow as pa
 from calving.converters.interface import Decoded
 from calving.records.arrays import Indices, compose, conform, without
 from calving.records.cells import FullBlockError, Together
+from calving.records.presence import FieldPath, Missing, divided
 from calving.records.values import Payloads, Values
 from calving.version import __version__
 
@@ -29,6 +30,8 @@ NULL_VALUE, NO_NULL = -2, -1
 """How a null is written: as a value, or never. Any other number is the branch of a union that means null."""
 
 
+Description = tuple[list[str], str, list[Any], int, int]
+"""Names, kind, inner fields, null, and the number of a tracked field (-1: none)."""
 Pieces = list[tuple[pa.Array, Indices]]
 """Columns of values, each with the places of its values in the block."""
 
@@ -39,7 +42,7 @@ class NoWayError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field as the decoders know it: its names, its kind and its inner fields.
+    """A field as the decoders know it: its names, its kind, its inner fields, and how its null is written.
 
     :raises NoWayError: its name contains a zero character; no column with such a name can be passed from Rust to
         Python.
@@ -49,15 +52,26 @@ class Field:
     kind: str
     inner: tuple[Field, ...] = ()
     null: int = NULL_VALUE
+    tracked: bool = False
+    """Whether a decoder of JSON tells which records lack the field. Otherwise this is the same as null."""
 
     def __post_init__(self) -> None:
         if any("\0" in name for name in self.names):
             raise NoWayError
 
-    @property
-    def described(self) -> tuple[list[str], str, list[Any], int]:
-        """The field in the form that the decoder takes."""
-        return [*self.names], self.kind, [field.described for field in self.inner], self.null
+    def described(self, path: FieldPath, tracked: list[FieldPath]) -> Description:
+        """The field in the form that the decoder takes. ``path``: of what is around it. ``tracked`` gets the paths of
+        the tracked fields; the places there are their numbers.
+        """
+        path, number = (*path, self.names[0]), -1
+        if self.tracked:
+            number = len(tracked)
+            tracked.append(path)
+        return [*self.names], self.kind, [inner.described(path, tracked) for inner in self.inner], self.null, number
+
+
+def _described(fields: Sequence[Field], tracked: list[FieldPath] | None = None) -> list[Description]:
+    return [field.described((), [] if tracked is None else tracked) for field in fields]
 
 
 def _installed() -> Any:
@@ -68,7 +82,7 @@ def _installed() -> Any:
 
 
 _NATIVE = _installed()
-_INTERFACE = 4
+_INTERFACE = 5
 """The interface of calving-native that calving uses. It changes with every change of a signature."""
 
 
@@ -91,8 +105,8 @@ class Decoder:
     :raises FullBlockError: from its methods, if the values take too many cells together.
     """
 
-    def __init__(self, decoder: Any) -> None:
-        self._decoder = decoder
+    def __init__(self, decoder: Any, tracked: Sequence[FieldPath] = ()) -> None:
+        self._decoder, self._tracked = decoder, tracked
 
     def read(
         self, values: Sequence[bytes], head: bytes = b"", tail: bytes = b""
@@ -105,16 +119,27 @@ class Decoder:
         return cast("pa.StructArray", pa.array(rows)), refused, others
 
     def pieces(self, values: Payloads) -> tuple[Pieces, Indices]:
-        """The decoded values, and the places of refused values."""
+        """The decoded values, by the tracked fields that they lack, and the places of refused values."""
+        if self._tracked:
+            return self._pieces_apart(values)
         with _divided():
             made, refused, _ = self._decoder.decode(values.column, b"", b"")
         rows, count = pa.array(made), len(values.column)
         places = without(count, {*refused}) if refused else range(count)
         return ([(rows, places)] if len(rows) else []), refused
 
+    def _pieces_apart(self, values: Payloads) -> tuple[Pieces, Indices]:
+        rows, refused, shapes = self.read_whole(values)
+        numbers: dict[Missing, list[pa.Array]] = {}
+        for steps, of_shape in shapes:
+            numbers.setdefault(Missing(self._tracked[step] for step in steps), []).append(of_shape)
+        missing = {fields: pa.concat_arrays(parts).sort().to_pylist() for fields, parts in numbers.items()}
+        places = without(len(values), {*refused})
+        return [(part, compose(places, chosen)) for part, chosen in divided(rows, missing)], refused
+
     def read_whole(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int], list[tuple[list[int], pa.Array]]]:
-        """The rows, the places of refused values, and the shapes of the rows: the steps of each shape, with its
-        rows.
+        """The rows, the places of refused values, and the shapes of the rows: the steps of each shape, with its rows. A
+        decoder of some fields has steps only for the tracked ones that a row lacks.
         """
         with _divided():
             rows, refused, shapes = self._decoder.decode_whole(Payloads.of(values).column)
@@ -132,22 +157,23 @@ def _divided() -> Iterator[None]:
 
 def json_decoder(fields: Sequence[Field], *, closed: bool, fold: bool = False, nesting: int, cells: int) -> Decoder:
     """A decoder of JSON objects. ``closed``: other fields are ignored. ``fold``: names are compared ignoring case."""
-    return Decoder(_NATIVE.Decoder.of_json([field.described for field in fields], closed, fold, nesting, cells))
+    tracked: list[FieldPath] = []
+    return Decoder(_NATIVE.Decoder.of_json(_described(fields, tracked), closed, fold, nesting, cells), tracked)
 
 
 def whole_json_decoder(fields: Sequence[Field], *, nesting: int, cells: int) -> Decoder:
     """A decoder of JSON objects that have no other fields. It also returns their shapes."""
-    return Decoder(_NATIVE.Decoder.of_whole_json([field.described for field in fields], nesting, cells))
+    return Decoder(_NATIVE.Decoder.of_whole_json(_described(fields), nesting, cells))
 
 
 def avro_decoder(fields: Sequence[Field], cells: int) -> Decoder:
     """A decoder of Avro's records."""
-    return Decoder(_NATIVE.Decoder.of_avro([field.described for field in fields], cells))
+    return Decoder(_NATIVE.Decoder.of_avro(_described(fields), cells))
 
 
 def protobuf_decoder(fields: Sequence[Field], message: Sequence[object], cells: int) -> Decoder:
     """A decoder of Protobuf's messages; ``message`` describes their bytes."""
-    return Decoder(_NATIVE.Decoder.of_protobuf([field.described for field in fields], message, cells))
+    return Decoder(_NATIVE.Decoder.of_protobuf(_described(fields), message, cells))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from calving.model.record_path import Limits
 from calving.records.cells import Together
 from calving.records.fields import Projection
 from calving.records.inferred import JSON
+from calving.records.presence import nulls_apart
 from calving.records.semantics import SCALED_NAME, scaled_decimal, semantic
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ class ProtobufConverter(Converter):
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         frames: dict[bytes, Frame | None] = {}
-        return decode_framed(values, lambda value: self._frame(value, frames), self._decode, self._limits.cells)
+        decoded = decode_framed(values, lambda value: self._frame(value, frames), self._decode, self._limits.cells)
+        if projection is not None and projection.presence:
+            decoded.values = [part for each in decoded.values for part in nulls_apart(each, projection.presence)]
+        return decoded
 
     def _decode(self, values: Sequence[bytes], together: Together) -> Decoded:
         """Decode values one by one."""

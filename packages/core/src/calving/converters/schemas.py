@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import struct
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -140,12 +140,15 @@ def by_schema(
     reader: Callable[[K], SchemaReader],
     name: Callable[[K], str],
     together: Together,
+    *,
+    presence: Collection[str] = (),
 ) -> Decoded:
     """Values in the wire format. Each is read with the schema that it names.
 
     ``head`` returns the key of a value's schema, and the offset of its body; with a ValueError the value is bad.
     ``reader`` returns the reader of a schema's bodies; if it fails, all values of the schema are bad. ``name`` returns
-    the schema's name for error texts. ``together`` counts the columns of all schemas.
+    the schema's name for error texts. ``together`` counts the columns of all schemas. ``presence``: as of
+    ``Projection``, where values may lack fields of their schema.
 
     :raises UnavailableError, ConfigError: from ``reader``, if the values are not the cause.
     :raises FullBlockError: the values take too much together.
@@ -177,6 +180,7 @@ def by_schema(
             load=schema_reader.load,
             cells=schema_reader.cells,
             together=together,
+            presence=presence,
         )
     return decoded
 

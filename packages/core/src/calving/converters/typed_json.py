@@ -285,8 +285,10 @@ def _parameter(parameters: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def struct(fields: Sequence[tuple[str, Declared]]) -> Form:
-    """Structs from objects. Other fields are left out, and missing fields are null."""
-    reads = [(name, declared.read) for name, declared in fields]
+    """Structs from objects. Other fields are left out. A missing field is missing in the struct, unless it must not be
+    null or has a default.
+    """
+    reads = [(name, declared.read, declared.nullable and not declared.replaced) for name, declared in fields]
     check_names(name for name, _ in fields)
 
     def read(value: Any) -> dict[str, Any]:
@@ -294,8 +296,9 @@ def struct(fields: Sequence[tuple[str, Declared]]) -> Form:
             raise ValueError(f"{shown(value)} is not an object")
         get, row, name = value.get, dict[str, Any](), ""
         try:
-            for name, of in reads:
-                row[name] = of(get(name))
+            for name, of, may_be_missing in reads:
+                if name in value or not may_be_missing:
+                    row[name] = of(get(name))
         except (ValueError, ArithmeticError) as error:
             raise misfit(name, error) from error
         return row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyiceberg.types import IcebergType, NestedField, PrimitiveType, StructType
 from calving.caches import cached_by_length
 from calving.model.tables import Moments, Unit
 from calving.records.arrays import children_of, entries, items_of
+from calving.records.defaults import Default, defaults_of, with_default
 from calving.records.foreign import schema_of_json, without_foreign
 
 NAME_MAPPING = "schema.name-mapping.default"
@@ -169,6 +171,17 @@ class Target:
             ids[key(name)]: Counting(unit, moments.any_year) for name, unit in moments.units.items() if key(name) in ids
         }
 
+    @cached_property
+    def defaults(self) -> Mapping[int, Default]:
+        """The default values of columns, by id: of a column whose field a record lacks."""
+        return defaults_of(self.columns, arrow_type)
+
+    @cached_property
+    def presence(self) -> frozenset[str]:
+        """The names in lower case that lead to columns with a default value."""
+        columns = [*with_default(self.columns)]
+        return frozenset(name.lower() for c in columns for name in self._names.get(c.field_id) or (c.name,))
+
     def counting(self, column_id: int) -> Counting:
         """How the numbers of the column with this id count."""
         return self._countings.get(column_id, self._counting)
@@ -213,7 +226,8 @@ class Projection:
     They are ignored (``ignore``), ignored after a look-up by folded or mapped names (``look``), or added as columns
     (``add``). ``route``: the text of this dotted field is needed, too; without ``targets`` only this text is needed.
     With neither ``targets`` nor ``route``, values are kept without loss: fractions with every digit if ``decimals``,
-    and the order of fields unless ``hides_order`` is true for their type.
+    and the order of fields unless ``hides_order`` is true for their type. ``presence``: the names in lower case of the
+    fields whose absence is not the same as null.
     """
 
     targets: tuple[Target, ...] = ()
@@ -221,6 +235,7 @@ class Projection:
     route: str | None = None
     decimals: bool = True
     hides_order: Callable[[pa.DataType], bool] = lambda kind: False
+    presence: frozenset[str] = frozenset()
 
 
 def primitive(kind: str) -> PrimitiveType:

@@ -19,9 +19,10 @@ from calving.converters.interface import (
 )
 from calving.model.dead_letters import Stage
 from calving.model.record_path import ConverterSpec, TopicConverters
+from calving.model.tables import TableSpec
 from calving.records.arrays import Indices, holds, is_flat
 from calving.records.cells import FullBlockError
-from calving.records.fields import Projection, Target, name_mapping
+from calving.records.fields import Projection, Target, name_mapping, table_schema
 from calving.records.values import Payloads, RecordError, Values
 from calving.tasks.selection import Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
@@ -186,17 +187,21 @@ class Projections:
         self._by_tables: dict[Tables, Projection] = {}
         self.decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
         """Whether every digit of a fraction counts."""
-        self.whole = Projection(decimals=self.decimals, hides_order=self._hides_order)
+        presence = frozenset[str]().union(*map(_presence, spec.tables.values()))
+        self.whole = Projection(decimals=self.decimals, hides_order=self._hides_order, presence=presence)
         """The projection of values that go to transforms."""
 
-    def of(self, tables: Tables) -> Projection | None:
-        """The projection to the columns of these tables; None while one of them is not loaded."""
+    def of(self, tables: Tables) -> Projection:
+        """The projection to the columns of these tables. While one of them is not loaded, all of a value is needed."""
         projection = self._by_tables.get(tables)
-        if projection is None and all(table in self._spec.tables for table in tables):
+        if projection is None and not all(table in self._spec.tables for table in tables):
+            projection = self._by_tables[tables] = replace(self.whole, decimals=True)
+        if projection is None:
             evolution = self._spec.path.evolution
             folds = evolution.case_insensitive or any(self._target(table).maps_names for table in tables)
             targets = tuple(self._target(table) for table in tables)
             projection = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
+            projection = replace(projection, presence=self.whole.presence)
             if operations := self._operations(tables):
                 # The field with a record's operation may be no column of the table.
                 plain = projection.unknown == "ignore" and len(operations) == 1
@@ -225,7 +230,7 @@ class Projections:
         if len(self.alternatives) > _TOGETHER:
             return None
         shared = self.of(tuple(sorted(self.alternatives)))
-        if shared is None or shared.unknown != "ignore" or not shared.targets or shared.route is not None:
+        if shared.unknown != "ignore" or not shared.targets or shared.route is not None:
             return None
         return replace(shared, route=self._spec.path.routing.field)
 
@@ -256,6 +261,14 @@ class Projections:
             known = Target(columns, names, case_insensitive=fold, moments=spec.moments, compared=needed)
             self._targets[table] = known
         return known
+
+
+def _presence(table: TableSpec) -> frozenset[str]:
+    """The names in lower case that lead to columns with a default value."""
+    if '"write-default"' not in table.schema_json:
+        return frozenset()
+    schema, names = table_schema(table.schema_json), name_mapping(table.properties)
+    return Target(schema.as_struct(), names, case_insensitive=False).presence
 
 
 def _has_same_but_for_case(kind: pa.DataType) -> bool:

@@ -126,7 +126,7 @@ class Pipeline:
         Otherwise the route field is decoded first, and then the values of each table.
         """
         together = self._projections.together
-        projection = together or Projection(route=self._field)
+        projection = together or Projection(route=self._field, presence=self._projections.whole.presence)
         for values in self._decoders.values(selected, "route", projection):
             values = _without_nulls(values, selected.accounts)
             is_whole = isinstance(values.data, list) or not self._decoders.projects(selected.topic, "route")
