@@ -10,7 +10,18 @@ import pytest
 
 from calving.errors import ConfigError, TableTroubleError
 from calving.model.tables import SnapshotPlace
-from calving.protocol.batch_ledger import MOST_ENTRIES, OneWrite, StreamBatch, noted, outdated, repeated
+from calving.protocol.batch_ledger import (
+    MOST_ENTRIES,
+    LastBatch,
+    LostBatches,
+    OneWrite,
+    StreamBatch,
+    lost_batches,
+    lost_writes,
+    noted,
+    outdated,
+    repeated,
+)
 from calving.protocol.rollback import Ancestor, Line
 
 ORDERS = "calving.spark-batch.orders"
@@ -136,3 +147,21 @@ def test_the_oldest_entries_of_a_kind_go_when_there_are_too_many() -> None:
 def test_the_next_summary_repeats_the_entries_of_queries_that_stay() -> None:
     summary = {ORDERS: "1", "calving.spark-batch.old": "2", "calving.spark-write.w": "3", "total-records": "4"}
     assert repeated(summary, ["calving.spark-batch.old"]) == {ORDERS: "1"}
+
+
+def test_a_rollback_takes_from_each_sink_what_came_after_the_last_batch_that_stays() -> None:
+    others = "calving.spark-batch.others"
+    leaving = [{}, {ORDERS: said("q1", 9), others: said("q2", 3)}, {ORDERS: said("q1", 8), others: said("q2", 3)}]
+    staying = [{others: said("q2", 3)}, {ORDERS: said("q1", 7)}, {ORDERS: said("q1", 6)}]
+    assert lost_batches(leaving, staying) == [LostBatches("orders", LastBatch("q1", 9), LastBatch("q1", 7))]
+    assert lost_batches(leaving, []) == [
+        LostBatches("orders", LastBatch("q1", 9), None),
+        LostBatches("others", LastBatch("q2", 3), None),
+    ]
+
+
+def test_a_rollback_takes_the_writes_whose_snapshots_leave() -> None:
+    assert lost_writes([{"calving.spark-write.b": "{}"}, {"total-records": "1"}, {"calving.spark-write.a": "{}"}]) == [
+        "a",
+        "b",
+    ]

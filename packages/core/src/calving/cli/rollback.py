@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 
+from calving.cli import rolled_back_queries
 from calving.cli.recover import recover
 from calving.errors import ConfigError, NothingToAnswerError
 from calving.iceberg.catalog import table_id
@@ -109,10 +110,12 @@ def _answered(each: TableRollback, plan: RollbackPlan | NothingToAnswerError, *,
         yield str(plan)
     elif dry_run:
         yield from _lines(each.name, plan, would=True)
+        yield from rolled_back_queries.lines(each.name, each.branch, plan, would=True)
     else:
         with committing(each.name):
             done = each.commit()
         yield from _lines(each.name, done, would=False)
+        yield from rolled_back_queries.lines(each.name, each.branch, done, would=False)
 
 
 def _with_topic_id(target: RollbackTarget, topics: SourceTopics) -> RollbackTarget:

@@ -121,7 +121,7 @@ class TableRollback:
         self._catalog, self._id, self._key = catalog, table, key
         self._target, self._answer, self._changes_rows = target, answer, changes_rows
         self._again, self._rules, self._sleep = again, rules, sleep
-        self.name = ".".join(table)
+        self.name, self.branch = ".".join(table), key.branch
 
     def plan(self) -> RollbackPlan:
         """What the command does with the table as it is now.

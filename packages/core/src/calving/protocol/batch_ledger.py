@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -29,6 +30,16 @@ class LastBatch(NamedTuple):
 
     query: str
     batch: int
+
+
+class LostBatches(NamedTuple):
+    """What a rollback takes from a sink of Spark. ``last``: its last batch before. ``left``: the last one that stays;
+    None if no snapshot that stays shows one.
+    """
+
+    sink: str
+    last: LastBatch
+    left: LastBatch | None
 
 
 class _Stored(NamedTuple):
@@ -191,6 +202,33 @@ def repeated(summary: Mapping[str, str], dropped: Iterable[str] = ()) -> dict[st
     """
     gone = frozenset(dropped)
     return {name: text for name, text in summary.items() if name.startswith(SPARK_BATCH) and name not in gone}
+
+
+def lost_batches(leaving: Iterable[Mapping[str, str]], staying: Iterable[Mapping[str, str]]) -> list[LostBatches]:
+    """The sinks of Spark that have batches in a branch before a rollback and not after it. Both: the summaries of
+    snapshots, newest first. A damaged entry counts as none: it is the audit that finds it.
+    """
+    before, after = _last_entries(leaving), _last_entries(staying)
+    lost = [LostBatches(sink, last, after.get(sink)) for sink, last in sorted(before.items())]
+    return [each for each in lost if each.last != each.left]
+
+
+def lost_writes(leaving: Iterable[Mapping[str, str]]) -> list[str]:
+    """The ids of the writes that the snapshots of these summaries have made."""
+    return sorted(
+        {name.removeprefix(SPARK_WRITE) for summary in leaving for name in summary if name.startswith(SPARK_WRITE)}
+    )
+
+
+def _last_entries(summaries: Iterable[Mapping[str, str]]) -> dict[str, LastBatch]:
+    """By sink."""
+    found: dict[str, LastBatch] = {}
+    for summary in summaries:
+        for name, text in summary.items():
+            if name.startswith(SPARK_BATCH):
+                with suppress(TableTroubleError):
+                    found.setdefault(name.removeprefix(SPARK_BATCH), _batch(_read(name, text)))
+    return found
 
 
 def _of_table(entry: BatchEntry) -> str:
