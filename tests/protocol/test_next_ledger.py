@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count, pairwise
 
 from hypothesis import example, given, settings
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.commit import admit
 from calving.protocol.ledger import Ledger, SourceProgress
+from calving.protocol.ledger_key import LedgerKey, source_entries
+from tests.protocol.lines import line_of
 
 TP = TopicPartition("orders", 0, "id")
 MOST = 12
@@ -58,3 +61,33 @@ def test_it_holds_what_the_table_held_and_what_is_published_since(
     assert ledger.source.get(TP, 0) == reached
     assert ledger.settled.get(TP, 0) == (below if reached else 0)
     assert offsets(ledger.missing.get(TP, ())) == set(range(below, reached)) - held
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> Ledger:
+    end = draw(st.integers(1, MOST))
+    settled = draw(st.integers(0, end))
+    missing = tuple(Span(each.start, min(each.end, end - 1)) for each in draw(spans(settled)) if each.start < end - 1)
+    return Ledger({}, {TP: end}, {TP: settled}, {TP: missing} if missing else {})
+
+
+@settings(max_examples=200)
+@given(st.lists(parts(), min_size=2, max_size=4), st.lists(st.tuples(spans(), spans()), min_size=1, max_size=3))
+def test_tables_that_share_a_ledger_get_what_each_would_get_alone(
+    ledgers: list[Ledger], cycles: list[tuple[tuple[Span, ...], tuple[Span, ...]]]
+) -> None:
+    """Each ledger is that of two tables. Those of the one are decoded from texts, and share objects."""
+    key = LedgerKey("control", "sink", "log")
+    summaries = [key.summary(ledger) for ledger in ledgers for _ in range(2)]
+    alone = [ledger for ledger in ledgers for _ in range(2)]
+    for covered, told in cycles:
+        progress = SourceProgress({TP: covered}, {TP: told})
+        shared = [admit([], {}, progress, key.read(line_of(each), {})).ledger for each in summaries]
+        summaries = [key.summary(ledger) for ledger in shared]
+        alone = [admit([], {}, SourceProgress({TP: covered}, {TP: told}), _anew(ledger)).ledger for ledger in alone]
+        assert [source_entries(ledger) for ledger in shared] == [source_entries(_anew(ledger)) for ledger in alone]
+
+
+def _anew(ledger: Ledger) -> Ledger:
+    """The same ledger, of objects of its own."""
+    return replace(ledger, source=dict(ledger.source), settled=dict(ledger.settled), missing=dict(ledger.missing))

@@ -6,9 +6,15 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from calving.model.offsets import ControlOffsets
+from calving.protocol.ledger import Ledger, SourceProgress
+from calving.protocol.ledger_key import source_entries
+from calving.protocol.next_ledger import next_ledger
 from tests.simulation.mutants import MUTANTS, table, verdicts
 from tests.simulation.odds import THEMES, TURNS
 from tests.simulation.run import in_theme
@@ -105,6 +111,31 @@ def test_a_position_that_is_moved_back_after_it_was_moved_forwards_loses_nothing
 
 def test_a_seed_gives_the_same_run_twice() -> None:
     assert simulate(7) == simulate(7)
+
+
+@pytest.mark.parametrize("theme", ["zombies", "rolled back", "topic recreated"])
+def test_a_ledger_that_tables_share_is_what_each_would_compute_alone(
+    theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[int, object] = {}
+    shared = 0
+
+    def compared(ledger: Ledger, read: ControlOffsets, progress: SourceProgress, *given: Any) -> Ledger:
+        nonlocal shared
+        passed, admitted, left_out = given[0], [*given[1]], given[2]
+        found = next_ledger(ledger, read, progress, passed, admitted, left_out)
+        shared += id(found.source) in seen
+        seen[id(found.source)] = found.source
+        own = replace(ledger, **{each: dict(getattr(ledger, each)) for each in ("source", "settled", "missing")})
+        anew = replace(progress, covered=dict(progress.covered), settled=dict(progress.settled))
+        alone = next_ledger(own, read, anew, passed, admitted, left_out)
+        assert (found, source_entries(found)) == (alone, source_entries(alone))
+        return found
+
+    monkeypatch.setattr("calving.protocol.commit.next_ledger", compared)
+    for seed in range(SEEDS):
+        simulate(seed, in_theme(theme))
+    assert shared
 
 
 @pytest.mark.parametrize("rule", MUTANTS)

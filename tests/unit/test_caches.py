@@ -1,13 +1,16 @@
-"""A cache that a few long texts cannot fill."""
+"""Caches that a few long texts, or a few large collections, cannot fill."""
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from calving.caches import cached_by_length
+from calving.caches import cached_by_identity, cached_by_length
 from calving.model.offsets import decode_covered
 
 
@@ -71,3 +74,62 @@ def test_coverages_of_somebody_else_stay_in_memory_up_to_a_bound() -> None:
         assert kept_after(2, 3) < 1.5 * first
     finally:
         tracemalloc.stop()
+
+
+class Sums:
+    """A function of collections that knows for which it was called."""
+
+    def __init__(self) -> None:
+        self.made: list[dict[str, int]] = []
+
+    def __call__(self, numbers: dict[str, int], more: dict[str, int]) -> int:
+        self.made.append(numbers)
+        return sum(numbers.values()) + sum(more.values())
+
+
+def test_a_result_is_shared_by_calls_with_the_same_objects() -> None:
+    sums = Sums()
+    cached, numbers, more = cached_by_identity(10)(sums.__call__), {"a": 1}, {"b": 2}
+    assert [cached(numbers, more), cached(numbers, more), cached(numbers, more=more)] == [3, 3, 3]
+    assert [cached(numbers, {"b": 3}), cached({"a": 2}, more)] == [4, 4]
+    assert len(sums.made) == 4
+
+
+def test_calls_with_the_same_objects_in_another_order_are_other_calls() -> None:
+    cached = cached_by_identity(10)(lambda numbers, more: numbers["a"] - more["a"])
+    numbers, more = {"a": 1}, {"a": 2}
+    assert [cached(numbers, more), cached(more, numbers)] == [-1, 1]
+
+
+def test_no_result_is_that_of_an_object_that_is_gone() -> None:
+    """A new object may get the id of one that is gone."""
+    cached = cached_by_identity(10)(lambda numbers: numbers["a"])
+    assert all(cached({"a": number}) == number for number in range(1_000))
+
+
+def test_the_objects_that_were_used_longest_ago_go_first() -> None:
+    sums, more = Sums(), dict[str, int]()
+    cached = cached_by_identity(10)(sums.__call__)
+    a, b, c = ({str(i): i for i in range(4)} for _ in range(3))
+    for numbers in (a, b, a, c, a, b):
+        cached(numbers, more)
+    assert [id(each) for each in sums.made] == [*map(id, (a, b, c, b))]
+
+
+def test_threads_that_want_the_same_result_compute_it_once() -> None:
+    numbers, begun, made = {"a": 1}, threading.Barrier(4), list[int]()
+
+    def slowly(numbers: dict[str, int]) -> int:
+        made.append(numbers["a"])
+        time.sleep(0.05)
+        return numbers["a"]
+
+    cached = cached_by_identity(10)(slowly)
+
+    def ask(_: int) -> int:
+        begun.wait()
+        return cached(numbers)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(ask, range(4))] == [1] * 4
+    assert made == [1]

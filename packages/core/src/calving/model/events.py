@@ -13,7 +13,7 @@ from calving.model.files import DataFile
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.marks import TableMark
 from calving.model.members import Member
-from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, Coverage, TopicPartition
+from calving.model.offsets import TRUNCATED, Advances, ControlOffsets, Coverage, TopicPartition, as_key
 from calving.model.tables import Branches
 from calving.model.text import commit_text, counted, listed
 
@@ -280,7 +280,7 @@ class Envelope:
     @property
     def publication(self) -> Hashable:
         """The key of the entry's publication: no two publications cover the same offsets."""
-        return frozenset(self.spans.items()), self.restarted
+        return as_key(self.spans), self.restarted
 
     @property
     def place(self) -> Place:

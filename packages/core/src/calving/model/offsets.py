@@ -2,18 +2,16 @@
 
 An offset always names the next record to read, never the last one read. *Source* offsets belong to the Kafka topics
 that a sink reads, *control* offsets to the partitions of its control log.
-
-A producer may stamp its records with any number, so a timestamp need not be a moment.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeVar
 
-from calving.caches import cached_by_length
+from calving.caches import cached_by_identity, cached_by_length
 
 
 class Topic(NamedTuple):
@@ -222,6 +220,12 @@ def size(coverage: Coverage) -> int:
 def lowest_uncovered(spans: tuple[Span, ...]) -> int:
     """The lowest offset that is not covered."""
     return spans[0].end if spans and spans[0].start == 0 else 0
+
+
+@cached_by_identity(200_000)
+def as_key(coverage: Coverage) -> Hashable:
+    """Equal for equal coverage. Cached: all entries of a publication share theirs, and it may be large."""
+    return frozenset(coverage.items())
 
 
 def each(spans: Spans) -> Coverage:

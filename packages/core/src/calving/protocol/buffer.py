@@ -178,22 +178,12 @@ class Buffer:
 
     def _ahead(self) -> dict[TopicPartition, list[Span]]:
         """The coverage of complete publications behind an incomplete one in the log, which no commit includes yet."""
-        spans_of: dict[TopicPartition, list[Span]] = {}
         read = self.whole() if self._begun else {}
-        for heard in self._heard.values() if read else ():
-            for envelope in heard:
-                if envelope.offset >= read[envelope.partition]:
-                    for tp, spans in envelope.spans.items():
-                        spans_of.setdefault(tp, []).append(spans[-1])
-        return spans_of
+        entries = (e for heard in self._heard.values() for e in heard) if read else ()
+        return _own_spans(e for e in entries if e.offset >= read[e.partition])
 
     def _buffered(self) -> dict[TopicPartition, list[Span]]:
-        waiting: dict[TopicPartition, list[Span]] = {}
-        for heard in self._heard.values():
-            for envelope in heard:
-                for tp, spans in envelope.spans.items():
-                    waiting.setdefault(tp, []).append(spans[-1])
-        return waiting
+        return _own_spans(e for heard in self._heard.values() for e in heard)
 
     def attachment(self, position: ControlOffsets, marks: Mapping[TableId, TableMark]) -> Attachment:
         """The attachment for a successor that starts at ``position``."""
@@ -346,3 +336,14 @@ def _add(known: dict[TopicPartition, tuple[Span, ...]], coverage: Coverage) -> N
         before = known.get(tp, ())
         if spans != before:
             known[tp] = merged((*before, *spans))
+
+
+def _own_spans(entries: Iterable[Envelope]) -> dict[TopicPartition, list[Span]]:
+    """The spans of the entries' publications: each is looked at once, as it may have an entry for each of many tables,
+    and each entry repeats its coverage.
+    """
+    own: dict[TopicPartition, list[Span]] = {}
+    for publication in {e.publication: e.spans for e in entries}.values():
+        for tp, spans in publication.items():
+            own.setdefault(tp, []).append(spans[-1])
+    return own

@@ -8,18 +8,20 @@ left to add. Which files are new, and which ledger the commit gets, ``admit`` de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
+from calving.caches import cached_by_identity
 from calving.errors import AlreadyHeldError, CommitRefusedError, CommitUncertainError, SupersededError
 from calving.model.events import DataWritten, Envelope
 from calving.model.files import DataFile, one_name
 from calving.model.offsets import (
     ControlOffsets,
     Coverage,
+    SourceOffsets,
     Span,
     Topic,
     TopicPartition,
@@ -28,8 +30,9 @@ from calving.model.offsets import (
     named,
     without,
 )
-from calving.protocol.ledger import NOWHERE, Ledger, SourceProgress, next_ledger
+from calving.protocol.ledger import NOWHERE, SHARED, Ledger, SourceProgress
 from calving.protocol.ledger_key import LedgerKey
+from calving.protocol.next_ledger import next_ledger
 from calving.protocol.order import disordered, ordered
 from calving.protocol.rollback import Line
 
@@ -69,11 +72,15 @@ class Admitted:
     @property
     def elsewhere(self) -> frozenset[Topic]:
         """Topics in the ledger that no publication read from the log covers. Departed topics are left out."""
-        away = self.progress.departed
-        return frozenset(tp.whole for tp in self.ledger.source if tp not in self.progress.covered) - away
+        return _elsewhere(self.ledger.source, self.progress.covered) - self.progress.departed
 
     def __bool__(self) -> bool:
         return bool(self.data_files or self.delete_files)
+
+
+@cached_by_identity(SHARED)
+def _elsewhere(source: SourceOffsets, covered: Coverage) -> frozenset[Topic]:
+    return frozenset(tp.whole for tp in source if tp not in covered)
 
 
 def admit(
@@ -153,7 +160,7 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
     for entry in entries:
         if not isinstance(entry.event, DataWritten):
             continue
-        data, deletes, source = fresh(entry.event.data_files), fresh(entry.event.delete_files), frozenset(entry.spans)
+        data, deletes, source = fresh(entry.event.data_files), fresh(entry.event.delete_files), _partitions(entry.spans)
         is_more = bool(source) and entry.publication == last
         if is_more and not (deletes and _follows(steps[-1], deletes)):
             begun = steps[-1]
@@ -162,6 +169,11 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
             steps.append(Step(data, deletes, source))
         last = entry.publication
     return steps
+
+
+@cached_by_identity(SHARED)
+def _partitions(coverage: Coverage) -> frozenset[TopicPartition]:
+    return frozenset(coverage)
 
 
 def _follows(step: Step, deletes: Iterable[DataFile]) -> bool:
@@ -175,15 +187,27 @@ def twice(admitted: Admitted, progress: SourceProgress, ledger: Ledger, left_out
 
     This happens only if a store of positions has lost writes that it had acknowledged.
     """
+    return _twice(ledger.source, ledger.missing, progress.restarted, left_out, *admitted.publications)
+
+
+@cached_by_identity(SHARED)
+def _twice(
+    source: SourceOffsets,
+    missing: Coverage,
+    restarted: Collection[TopicPartition],
+    left_out: Coverage,
+    *publications: Coverage,
+) -> Coverage:
+    ledger = Ledger({}, source, missing=missing)
     repeated: dict[TopicPartition, tuple[Span, ...]] = {}
-    held = {tp: ledger.held(tp) for tp in ledger.source}
-    for publication in admitted.publications:
+    held: dict[TopicPartition, tuple[Span, ...]] = {}
+    for publication in publications:
         for tp, spans in publication.items():
-            if tp not in progress.restarted:
-                own = (spans[-1],)
-                again = without(common(own, held.get(tp, ())), left_out.get(tp, ()))
+            if tp not in restarted:
+                own, before = (spans[-1],), held[tp] if tp in held else ledger.held(tp)
+                again = without(common(own, before), left_out.get(tp, ()))
                 repeated[tp] = merged((*repeated.get(tp, ()), *again))
-                held[tp] = merged((*held.get(tp, ()), *own))
+                held[tp] = merged((*before, *own))
     return {tp: spans for tp, spans in repeated.items() if spans}
 
 

@@ -8,12 +8,12 @@ property names are those of the Java sink (``Coordinator.commitToTable``), so ei
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from calving.caches import cached_by_length
+from calving.caches import cached_by_identity, cached_by_length
 from calving.errors import ConfigError, NewerVersionError, TableTroubleError
 from calving.model.events import Envelope, Place
 from calving.model.offsets import (
@@ -24,10 +24,8 @@ from calving.model.offsets import (
     Topic,
     TopicPartition,
     common,
-    furthest,
     intersection,
     less,
-    lowest_uncovered,
     merged,
     parse_topic,
     present,
@@ -42,6 +40,10 @@ _SHOWN = 60
 _CACHED = 2_000_000
 """The characters of texts whose values are kept: anybody may have written them."""
 _LONGEST_NAME = 300
+SHARED = 200_000
+"""The partitions, of all ledgers together, for which results are shared: tables that were last committed in one cycle
+mostly have the same ledger, and get the same next one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,72 +178,6 @@ NOWHERE = SourceProgress({}, {})
 NO_LEDGER = Ledger({})
 
 
-def next_ledger(
-    ledger: Ledger,
-    read: ControlOffsets,
-    progress: SourceProgress,
-    passed: Mapping[TopicPartition, Iterable[Span]],
-    admitted: Iterable[Coverage],
-    left_out: Coverage,
-) -> Ledger:
-    """The ledger of the next commit, which reads the control log up to ``read`` and adds the ``admitted`` coverage.
-
-    ``passed``: the coverage of publications whose entries for this table are below the table's control offsets. If the
-    table does not hold such an offset, its record is lost: a store lost the entry, and a coordinator committed later
-    entries.
-
-    Departed topics are dropped, so that the ledger does not grow for ever. But a partition with missing offsets stays:
-    its loss must stay visible.
-    """
-    source: dict[TopicPartition, int] = {}
-    settled: dict[TopicPartition, int] = {}
-    missing: dict[TopicPartition, tuple[Span, ...]] = {}
-    void = {tp for tp in ledger.gone if tp in progress.restarted or tp.whole in progress.departed}
-    gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in void}
-    for publication in admitted:
-        for tp in gone.keys() & publication.keys():
-            gone[tp] = without(gone[tp], without((publication[tp][-1],), left_out.get(tp, ())))
-    gone = {tp: spans for tp, spans in gone.items() if spans}
-    for tp in sorted({*ledger.source, *progress.covered}):
-        if tp.whole in progress.departed and not ledger.missing.get(tp):
-            continue
-        before = ledger if progress.is_current(ledger, tp) else NO_LEDGER
-        never = merged((*passed.get(tp, ()), *gone.get(tp, ())))
-        source[tp], settled[tp], holes = _position(before, progress, tp, never)
-        if holes:
-            missing[tp] = holes
-        elif not source[tp]:
-            del source[tp], settled[tp]
-    control = furthest(ledger.control, read)
-    return Ledger(control, source, settled, missing, gone, doubt=ledger.doubt, forgotten=ledger.forgotten)
-
-
-def _position(
-    before: Ledger, progress: SourceProgress, tp: TopicPartition, never: tuple[Span, ...]
-) -> tuple[int, int, tuple[Span, ...]]:
-    """The offsets ``source`` and ``settled`` of the next ledger for a partition, and the ``missing`` ones between them.
-    ``never``: offsets that the table gets only if ``before`` holds them.
-    """
-    end, below = before.source.get(tp, 0), before.settled.get(tp, 0)
-    told, covered = progress.settled.get(tp, ()), progress.covered.get(tp, ())
-    if not (never or before.missing.get(tp)) and _continues(below, told) and _continues(max(end, below), covered):
-        # Nearly always: a ledger has thousands of partitions, and each commit goes through all of them.
-        below = max(below, told[0].end) if told else below
-        return max(end, below, covered[0].end if covered else 0), below, ()
-    held = before.held(tp)
-    never = without(never, held)
-    below = lowest_uncovered(merged((Span(0, below), *without(told, never))))
-    held = merged((*held, Span(0, below), *without(covered, never)))
-    if not held:
-        return 0, 0, ()
-    return held[-1].end, below, without((Span(below, held[-1].end),), held)
-
-
-def _continues(end: int, spans: tuple[Span, ...]) -> bool:
-    """Whether the spans and all offsets up to ``end`` are one span, or none."""
-    return not spans or (len(spans) == 1 and spans[0].start <= end)
-
-
 def entry_of(entries: Mapping[str, str], name: str, decode: Callable[[str], T], default: str = "{}") -> T:
     """A summary entry or a table property, decoded. Whoever can change the table may have changed it.
 
@@ -290,6 +226,19 @@ def decode_control(text: str) -> dict[int, int]:
     return {int(p): int(offset) for p, offset in json.loads(text).items()}
 
 
+@cached_by_identity(SHARED)
+def unsettled(source: SourceOffsets, settled: SourceOffsets) -> SourceOffsets:
+    """The settled offsets of a ledger where they differ from its source offsets."""
+    return {tp: settled.get(tp, 0) for tp, at in source.items() if settled.get(tp, 0) != at}
+
+
+@cached_by_identity(SHARED)
+def settled_but(source: SourceOffsets, differing: SourceOffsets) -> SourceOffsets:
+    """The settled offsets of a ledger, of which ``differing`` has those that differ from its source offsets."""
+    return {**source, **differing}
+
+
+@cached_by_identity(SHARED)
 def encode_source(offsets: SourceOffsets) -> str:
     """``{"topic":[12,7]}`` for partitions 0 and 1; ``{"topic":{"4":12}}`` if they are not contiguous from 0."""
     topics: dict[str, dict[int, int]] = {}

@@ -40,6 +40,8 @@ from calving.protocol.ledger import (
     encode_control,
     encode_source,
     entry_of,
+    settled_but,
+    unsettled,
 )
 from calving.protocol.rollback import Ancestor, Line, RollbackNote, Verdict, picked, verdict
 
@@ -245,7 +247,7 @@ class LedgerKey:
         return Ledger(
             {},
             source,
-            {**source, **entry_of(entries, name(SETTLED_OFFSETS), decode_source)},
+            settled_but(source, entry_of(entries, name(SETTLED_OFFSETS), decode_source)),
             entry_of(entries, name(MISSING_OFFSETS), decode_coverage),
             source_control=entry_of(entries, name(self.offsets), decode_control) if is_this_log else {},
         )
@@ -343,8 +345,6 @@ def source_entries(ledger: Ledger) -> dict[str, str]:
     return {
         SOURCE_OFFSETS: encode_source(ledger.source),
         # Only where they differ from the source offsets: they are usually equal, and every snapshot has this entry.
-        SETTLED_OFFSETS: encode_source(
-            {tp: ledger.settled.get(tp, 0) for tp, at in ledger.source.items() if ledger.settled.get(tp, 0) != at}
-        ),
+        SETTLED_OFFSETS: encode_source(unsettled(ledger.source, ledger.settled)),
         MISSING_OFFSETS: encode_coverage(ledger.missing),
     }
