@@ -1,4 +1,4 @@
-"""A trickle of records and a commit interval of one second: how long from produce to visible, and does it hold."""
+"""Paced records and commit intervals of a second and less: how long from produce to visible, and does it hold."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ import subprocess
 import sys
 import time
 from bisect import bisect
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyiceberg.catalog import Catalog
 from rich.console import Console
 from rich.table import Table
 
-from calving.iceberg.catalog import find_table, open_catalog
+from calving.backend.interface import Cursor
+from calving.model.events import StartCommit
+from calving.runtime import components
 from calving.services.kafka import kafka
 from calving.services.process import Process
+from calving.settings.load import load as loaded
 from calving.source.client import client_config
 from harness.locations import locations
 from harness.processes import tree_cpu
@@ -28,6 +34,9 @@ from harness.processes import tree_cpu
 TABLE = ("bench", "trickle")
 _START_SECONDS = 120.0
 _DRAIN_SECONDS = 60.0
+_WARM_SECONDS = 2.0
+"""The records of so many seconds after the first commit do not count: those before wait for Spark to start."""
+INTERVALS, RATES = (1000, 500, 250), (200, 20_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,53 +49,63 @@ class Load:
     partitions: int
     rate: int
     seconds: int
+    interval_ms: int = 1000
 
 
-def measure(folder: Path, console: Console) -> dict[str, float]:
-    """Percentiles, seconds."""
-    load = Load("trickle", 2, 200, 40)
+def measure(folder: Path, console: Console) -> list[dict[str, float]]:
+    """Percentiles, seconds; by commit interval and rate."""
     calving = Path(sys.executable).parent / "calving"
     folder.mkdir(parents=True)
+    results: list[dict[str, float]] = []
     with kafka(folder / "kafka") as servers:
-        found = trickle(folder, servers, load, calving)
-    table = Table(*found, title=f"{load.rate} records/s, commit interval 1 s, Spark; seconds")
-    table.add_row(*(str(v) for v in found.values()))
+        for interval, rate in itertools.product(INTERVALS, RATES):
+            load = Load(f"latency-{interval}-{rate}", 2, rate, 40, interval)
+            results.append({"interval": interval / 1000, "records/s": rate, **trickle(folder, servers, load, calving)})
+            console.print(results[-1])
+    table = Table(*results[0], title="Produce to visible, Spark; seconds, percent of a core")
+    for found in results:
+        table.add_row(*(str(v) for v in found.values()))
     console.print(table)
-    return found
+    return results
 
 
-def trickle(folder: Path, servers: str, load: Load, calving: Path) -> dict[str, float]:
-    """The latency of a sink with a commit interval of one second; its log is left in ``bench-results``."""
+def trickle(
+    folder: Path, servers: str, load: Load, calving: Path, environment: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """The latency of a sink; its log is left in ``bench-results``."""
     keys = {"type": "embedded", "warehouse": str(folder / f"warehouse-{load.topic}")}
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(load.topic, load.partitions, 1)])[load.topic].result()
     config = folder / f"{load.topic}.json"
-    config.write_text(json.dumps(settings(servers, load.topic, keys)))
+    config.write_text(json.dumps(settings(servers, load.topic, keys, load.interval_ms)))
     log = Path("bench-results") / f"{load.topic}.log"
     log.parent.mkdir(exist_ok=True)
     log.write_bytes(b"")
-    worker = Process([str(calving), "run", str(config)], log, {"CALVING_LOG_LEVEL": "INFO"})
-    try:
-        found = _watch(servers, load, keys)
-        found["idle_core_percent"] = _idle_share(worker.pid)
-    finally:
-        worker.signal(signal.SIGTERM)
+    backend = components.backend(loaded(config))
+    backend.provision()
+    with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=False)) as cursor:
+        worker = Process([str(calving), "run", str(config)], log, {"CALVING_LOG_LEVEL": "INFO", **(environment or {})})
         try:
-            worker.wait(30)
-        except subprocess.TimeoutExpired:
-            worker.stop()
+            found = _watch(servers, load, keys, worker.pid, cursor)
+            found["idle CPU"] = _idle_share(worker.pid)
+        finally:
+            worker.signal(signal.SIGTERM)
+            try:
+                worker.wait(30)
+            except subprocess.TimeoutExpired:
+                worker.stop()
     return found
 
 
-def settings(servers: str, topic: str, keys: dict[str, str]) -> dict[str, object]:
-    """Of a sink with the topic's name, one table and a commit interval of one second."""
+def settings(servers: str, topic: str, keys: dict[str, str], interval_ms: int = 1000) -> dict[str, object]:
+    """Of a sink with the topic's name and one table."""
     return {
         "name": topic,
         "topics": topic,
         "iceberg.tables": ".".join(TABLE),
         "iceberg.tables.auto-create-enabled": True,
         "iceberg.control.topic": f"control-{topic}",
-        "iceberg.control.commit.interval-ms": 1000,
+        "iceberg.control.commit.interval-ms": interval_ms,
         "kafka.bootstrap.servers": servers,
         **{f"iceberg.catalog.{k}": v for k, v in keys.items()},
         "spark.master": "local[2]",
@@ -94,41 +113,73 @@ def settings(servers: str, topic: str, keys: dict[str, str]) -> dict[str, object
     }
 
 
-def _watch(servers: str, load: Load, keys: dict[str, str]) -> dict[str, float]:
-    """Over the records from two seconds after the first commit; those before wait for Spark to start."""
+@dataclass(slots=True)
+class _Seen:
+    """Monotonic times, and the CPU seconds of the sink's processes when the records began to count."""
+
+    produced: list[float] = field(default_factory=list)
+    visible: list[float] = field(default_factory=list)
+    commits: list[float] = field(default_factory=list)
+    starts: dict[UUID, float] = field(default_factory=dict)
+    """Seconds since the epoch, by commit cycle."""
+    counts_from: float = 0.0
+    cpu: float = 0.0
+
+    def listen(self, cursor: Cursor) -> None:
+        for envelope in cursor.read(0):
+            if isinstance(envelope.event, StartCommit) and envelope.at_us:
+                self.starts.setdefault(envelope.event.commit_id, envelope.at_us / 1e6)
+
+
+def _watch(servers: str, load: Load, keys: dict[str, str], pid: int, cursor: Cursor) -> dict[str, float]:
     producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
-    catalog = open_catalog("iceberg", keys)
     database = Path(keys["warehouse"]) / "catalog.db"
-    produced: list[float] = []
-    visible: list[float] = []
-    commits: list[float] = []
+    seen = _Seen()
     known: dict[str, str] = {}
     started = time.monotonic()
     end = started + _START_SECONDS
-    while (now := time.monotonic()) < end + _DRAIN_SECONDS and (now < end or len(visible) < len(produced)):
-        for number in range(len(produced), int((min(now, end) - started) * load.rate)):
-            producer.produce(load.topic, json.dumps({"id": number}), partition=number % load.partitions)
-            produced.append(time.monotonic())
+    while (now := time.monotonic()) < end + _DRAIN_SECONDS and (now < end or len(seen.visible) < len(seen.produced)):
+        for number in range(len(seen.produced), int((min(now, end) - started) * load.rate)):
+            producer.produce(load.topic, f'{{"id": {number}}}', partition=number % load.partitions)
+            seen.produced.append(time.monotonic())
         producer.poll(0)
+        seen.listen(cursor)
         if (there := locations(database)) and there != known:
-            known, count = there, _count(catalog)
-            if count > len(visible):
-                if not commits:
-                    end = time.monotonic() + 2 + load.seconds
-                commits.append(time.monotonic())
-                visible += [commits[-1]] * (count - len(visible))
-        time.sleep(0.03)
-    if len(visible) < len(produced):
-        raise RuntimeError(f"{len(visible)} of {len(produced)} records are visible, see bench-results/{load.topic}.log")
-    first = bisect(produced, commits[0] + 2)
-    waits = sorted(v - p for p, v in list(zip(produced, visible, strict=False))[first:])
-    gaps = sorted(b - a for a, b in itertools.pairwise(commits) if b > produced[first])
+            known, count = there, _count(there.get(".".join(TABLE)))
+            if count > len(seen.visible):
+                if not seen.commits:
+                    seen.counts_from = time.monotonic() + _WARM_SECONDS
+                    end = seen.counts_from + load.seconds
+                seen.commits.append(time.monotonic())
+                seen.visible += [seen.commits[-1]] * (count - len(seen.visible))
+        if seen.counts_from and not seen.cpu and now > seen.counts_from:
+            seen.cpu = tree_cpu(pid)
+        time.sleep(0.01)
+    if len(seen.visible) < len(seen.produced):
+        raise RuntimeError(
+            f"{len(seen.visible)} of {len(seen.produced)} records are visible, see bench-results/{load.topic}.log"
+        )
+    return {**_percentiles(seen, load), "CPU": round((tree_cpu(pid) - seen.cpu) / load.seconds * 100, 1)}
+
+
+def _percentiles(seen: _Seen, load: Load) -> dict[str, float]:
+    first = bisect(seen.produced, seen.counts_from)
+    waits = [v - p for p, v in list(zip(seen.produced, seen.visible, strict=False))[first:]]
+    gaps = [b - a for a, b in itertools.pairwise(seen.commits) if b > seen.counts_from]
+    wall = time.time() - time.monotonic()
+    starts = [at for at in seen.starts.values() if seen.counts_from < at - wall < seen.counts_from + load.seconds]
+    drifts = [b - a - load.interval_ms / 1000 for a, b in itertools.pairwise(starts)]
     return {
-        "p50": round(waits[len(waits) // 2], 2),
-        "p99": round(waits[len(waits) * 99 // 100], 2),
-        "between commits p50": round(gaps[len(gaps) // 2], 2),
-        "between commits max": round(gaps[-1], 2),
+        "p50": round(_part(waits, 0.5), 2),
+        "p99": round(_part(waits, 0.99), 2),
+        "between commits p50": round(_part(gaps, 0.5), 2),
+        "between commits max": round(max(gaps), 2),
+        "drift p50": round(_part(drifts, 0.5), 3),
     }
+
+
+def _part(values: Sequence[float], share: float) -> float:
+    return sorted(values)[int(len(values) * share)]
 
 
 def _idle_share(pid: int, seconds: float = 10.0) -> float:
@@ -139,9 +190,10 @@ def _idle_share(pid: int, seconds: float = 10.0) -> float:
     return round((tree_cpu(pid) - before) / seconds * 100, 1)
 
 
-def _count(catalog: Catalog) -> int:
-    table = find_table(catalog, TABLE)
-    snapshot = table.current_snapshot() if table is not None else None
-    if snapshot is None or snapshot.summary is None:
+def _count(location: str | None) -> int:
+    """The records of a table, from its metadata file."""
+    if location is None:
         return 0
-    return int(snapshot.summary.additional_properties.get("total-records", "0"))
+    metadata = json.loads(Path(urlsplit(location).path).read_bytes())
+    current = [s for s in metadata.get("snapshots", ()) if s["snapshot-id"] == metadata.get("current-snapshot-id")]
+    return int(current[0]["summary"].get("total-records", "0")) if current else 0

@@ -19,7 +19,15 @@ from rich.console import Console
 
 from calving.backend.interface import Session
 from calving.cli import main, preview
-from calving.cli.health import Maintained, TableHealth, commit_seconds_of, health, maintained_of, reasons_of
+from calving.cli.health import (
+    Maintained,
+    TableHealth,
+    commit_seconds_of,
+    health,
+    last_cycle_of,
+    maintained_of,
+    reasons_of,
+)
 from calving.cli.inspect import PartitionState, positions_of
 from calving.cli.status import SinkStatus, as_json
 from calving.cli.status_text import as_text
@@ -314,6 +322,18 @@ def test_the_leader_tells_how_long_the_last_commit_of_each_changed_table_took() 
     assert told["db.t059", "c-19"] == pytest.approx(0.29)
     assert commit_seconds_of(leader) is None  # it is gone
     assert commit_seconds_of(None) is None
+
+
+def test_the_leader_tells_the_steps_of_its_last_cycle() -> None:
+    steps = {"waited": 0.01, "batch": 0.2}
+    page = status(time.time())
+    cycle = replace(page.coordinator.recent[0], steps=steps)
+    with serving(Worker(replace(page, coordinator=replace(page.coordinator, recent=(cycle,))))) as client:
+        leader = Leader("m-1", socket.gethostname(), client.url)
+        told = last_cycle_of(leader)
+    assert told == {"outcome": cycle.outcome, "seconds": cycle.seconds, "steps": steps}
+    assert as_json(replace(seen(()), last_cycle=told), 100.0)["last_cycle"] == told
+    assert last_cycle_of(leader) is None  # it is gone
 
 
 @pytest.mark.parametrize(

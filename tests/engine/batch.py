@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
@@ -22,9 +24,8 @@ from calving.errors import CalvingError
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.files import DataFile
-from calving.model.offsets import Range
+from calving.model.offsets import Range, Spans
 from calving.model.tables import RowMutations
-from calving.runtime import batch
 from harness.topic import Topic
 from tests.tasks.conftest import Plane
 
@@ -34,6 +35,11 @@ ID = Schema(NestedField(1, "id", LongType()))
 class Existing(Topic):
     def __init__(self, servers: str, name: str) -> None:
         self.servers, self.name = servers, name
+
+
+def _scattered(spans: Spans, slots: int) -> list[list[Range]]:
+    """A task for each partition."""
+    return [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
 
 
 def overlaps(files: Sequence[DataFile]) -> int:
@@ -56,13 +62,8 @@ def take(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
         order = SortOrder(SortField(1, transform=IdentityTransform()))
         plane.catalog.create_namespace("db")
         plane.catalog.create_table("db.t", ID, sort_order=order, properties=table["properties"])
-    cut = batch.cut
-    if table["scattered"]:
-        batch.cut = lambda spans, slots: [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
-    try:
+    with mock.patch("calving.runtime.batch.cut", _scattered) if table["scattered"] else nullcontext():
         outcome = plane.take(Existing(job["servers"], job["topic"]))
-    finally:
-        batch.cut = cut
     ids = plane.rows()["id"].to_pylist()
     ((files,),) = outcome.written.values()
     found = {"rows": len(ids), "distinct": len(set(ids)), "files": len(files.data_files)}

@@ -350,7 +350,7 @@ class Sink:
 def _patched(exactly: bool, native: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch("calving.tasks.task.open_reader", _Source))
-        stack.enter_context(mock.patch("calving.runtime.batch._WORTH_A_TASK", 2))
+        stack.enter_context(mock.patch("calving.runtime.cutting._WORTH_A_TASK", 2))
         if exactly or not native:
             stack.enter_context(mock.patch.dict(os.environ, {SWITCH: "0"}))
         if exactly:

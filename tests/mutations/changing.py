@@ -144,7 +144,7 @@ class Changing:
         }
         with (
             mock.patch("calving.tasks.task.open_reader", self._reader()),
-            mock.patch("calving.runtime.batch._WORTH_A_TASK", 2),
+            mock.patch("calving.runtime.cutting._WORTH_A_TASK", 2),
         ):
             outcome = runner.run({tp: span for tp, span in spans.items() if span.start < span.end})
         runner.close()

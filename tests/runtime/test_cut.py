@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Range, Span, TopicPartition
-from calving.runtime.batch import cut, cut_whole, in_steps, is_whole
+from calving.runtime.batch import in_steps
+from calving.runtime.cutting import cut, cut_whole, is_whole
 
 
 def records(task: Sequence[Range]) -> int:

@@ -36,7 +36,8 @@ from calving.protocol.recovery import recovery, still_awaited
 from calving.protocol.rollback import Marks, RolledBack
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.coordinator import CoordinatorLoop
-from calving.runtime.worker import SourcePolicy, WorkerLoop
+from calving.runtime.policy import SourcePolicy
+from calving.runtime.worker import WorkerLoop
 from calving.source.start import EARLIEST
 from tests.simulation.accidents import Accidents
 from tests.simulation.answers import Answers

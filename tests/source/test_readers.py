@@ -58,8 +58,8 @@ def records(blocks: Sequence[Block]) -> dict[int, list[Any]]:
         rows = zip(b.offsets.to_pylist(), b.timestamps_ms.to_pylist(), b.keys, b.values, strict=True)
         found.setdefault(b.source.partition, []).extend((*row, headers_of(b, i)) for i, row in enumerate(rows))
         assert b.values.size == sum(len(value) for value in b.values if value is not None)
-        known = [at for at in b.timestamps_ms.to_pylist() if at is not None]
-        assert b.latest_ms == (max(known) if known and max(known) >= 0 else None)
+        known = [at for at in b.timestamps_ms.to_pylist() if at is not None and at >= 0]
+        assert b.first_and_last_ms == ((min(known), max(known)) if known else None)
     return found
 
 

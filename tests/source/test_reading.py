@@ -244,7 +244,7 @@ def test_keys_headers_timestamps_and_offsets_come_along(topic: Callable[..., Top
     (block,) = read(t, 0, 1)
     assert (list(block.keys), headers_of(block, 0), block.offsets.to_pylist()) == ([b"k"], (("h", b"1"),), [0])
     assert block.timestamps_ms.to_pylist() == [now]
-    assert block.latest_ms == now
+    assert block.first_and_last_ms == (now, now)
 
 
 def test_an_empty_value_is_no_tombstone(topic: Callable[..., Topic]) -> None:
@@ -295,7 +295,7 @@ def test_a_timestamp_is_that_of_the_topics_kind(topic: Callable[..., Topic], kin
     t.send(b"v", timestamp=1_000)
     (block,) = read(t, 0, 1)
     (at,) = block.timestamps_ms.to_pylist()
-    assert block.latest_ms == at
+    assert block.first_and_last_ms == (at, at)
     assert (at == 1_000) == (kind == "CreateTime")
 
 

@@ -31,9 +31,9 @@ from calving.model.offsets import Coverage, Range, Span, TopicPartition
 from calving.model.tables import MutationCounts
 from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
+from calving.runtime.publications import Publications
 from calving.runtime.reporting import Reporter
 from calving.runtime.tally import Tally
-from calving.runtime.worker import Publications
 from calving.status.board import Board, after_cycle
 from calving.status.health import HealthLog, Reason, disagreement_text, health, not_ready, reasons
 from calving.status.histogram import Histogram

@@ -184,6 +184,21 @@ def commit_seconds_of(leader: Leader | None, token: str | None = None) -> dict[t
     return None
 
 
+def last_cycle_of(leader: Leader | None, token: str | None = None) -> dict[str, Any] | None:
+    """The last commit cycle of the leader, with the seconds of its steps, from its status server; None if the server
+    does not answer, or has a version that does not tell the steps, or no cycle has ended since the leader leads.
+    """
+    with contextlib.suppress(*_UNREADABLE):
+        cycle = _fetched(leader, "api/commits", token)[0]
+        steps = {str(step): float(seconds) for step, seconds in cycle["steps"].items()}
+        return {
+            "outcome": str(cycle["outcome"]),
+            "seconds": float(cycle["seconds"]),
+            "steps": {step: seconds for step, seconds in steps.items() if math.isfinite(seconds)},
+        }
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Maintained:
     """What the leader's maintenance does at a table, and did last. Times are seconds since the epoch."""

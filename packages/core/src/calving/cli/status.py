@@ -17,6 +17,7 @@ from calving.cli.health import (
     TableHealth,
     commit_seconds_of,
     health,
+    last_cycle_of,
     maintained_of,
     read_token,
     reasons_of,
@@ -53,9 +54,7 @@ class SinkStatus:
     """The leader that the control log names; None if no worker runs."""
     told: tuple[tuple[str, str, str], ...] | None = None
     commit_seconds: Mapping[tuple[str, str], float] | None = None
-    """By table and commit id, from the leader; None if no leader answers. A commit's own summary cannot have this time,
-    because it is written before the catalog accepts the commit.
-    """
+    """By table and commit id, from the leader; None if no leader answers. A commit's summary is written too early."""
     unreadable: tuple[str, ...] = ()
     """Sentences on entries of the control log that stop every coordinator."""
     oldest_at: float | None = None
@@ -84,6 +83,8 @@ class SinkStatus:
     """By table, from the leader; None if no leader answers, or none maintains tables."""
     stopped: bool = False
     """Whether somebody has stopped the sink."""
+    last_cycle: Mapping[str, Any] | None = None
+    """The leader's last commit cycle; None if no leader tells it."""
 
     @property
     def health(self) -> str:
@@ -228,7 +229,8 @@ def status(sink: Sink) -> SinkStatus:
     log = heard.end, heard.unsigned, silent, heard.differing if workers else (), heard.paused, heard.versions
     rate = heard.published.rate(time.time(), sink.keys.commit_interval_ms / 1000)
     maintained = maintained_of(sink, answering, token)
-    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, rate, maintained, heard.stopped)
+    more = rate, maintained, heard.stopped, last_cycle_of(answering, token)
+    return SinkStatus(sink, tuple(positions), tuple(tables), *facts, *log, *more)
 
 
 def _moved(
@@ -260,6 +262,7 @@ def as_json(status: SinkStatus, now: float) -> dict[str, Any]:
         "workers": status.workers,
         "versions": list(status.versions),
         "leader": None if status.leader is None else {**status.leader._asdict(), "url": status.leader.url or None},
+        "last_cycle": status.last_cycle,
         "partitions": [_position_json(p) for p in status.positions],
         "tables": [
             {**_table_json(t, now, changes_of(status, t)), "maintenance": _maintenance_json(status, t.name)}

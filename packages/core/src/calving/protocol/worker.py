@@ -11,7 +11,7 @@ from the stored positions; files that a batch has written meanwhile are orphans.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from calving.errors import ProtocolError
@@ -51,7 +51,7 @@ class BatchLimits(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
     """The result of a finished batch: files by table, the largest timestamp per partition, its size, its bad
-    records.
+    records, the smallest timestamp per partition.
     """
 
     written: Written
@@ -59,6 +59,7 @@ class BatchOutcome:
     records: int
     bytes: int
     dead_letters: tuple[DeadLetter, ...] = ()
+    earliest_us: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class WorkerMachine:
@@ -101,6 +102,15 @@ class WorkerMachine:
     def owes(self) -> bool:
         """Whether the open cycle lacks an answer of this worker."""
         return self._phases.answering and not self._answered.issuperset(self._next)
+
+    @property
+    def earliest_us(self) -> Mapping[TopicPartition, int]:
+        """By partition, the smallest timestamp of what the next publication tells."""
+        earliest: dict[TopicPartition, int] = {}
+        for _, outcome in self._finished:
+            for tp, at in outcome.earliest_us.items():
+                earliest[tp] = min(earliest.get(tp, at), at)
+        return earliest
 
     @property
     def unpublished(self) -> bool:

@@ -314,7 +314,7 @@ class App:
                     without_pandas()
                 from calving.runtime.parts import Parts
                 from calving.settings.digest import described
-            self._parts = self._staying(Parts(self._sink, self._topics, self._engine))
+            self._parts = self._staying(Parts(self._sink, self._topics, self._engine, self._reporter.times.mark))
             sink, host = self._sink, socket.gethostname()
             self._reporter.members.own = described(sink, __version__, host, sink.file, self._member)
         return self._parts
@@ -338,4 +338,5 @@ class App:
             board=self._board,
             leader=leader,
             own=self._reporter.members.own,
+            times=self._reporter.times,
         )

@@ -15,9 +15,10 @@ from calving.model.text import counted
 from calving.protocol.worker import BatchLimits, WorkerMachine
 from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread
+from calving.runtime.policy import SourcePolicy
 from calving.runtime.positions import Resumed, skipping
 from calving.runtime.reporting import Reporter
-from calving.runtime.worker import SourcePolicy, WorkerLoop
+from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.settings.records import branches
 from calving.source.interface import Group, Listener, Source
@@ -160,6 +161,7 @@ class Attempt:
             resumed=self._resumed,
             branches=branches(keys, self._sink.tables),
             changes_rows=lambda table: self._sink.mutations(".".join(table)) is not None,
+            times=self._reporter.times,
         )
 
     def _stop_at(self, group: Group) -> SourceOffsets | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -29,6 +29,7 @@ from calving.model.record_path import RecordPath
 from calving.model.tables import SchemaChange, TableSpec
 from calving.model.text import counted
 from calving.protocol.worker import BatchOutcome
+from calving.runtime.cutting import cut, cut_whole, is_whole
 from calving.runtime.tally import Tally
 from calving.status.values import Batches
 from calving.tasks.spec import RECEIVED, TaskResult, TaskSpec
@@ -43,14 +44,8 @@ _ROUNDS = 12
 """More than records can need: a table may be loaded, be created, and get columns three times; so may the dead-letter
 table; and a record that breaks the batch may be looked for.
 """
-_WORTH_A_TASK = 50_000
-"""A task with fewer records than this costs more than it saves, so the batch is not split further."""
 _FEWEST = 1_000
 """The records that a batch may have even if it took too long: a smaller batch would not take less time."""
-_RANGE_RECORDS = 200
-"""The fixed cost of a range, in records."""
-_UNEVEN = 1.5
-"""A task may be this many times larger than its share. Only beyond that is a partition split, which needs a shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,16 @@ class ErrorLimits:
 class BatchRunner:
     """The worker loop's ``Runner``: runs one batch at a time, on its own thread."""
 
-    def __init__(self, engine: Engine, tables: Tables, path: RecordPath, errors: ErrorLimits) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        tables: Tables,
+        path: RecordPath,
+        errors: ErrorLimits,
+        mark: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        """``mark`` is told when a step has ended: see ``CYCLE_STEPS``."""
+        self._mark = mark
         self._engine, self._tables, self._path, self._errors = engine, tables, path, errors
         self._batches: SerialThread[tuple[int, BatchOutcome]] = SerialThread("calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
@@ -127,6 +131,8 @@ class BatchRunner:
             raise
         except Exception as error:  # any library that a task of the local engine calls may raise it
             raise JobFailedError(f"the batch failed: {type(error).__name__}: {error}") from error
+        finally:
+            self._mark("batch")
 
     def run(self, spans: Spans) -> BatchOutcome:
         """Run one batch over these spans.
@@ -139,6 +145,7 @@ class BatchRunner:
         named = {rule.table for rule in rules}
         self._tables.drop_unused(named)
         self._tables.refresh(named | self._tables.specs().keys())
+        self._mark("loaded")
         try:
             tally = self._tally(spans, self._rounds(self._cut(spans)))
         except (CredentialsExpiredError, JobTooLongError) as error:
@@ -255,7 +262,8 @@ class BatchRunner:
             log.warning("%s %s: taken as inserts", counted(count, "record"), which)
         if found.rejected:
             log.warning("bad records: %d; the first: %s", found.rejected, found.first_rejected)
-        return BatchOutcome(files, found.latest_us, found.read, found.size, tuple(found.letters))
+        letters = tuple(found.letters)
+        return BatchOutcome(files, found.latest_us, found.read, found.size, letters, found.earliest_us)
 
 
 def in_steps(files: Sequence[DataFile]) -> list[TableFiles]:
@@ -291,57 +299,6 @@ def _failed_by_unknown_record(results: Sequence[TaskResult]) -> bool:
     if reason is not None:
         log.warning("a record breaks the batch, which runs again to find that record: %s", reason)
     return reason is not None
-
-
-def cut(spans: Spans, slots: int) -> list[list[Range]]:
-    """Ranges for at most ``slots`` tasks of about equal size. Small backlogs of many partitions are spread over the
-    tasks, too. A partition may be split over tasks.
-    """
-    total = sum(span.end - span.start + _RANGE_RECORDS for span in spans.values())
-    count = _count(spans, slots)
-    # At the end of a task, a range is split and pays its fixed cost again, unless the room left is smaller than that
-    # cost.
-    share = -(-(total + (count - 1) * _RANGE_RECORDS) // count)
-    tasks: list[list[Range]] = [[]]
-    room = share
-    for tp, span in sorted(spans.items()):
-        start = span.start
-        while start < span.end:
-            if room <= _RANGE_RECORDS:
-                tasks.append([])
-                room = share
-            end = min(span.end, start + room - _RANGE_RECORDS)
-            tasks[-1].append(Range(tp.topic, tp.partition, start, end))
-            room -= end - start + _RANGE_RECORDS
-            start = end
-    return tasks
-
-
-def cut_whole(spans: Spans, slots: int) -> list[list[Range]] | None:
-    """Like ``cut``, but without splitting a partition; None if a task would be much larger than the others."""
-    spans = {tp: span for tp, span in sorted(spans.items()) if span.start < span.end}
-    sizes = {tp: span.end - span.start + _RANGE_RECORDS for tp, span in spans.items()}
-    total, count = sum(sizes.values()), _count(spans, slots)
-    tasks: list[list[Range]] = [[] for _ in range(count)]
-    loads = [0] * count
-    before = 0
-    for tp, size in sizes.items():
-        task = (2 * before + size) * count // (2 * total)  # the task into which its middle falls
-        tasks[task].append(Range(tp.topic, tp.partition, spans[tp].start, spans[tp].end))
-        loads[task] += size
-        before += size
-    return [task for task in tasks if task] if max(loads) * count <= _UNEVEN * total else None
-
-
-def is_whole(tasks: Iterable[Iterable[Range]]) -> bool:
-    """Whether no partition is split over these tasks."""
-    partitions = [(each.topic, each.partition) for task in tasks for each in task]
-    return len(partitions) == len(set(partitions))
-
-
-def _count(spans: Spans, slots: int) -> int:
-    total = sum(span.end - span.start + _RANGE_RECORDS for span in spans.values())
-    return max(1, min(slots, -(-total // _WORTH_A_TASK)))
 
 
 def _described(changes: Sequence[SchemaChange]) -> str:

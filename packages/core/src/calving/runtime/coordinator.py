@@ -34,6 +34,7 @@ from calving.protocol.phases import Commit
 from calving.protocol.target_state import TargetStateInUse
 from calving.runtime.worker import Clock
 from calving.settings.deciding import deciding_keys
+from calving.status.cycle_times import CycleTimes
 from calving.status.values import CommitCycle
 
 log = logging.getLogger(__name__)
@@ -75,15 +76,17 @@ class CoordinatorLoop:
         leader: Leader | None = None,
         newest: StoredForm = NEWEST,
         own: Member | None = None,
+        times: CycleTimes | None = None,
     ) -> None:
         """``machine``: a new one, which decides what the loop does. ``unknown`` returns the topics that the broker does
         not have. ``leader``: this process, as its events name it. ``newest``: the newest form that it knows.
-        ``own``: the worker of this process, as it describes itself with all its settings.
+        ``own``: the worker of this process, as it describes itself with all its settings. ``times`` outlives the loop.
         """
         self.machine = machine
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
         self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown
         self._leader, self._form, self._target = leader, FormInUse(newest), TargetStateInUse()
+        self._times = times or CycleTimes(clock, lambda steps: None)
         self.complete_cycles = 0
         self.last: CommitCycle | None = None
         self._tables = self._failed = 0
@@ -116,7 +119,11 @@ class CoordinatorLoop:
         :raises NewerVersionError: workers of a later version have written what this one would misread.
         """
         self._expected = self._partitions()
-        self._act(self.machine.tick(self._clock(), self._fresh_id(), self._expected))
+        before, due = self.machine.commit_id, self.machine.due
+        effects = self.machine.tick(self._clock(), self._fresh_id(), self._expected)
+        if self.machine.commit_id != before:
+            self._times.begins(self.machine.commit_id, due)
+        self._act(effects)
         if self.idle:
             timeout = max(0.0, min(timeout, self.machine.due - self._clock()))
             self._look_for_topics()
@@ -157,6 +164,8 @@ class CoordinatorLoop:
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
                 case Acknowledge(position, events, attached, departed):
+                    for step in ("answered", "committed"):
+                        self._times.mark(step, self.machine.commit_id)
                     for event in events if self._heard_all else ():
                         if isinstance(event, CommitComplete):
                             self._form.complete(event.commit_id)
@@ -168,8 +177,10 @@ class CoordinatorLoop:
                             "deleted the stored positions of topics that are gone: %s",
                             listed(sorted(map(str, departed))),
                         )
+                    self._times.mark("announced", self.machine.commit_id)
                     self._note(events)
                 case CommitTables():
+                    self._times.mark("answered", self.machine.commit_id)
                     self._began = self._clock()
                     for table, outcome in self._committer.commit(self._request(effect)):
                         self._tables += isinstance(outcome, Committed)
@@ -220,6 +231,7 @@ class CoordinatorLoop:
                     unanswered=tuple(str(tp) for tp in sorted(silent)),
                     committed=self._tables,
                     failed=self._failed,
+                    steps=self._times.ends(event.commit_id, leads=True),
                 )
                 self._tables, self._failed, self._began = 0, 0, None
 

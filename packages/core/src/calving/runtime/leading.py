@@ -24,6 +24,7 @@ from calving.runtime.coordinator import CoordinatorLoop, Looks
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.status.board import Board, after_cycle
+from calving.status.cycle_times import CycleTimes
 from calving.status.values import CommitCycle, CoordinatorStatus, WorkerStatus
 from calving.threads import where
 
@@ -67,12 +68,13 @@ class CoordinatorThread:
         board: Board,
         leader: Leader | None = None,
         own: Member | None = None,
+        times: CycleTimes | None = None,
         maintenance: Callable[[IcebergCommitter, Board], BackgroundMaintenance | None] = lambda committer, board: None,
     ) -> None:
         """``leader``: this process, as its events name it to the others. ``own``: its worker, with all its settings.
-        ``maintenance``: begins to maintain the tables beside the commits.
+        ``times``: of its cycles, and its worker's. ``maintenance``: begins to maintain the tables beside the commits.
         """
-        self._own, self._begin_maintenance = own, maintenance
+        self._own, self._begin_maintenance, self._times = own, maintenance, times
         self._sink, self._topics, self._backend, self._leader = sink, topics, backend, leader
         self._make_committer, self._board = committer, board
         self._stop = threading.Event()
@@ -152,6 +154,7 @@ class CoordinatorThread:
                 unknown=topics.unknown,
                 leader=self._leader,
                 own=self._own,
+                times=self._times,
             )
             self._loop = loop
             self._looks = Looks(committer, keys.look_ms / 1000)

@@ -44,8 +44,12 @@ if TYPE_CHECKING:
 class Parts:
     """The catalog, and the parts that use it."""
 
-    def __init__(self, sink: Sink, topics: Source, engine: Engine) -> None:
-        """:raises ConfigError: a converter, a transform or the catalog cannot be made."""
+    def __init__(
+        self, sink: Sink, topics: Source, engine: Engine, mark: Callable[[str], None] = lambda step: None
+    ) -> None:
+        """``mark``: see ``BatchRunner``.
+
+        :raises ConfigError: a converter, a transform or the catalog cannot be made."""
         check_settings(sink)
         keys = sink.keys
         self._sink, self._topics, self._engine = sink, topics, engine
@@ -54,7 +58,7 @@ class Parts:
         self._attempts = Attempts(keys.commit_threads, keys.table_timeout_ms / 1000)
         self._routed: list[str] | None = None
         limits = ErrorLimits(keys.errors_per_batch, keys.errors_share)
-        self.runner = BatchRunner(engine, self._tables, record_path(sink), limits)
+        self.runner = BatchRunner(engine, self._tables, record_path(sink), limits, mark)
 
     def check(self, session: Session, log: ControlLog) -> None:
         """:raises DataLossError: to continue would lose or double records.

@@ -22,12 +22,14 @@ from calving.model.text import counted, printable
 from calving.protocol.members import Members
 from calving.runtime import components
 from calving.runtime.batch import BatchRunner
-from calving.runtime.worker import Publications, WorkerLoop
+from calving.runtime.publications import Publications
+from calving.runtime.worker import WorkerLoop
 from calving.secrets import without_secrets
 from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.status.backlog import Backlog
 from calving.status.board import Board
+from calving.status.cycle_times import CycleTimes
 from calving.status.health import HealthLog, reasons
 from calving.status.partitions import HeldPartitions
 from calving.status.table_states import TableStates
@@ -47,6 +49,7 @@ class Reporter:
         self._board = board
         self.table_states = TableStates()
         self.publications = Publications()
+        self.times = CycleTimes(time.monotonic, board.cycle)
         self.members = Members()
         """They begin to know this worker once it has joined its group."""
         self.restarts = 0
@@ -98,6 +101,7 @@ class Reporter:
             disagreements=self.members.disagreements,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
+            latencies=self.publications.latencies,
             restarts=self.restarts,
             error=self._error,
             cluster=self.cluster,
@@ -148,6 +152,7 @@ class Reporter:
             disagreements=self.members.disagreements,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
+            latencies=self.publications.latencies,
             restarts=self.restarts,
             error=self._error,
             cluster=self.cluster,

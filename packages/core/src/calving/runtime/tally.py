@@ -35,6 +35,7 @@ class Tally:
     covered: Counter[TopicPartition] = field(default_factory=Counter)
     """Offsets."""
     latest_us: dict[TopicPartition, int] = field(default_factory=dict)
+    earliest_us: dict[TopicPartition, int] = field(default_factory=dict)
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     """By table; key files delete from all files before them."""
     filtered: Counter[str] = field(default_factory=Counter)
@@ -103,6 +104,9 @@ class Tally:
             self.filtered.update(r.filtered)
             if r.timestamp_ms is not None:
                 self.latest_us[tp] = max(self.latest_us.get(tp, 0), r.timestamp_ms * 1000)
+            if r.earliest_ms is not None:
+                earliest_us = r.earliest_ms * 1000
+                self.earliest_us[tp] = min(self.earliest_us.get(tp, earliest_us), earliest_us)
         for table, files in result.files.items():
             if files:
                 known = self.files.setdefault(table, [])

@@ -6,14 +6,13 @@ Every error is raised by ``step``; the caller then discards the loop and makes a
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 from calving.backend.interface import Cursor, Session
-from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
-from calving.model.events import DataWritten, Publication, TableId
+from calving.errors import DataLossError, FencedError, OutcomeUnknownError, UnavailableError
+from calving.model.events import CommitComplete, DataWritten, Envelope, Publication, StartCommit, TableId
 from calving.model.offsets import TRUNCATED, Coverage, Gap, SourceOffsets, Spans, TopicPartition, less, union, within
 from calving.model.tables import Branches
 from calving.model.text import counted
@@ -23,9 +22,12 @@ from calving.protocol.positions import Unread, first_start, starting, within_top
 from calving.protocol.positions import text_of as moved_text
 from calving.protocol.worker import BatchOutcome, WorkerMachine
 from calving.runtime.log_health import OpenTransactions, SilenceDetector
+from calving.runtime.policy import SourcePolicy
 from calving.runtime.positions import Resumed, data_loss_text, moved, recreated_text, truncated_text
+from calving.runtime.publications import Publications
 from calving.source.interface import Bounds, Group
-from calving.source.start import EARLIEST, Start, first_start_lines
+from calving.source.start import EARLIEST, first_start_lines
+from calving.status.cycle_times import CycleTimes
 from calving.status.partitions import Arrivals, committed_up_to, seen
 from calving.status.table_states import TableStates
 
@@ -33,11 +35,6 @@ log = logging.getLogger(__name__)
 
 
 _SEARCH_SECONDS = 10.0
-_OUTCOMES: dict[type[Exception], str] = {
-    UnavailableError: "unavailable",
-    OutcomeUnknownError: "unknown",
-    StaleError: "stale",
-}
 
 
 class Runner(Protocol):
@@ -55,34 +52,6 @@ class Runner(Protocol):
 class Clock(Protocol):
     def __call__(self) -> float:
         """Seconds of a monotonic clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePolicy:
-    start: Start
-    on_data_loss: Literal["fail", "skip"]
-    bounds_seconds: float = 1.5
-    """Seconds between requests for the source's ends while no answer is owed."""
-    mirror: bool = False
-    """Whether stored positions are copied to the consumer group."""
-    stop_at: SourceOffsets | None = None
-    """Offsets at which reading stops, 0 for other partitions. In a replay they leave what fails again for the next."""
-    skipping: str = ""
-    """What an operator does about records that the broker no longer has, unless they are skipped."""
-    deaf_seconds: float = float("inf")
-    """While a worker leads, the control log gets an entry at least every so many seconds."""
-
-
-class Publications:
-    """Counts the outcomes of publications, over all loops of a process."""
-
-    def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.refused_in_a_row = 0
-
-    def add(self, outcome: str) -> None:
-        self.outcomes[outcome] += 1
-        self.refused_in_a_row = self.refused_in_a_row + 1 if outcome in ("fenced", "stale") else 0
 
 
 class WorkerLoop:
@@ -103,13 +72,14 @@ class WorkerLoop:
         resumed: Resumed = lambda log: {},
         branches: Branches | None = None,
         changes_rows: Callable[[TableId], bool] = lambda table: False,
+        times: CycleTimes | None = None,
     ) -> None:
-        """``machine``: a new one, which decides. ``table_states``, ``publications``, ``members``: outlive the loop.
+        """``machine``: a new one, which decides. ``table_states`` to ``members``, and ``times``, outlive the loop.
         ``resumed``: what tables tell and the log does not. ``branches``, ``changes_rows``: what its settings say.
         """
         self.machine, self._changes_rows = machine, changes_rows
         self.table_states, self._members = table_states or TableStates(), members or Members()
-        self.publications = publications or Publications()
+        self.publications, self.times = publications or Publications(), times or CycleTimes(clock, lambda steps: None)
         self.paused_ms: int | None = None
         """Since when no batch is started, in milliseconds since the epoch; None if batches are started."""
         self.version = 0
@@ -131,8 +101,7 @@ class WorkerLoop:
         """The offsets below stored positions that nobody has read."""
         self._seen_unread: Coverage = {}
         """The same, of all positions that this loop has started from."""
-        self._truncated: set[TopicPartition] = set()
-        self._mirrors_again = False
+        self._truncated, self._mirrors_again = set[TopicPartition](), False
         """Copies of positions may fail, during a rebalance for example: the next publication copies them again."""
         self._looked = self._searched = float("-inf")
         self.arrivals: dict[TopicPartition, Arrivals] = {}
@@ -160,17 +129,27 @@ class WorkerLoop:
         heard = self._cursor.read(0)
         for envelope in heard:
             self.machine.heard(envelope)
+            self._hear_cycle(envelope)
             self._members.hear(envelope)
             self.table_states.hear(envelope, self._clock())
         self._ear.listened(self._clock(), bool(heard))
         ended = self._runner.poll()
         self.version += bool(heard) + (ended is not None)
         if ended is not None:
+            self.times.mark("seen")
             self.machine.finished(*ended)
             self.latest_us.update(ended[1].timestamps_us)
             self._looked = float("-inf")
         if not self.machine.busy and self._look():
             self._act(self.machine.tick(self._ends if self.paused_ms is None else self.machine.positions))
+
+    def _hear_cycle(self, envelope: Envelope) -> None:
+        self.publications.hear(envelope)
+        match envelope.event:
+            case StartCommit(commit_id):
+                self.times.hears(commit_id)
+            case CommitComplete(commit_id):
+                self.times.ends(commit_id, leads=False)
 
     @property
     def ends(self) -> SourceOffsets:
@@ -259,6 +238,7 @@ class WorkerLoop:
             bounds = Bounds({tp: begin for tp, begin in bounds.begins.items() if tp in left}, bounds.ends)
         self._watch_gaps(bounds)
         self._ends, self._looked = ends, now
+        self.times.mark("looked")
         visible = committed_up_to(self.table_states.settled)
         self.arrivals = {
             tp: seen(self.arrivals.get(tp, ()), end, now, visible.get(tp, self.machine.positions.get(tp, 0)))
@@ -313,10 +293,10 @@ class WorkerLoop:
         try:
             self._session.publish(publication, self._group.claim())
         except (FencedError, UnavailableError, OutcomeUnknownError) as error:
-            outcome = next((text for kind, text in _OUTCOMES.items() if isinstance(error, kind)), "fenced")
-            self.publications.add(outcome)
+            self.publications.failed(error)
             raise
-        self.publications.add("done")
+        self.times.mark("published")
+        self.publications.done(self.machine.positions, self.machine.earliest_us)
 
     def _act(self, effects: list[WorkerEffect]) -> None:
         for effect in effects:

@@ -232,6 +232,14 @@ METRICS: tuple[Metric, ...] = (
            _by(lambda s: s.coordinator.cycles)),
     Metric("calving_commit_cycle_duration_seconds", "histogram", (), "From StartCommit to the end of a cycle.",
            _one(lambda s: s.coordinator.cycle_seconds)),
+    Metric("calving_commit_cycle_step_duration_seconds", "histogram", ("step",),
+           "Commit cycles by step, as far as this worker takes part: on the leader waited, answered, committed,"
+           " announced; on each worker heard (only the leader's), looked, loaded, batch, seen, published.",
+           _by(lambda s: s.cycle_steps)),
+    Metric("calving_produce_to_visible_seconds", "histogram", (),
+           "From the timestamp of the oldest record of a partition's publication until readers see it: the longest"
+           " wait among its records.",
+           _one(lambda s: s.worker.latencies)),
     Metric("calving_table_commit_duration_seconds", "histogram", ("step",),
            "Commits of tables: load the table, resolve new files and changed rows, write, commit; without pauses.",
            _by(lambda s: s.coordinator.step_seconds)),

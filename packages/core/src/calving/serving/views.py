@@ -219,6 +219,7 @@ def _cycle(cycle: CommitCycle) -> Json:
         "outcome": cycle.outcome,
         "seconds": cycle.seconds,
         "commit_seconds": cycle.commit_seconds,
+        "steps": dict(cycle.steps),
         "unanswered": list(cycle.unanswered),
         "failed": cycle.failed,
         "records": sum(t.records for t in cycle.tables),

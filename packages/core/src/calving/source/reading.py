@@ -68,12 +68,13 @@ class Block(ABC):
         return having.intersection(places)
 
     @property
-    def latest_ms(self) -> int | None:
-        """The largest timestamp that is a moment; None if no record has one."""
-        latest: int | None = pc.max(self.timestamps_ms).as_py()
-        if latest is not None and not is_moment(latest):
-            latest = max(filter(is_moment, self.timestamps_ms.drop_null().to_pylist()), default=None)
-        return latest
+    def first_and_last_ms(self) -> tuple[int, int] | None:
+        """The smallest and the largest timestamp that is a moment; None if no record has one."""
+        least, most = (found.as_py() for found in pc.min_max(self.timestamps_ms).values())
+        if least is not None and not (is_moment(least) and is_moment(most)):
+            moments = list(filter(is_moment, self.timestamps_ms.drop_null().to_pylist()))
+            return (min(moments), max(moments)) if moments else None
+        return None if least is None else (least, most)
 
 
 def headers_of(block: Block, index: int) -> tuple[tuple[str, bytes | None], ...] | None:

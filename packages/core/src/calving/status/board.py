@@ -91,6 +91,13 @@ class Board:
         with self._lock:
             self.status = replace(self.status, coordinator=value)
 
+    def cycle(self, steps: Mapping[str, float]) -> None:
+        """A commit cycle has ended, in which this process took these seconds for its steps."""
+        with self._lock:
+            before = self.status.cycle_steps
+            after = {step: before.get(step, Histogram.of(SECONDS)).observe([took]) for step, took in steps.items()}
+            self.status = replace(self.status, cycle_steps={**before, **after})
+
     def maintenance(self, change: Callable[[MaintenanceStatus], MaintenanceStatus]) -> None:
         with self._lock:
             self.status = replace(self.status, maintenance=change(self.status.maintenance))

@@ -174,6 +174,8 @@ class WorkerStatus:
     """What this worker has read, and has to read."""
     stopped: bool = False
     """Whether an operator has stopped the sink, and this worker has left the group."""
+    latencies: Histogram = NO_SECONDS
+    """How long the oldest record of each partition's publication took until readers saw it."""
 
     @property
     def paused(self) -> bool:
@@ -275,6 +277,8 @@ class CommitCycle:
     """Number of committed tables."""
     failed: int = 0
     tables: tuple[TableCommit, ...] = ()
+    steps: Mapping[str, float] = field(default_factory=dict)
+    """The seconds of each of ``CYCLE_STEPS``, as far as this process knows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +336,8 @@ class Status:
     log: LogStatus = LogStatus()
     coordinator: CoordinatorStatus = CoordinatorStatus()
     maintenance: MaintenanceStatus = NO_MAINTENANCE
+    cycle_steps: Mapping[str, Histogram] = field(default_factory=dict)
+    """The seconds of each of ``CYCLE_STEPS``, over all cycles that have ended since the start of this process."""
 
     @property
     def led(self) -> CoordinatorStatus:

@@ -65,6 +65,8 @@ class RangeResult:
     filtered: Mapping[str, int]
     bytes: int
     timestamp_ms: int | None
+    """The largest one."""
+    earliest_ms: int | None = None
 
 
 LASTING = {c.__name__: c for c in (AccountingError, BadRecordError, ConfigError, DataLossError)}
@@ -185,7 +187,7 @@ def _range_out(result: RangeResult) -> list[Any]:
     r = result.range
     source = [r.topic, r.partition, r.start, r.end]
     counts = [result.read, result.written, result.bad, dict(result.filtered)]
-    return [source, *counts, result.bytes, result.timestamp_ms]
+    return [source, *counts, result.bytes, result.timestamp_ms, result.earliest_ms]
 
 
 def _file_out(file: DataFile) -> dict[str, Any]:

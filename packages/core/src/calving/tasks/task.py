@@ -108,6 +108,7 @@ class _RangeAccounts:
     bad: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
     size: int = 0
+    earliest_ms: int | None = None
     latest_ms: int | None = None
 
     def add(self, block: Block, accounts: Accounts) -> None:
@@ -116,9 +117,10 @@ class _RangeAccounts:
         self.bad += len(accounts.bad)
         self.filtered.update(accounts.filtered)
         self.size += block.values.size
-        latest = block.latest_ms
-        if latest is not None:
-            self.latest_ms = latest if self.latest_ms is None else max(latest, self.latest_ms)
+        if (times := block.first_and_last_ms) is not None:
+            first, last = times
+            self.earliest_ms = first if self.earliest_ms is None else min(first, self.earliest_ms)
+            self.latest_ms = last if self.latest_ms is None else max(last, self.latest_ms)
 
     def result(self, source: Range) -> RangeResult:
         """The result of the range.
@@ -138,6 +140,7 @@ class _RangeAccounts:
             filtered=dict(self.filtered),
             bytes=self.size,
             timestamp_ms=self.latest_ms,
+            earliest_ms=self.earliest_ms,
         )
 
 

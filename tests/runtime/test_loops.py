@@ -1,0 +1,165 @@
+"""Both drivers over the memory backend, with a group and batches that a test controls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future
+from typing import ClassVar
+from uuid import uuid4
+
+import pytest
+
+from calving.backend import SinkIdentity
+from calving.backend.memory import MemoryBackend, MemoryStore
+from calving.model.events import TableFiles, TableId, TableReference
+from calving.model.files import DataFile
+from calving.model.marks import TableMark
+from calving.model.offsets import SourceOffsets, Spans, TopicPartition
+from calving.model.sink import Claim
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
+from calving.protocol.effects import CommitTables
+from calving.protocol.worker import BatchLimits, BatchOutcome, WorkerMachine
+from calving.runtime.coordinator import CoordinatorLoop
+from calving.runtime.policy import SourcePolicy
+from calving.runtime.worker import WorkerLoop
+from calving.source.interface import NOTHING, Bounds, Group, Listener
+from calving.source.start import EARLIEST, Start
+from calving.status.board import Board
+from calving.status.cycle_times import CYCLE_STEPS, CycleTimes
+from calving.status.values import SinkFacts
+
+TP = TopicPartition("orders", 0)
+TABLE = TableReference("iceberg", ("db",), "orders")
+
+
+class OneMember(Group):
+    """A group of one partition with records, which its only member has."""
+
+    joined = True
+
+    def __init__(self) -> None:
+        self.end = 5
+        self._told = False
+
+    def set_listener(self, listener: Listener) -> None:
+        listener.assigned([TP])
+
+    def poll(self, timeout: float, listener: Listener) -> None:
+        if not self._told:
+            self._told = True
+            listener.assigned([TP])
+
+    def claim(self) -> Claim:
+        return Claim("worker-1", None)
+
+    def mirror(self, positions: SourceOffsets) -> None: ...
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        return frozenset([TP])
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        return {}
+
+    def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
+        return Bounds(dict.fromkeys(partitions, 0), dict.fromkeys(partitions, self.end))
+
+    def starts(self, partitions: Collection[TopicPartition], start: Start) -> SourceOffsets:
+        return dict.fromkeys(partitions, 0)
+
+    def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        return dict.fromkeys(partitions, self.end)
+
+    def close(self) -> None: ...
+
+
+class Batches:
+    """The running batch ends when a test says so."""
+
+    def __init__(self, times: CycleTimes) -> None:
+        self._times = times
+        self.running: Future[tuple[int, BatchOutcome]] | None = None
+        self.number = 0
+
+    def start(self, number: int, spans: Spans) -> None:
+        self.running, self.number = Future(), number
+
+    def end(self) -> None:
+        assert self.running is not None
+        self._times.mark("loaded")
+        self._times.mark("batch")
+        file = DataFile("s3://lake/1.parquet", "PARQUET", 5, 1200)
+        now_us = int(time.time() * 1e6)
+        outcome = BatchOutcome({TABLE: [TableFiles((file,))]}, {TP: now_us}, 5, 400, (), {TP: now_us - 3_000_000})
+        self.running.set_result((self.number, outcome))
+
+    def poll(self) -> tuple[int, BatchOutcome] | None:
+        if self.running is None or not self.running.done():
+            return None
+        running, self.running = self.running, None
+        return running.result()
+
+
+class OneTable:
+    seen: ClassVar[Mapping[TableId, TableMark]] = {}
+
+    def commit(self, request: CommitTables) -> Iterator[tuple[TableId, Committed | Failed]]:
+        for table in request.tables:
+            yield table, Committed(TABLE, snapshot_id=7)
+
+
+class Sink:
+    def __init__(self, interval: float = 5.0) -> None:
+        self.board = Board(SinkFacts("s", "g", "m", "1", "memory", "local", 0.0, interval, 30.0))
+        self.times = CycleTimes(time.monotonic, self.board.cycle)
+        self.group, self.batches = OneMember(), Batches(self.times)
+        session = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore()).open("worker-1")
+        self.worker = WorkerLoop(
+            group=self.group,
+            session=session,
+            cursor=session.follow(replay=False),
+            runner=self.batches,
+            machine=WorkerMachine(BatchLimits(1_000, 1_000_000)),
+            policy=SourcePolicy(EARLIEST, "fail"),
+            clock=time.monotonic,
+            times=self.times,
+        )
+        replay = session.follow(replay=True)
+        self.coordinator = CoordinatorLoop(
+            cursor=replay,
+            committer=OneTable(),
+            partitions=self.group.partitions,
+            machine=Coordinator(Intervals(interval, 30.0, 5.0), replay.log.start, time.monotonic(), {}),
+            clock=time.monotonic,
+            fresh_id=uuid4,
+            unknown=lambda asked: (),
+            times=self.times,
+        )
+
+    def cycle(self) -> None:
+        self.worker.step(0)  # the partition is assigned
+        self.coordinator.step(0)  # StartCommit
+        self.worker.step(0)  # a batch starts
+        self.batches.end()
+        self.worker.step(0)  # it is published
+        self.coordinator.step(0)  # and committed
+        self.worker.step(0)
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+def test_each_cycle_tells_what_it_spent_its_time_with(sink: Sink) -> None:
+    sink.cycle()
+    last = sink.coordinator.last
+    assert last is not None and tuple(last.steps) == CYCLE_STEPS
+    assert sum(last.steps.values()) == pytest.approx(last.seconds + last.steps["waited"], abs=0.005)
+    assert {step: each.count for step, each in sink.board.status.cycle_steps.items()} == dict.fromkeys(CYCLE_STEPS, 1)
+
+
+def test_the_longest_wait_of_the_records_is_observed_once_readers_see_them(sink: Sink) -> None:
+    sink.cycle()
+    latencies = sink.worker.publications.latencies
+    assert latencies.count == 1 and latencies.sum == pytest.approx(3.0, abs=0.5)
