@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import ClassVar
 from uuid import uuid4
 
 import pytest
 
 from calving.backend import SinkIdentity
-from calving.backend.memory import MemoryBackend, MemoryStore
-from calving.model.events import TableFiles, TableId, TableReference
+from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
+from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile
 from calving.model.marks import TableMark
 from calving.model.offsets import SourceOffsets, Spans, TopicPartition
@@ -40,12 +41,14 @@ class OneMember(Group):
 
     def __init__(self) -> None:
         self.end = 5
+        self.waits: list[float] = []
         self._told = False
 
     def set_listener(self, listener: Listener) -> None:
         listener.assigned([TP])
 
     def poll(self, timeout: float, listener: Listener) -> None:
+        self.waits.append(timeout)
         if not self._told:
             self._told = True
             listener.assigned([TP])
@@ -92,6 +95,10 @@ class Batches:
         now_us = int(time.time() * 1e6)
         outcome = BatchOutcome({TABLE: [TableFiles((file,))]}, {TP: now_us}, 5, 400, (), {TP: now_us - 3_000_000})
         self.running.set_result((self.number, outcome))
+
+    def wait(self, timeout: float) -> None:
+        assert self.running is not None
+        wait([self.running], timeout)
 
     def poll(self) -> tuple[int, BatchOutcome] | None:
         if self.running is None or not self.running.done():
@@ -163,3 +170,44 @@ def test_the_longest_wait_of_the_records_is_observed_once_readers_see_them(sink:
     sink.cycle()
     latencies = sink.worker.publications.latencies
     assert latencies.count == 1 and latencies.sum == pytest.approx(3.0, abs=0.5)
+
+
+def test_a_worker_that_waits_begins_as_soon_as_a_cycle_does(sink: Sink) -> None:
+    sink.worker.step(0)
+    threading.Timer(0.1, sink.coordinator.step, [0]).start()
+    started = time.monotonic()
+    sink.worker.step(30)
+    assert sink.batches.running is not None
+    assert time.monotonic() - started < 5
+
+
+def test_a_worker_publishes_as_soon_as_its_batch_has_ended(sink: Sink) -> None:
+    sink.worker.step(0)
+    sink.coordinator.step(0)
+    sink.worker.step(0)
+    threading.Timer(0.1, sink.batches.end).start()
+    started = time.monotonic()
+    sink.worker.step(30)
+    assert sink.worker.machine.positions == {TP: 5} and not sink.worker.machine.owes
+    assert time.monotonic() - started < 5
+
+
+def test_a_worker_without_partitions_waits_in_its_group(sink: Sink) -> None:
+    sink.worker.step(3.0)
+    sink.worker.step(0.01)
+    assert sink.group.waits == [3.0, 0.0]
+
+
+def test_entries_of_others_do_not_end_a_workers_wait(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink.cycle()
+    reads: list[float] = []
+
+    def read(self: MemoryCursor, timeout: float) -> Sequence[Envelope]:
+        reads.append(timeout)
+        time.sleep(0.01)
+        return []
+
+    monkeypatch.setattr(MemoryCursor, "read", read)
+    steps = len(sink.group.waits)
+    sink.worker.step(0.2)
+    assert len(reads) > 3 and len(sink.group.waits) == steps + 1

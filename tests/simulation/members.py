@@ -72,6 +72,8 @@ class SimRunner:
         self._world.hazard()
         self._running = (number, spans)
 
+    def wait(self, timeout: float) -> None: ...
+
     def poll(self) -> tuple[int, BatchOutcome] | None:
         if self._running is None or self._world.chance(0.4):
             return None

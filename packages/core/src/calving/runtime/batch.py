@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -96,6 +96,10 @@ class BatchRunner:
 
     def start(self, number: int, spans: Spans) -> None:
         self._running = self._batches.submit(lambda: (number, self._translated(spans)))
+
+    def wait(self, timeout: float) -> None:
+        if self._running is not None:
+            wait([self._running], timeout)
 
     def poll(self) -> tuple[int, BatchOutcome] | None:
         if self._running is None or not self._running.done():

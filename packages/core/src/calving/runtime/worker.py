@@ -6,7 +6,7 @@ Every error is raised by ``step``; the caller then discards the loop and makes a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -42,6 +42,9 @@ class Runner(Protocol):
 
     def start(self, number: int, spans: Spans) -> None:
         """Start a batch."""
+
+    def wait(self, timeout: float) -> None:
+        """Wait until the running batch has ended, but at most ``timeout`` seconds."""
 
     def poll(self) -> tuple[int, BatchOutcome] | None:
         """The number and outcome of a batch that has ended; each batch is returned once. None if no batch has ended.
@@ -124,9 +127,8 @@ class WorkerLoop:
         return self._policy.stop_at
 
     def step(self, timeout: float) -> None:
-        """Read the log for up to ``timeout`` seconds, then act on all that is due."""
-        self._group.poll(timeout, self)
-        heard = self._cursor.read(0)
+        """Wait up to ``timeout`` seconds for something to do, then act on all that is due."""
+        heard = self._heard(timeout)
         for envelope in heard:
             self.machine.heard(envelope)
             self._hear_cycle(envelope)
@@ -142,6 +144,21 @@ class WorkerLoop:
             self._looked = float("-inf")
         if not self.machine.busy and self._look():
             self._act(self.machine.tick(self._ends if self.paused_ms is None else self.machine.positions))
+
+    def _heard(self, timeout: float) -> Sequence[Envelope]:
+        """Wait where the next thing to do comes from, and read the log: without partitions that is the group, while a
+        batch runs it is the batch, and else the log. Whatever comes elsewhere meanwhile waits for up to ``timeout``.
+        """
+        self._group.poll(0.0 if self.machine.held else timeout, self)
+        if self.machine.busy:
+            self._runner.wait(timeout)
+        elif self.machine.held and not self.machine.owes:
+            end = self._clock() + timeout
+            # Entries of others wake a reader, too.
+            while not (heard := self._cursor.read(max(0.0, end - self._clock()))) and self._clock() < end:
+                pass
+            return heard
+        return self._cursor.read(0)
 
     def _hear_cycle(self, envelope: Envelope) -> None:
         self.publications.hear(envelope)

@@ -451,6 +451,20 @@ class BackendContract:
         assert list(cursor.read(0.5)) == []
         assert time.monotonic() - started < 3
 
+    @rule("B6.4", "A read that waits returns as soon as there is an entry.")
+    def test_a_read_that_waits_is_woken(self, store: Store) -> None:
+        coordinator, workers = store.cursor(replay=True), [store.cursor() for _ in range(2)]
+        for worker in workers:
+            worker.read(0.5)
+        commit = StartCommit(uuid4())
+        timer = threading.Timer(0.5, coordinator.acknowledge, [{}, [commit]])
+        timer.start()
+        started = time.monotonic()
+        heard = [next(iter(worker.read(30)), None) for worker in workers]
+        timer.join()
+        assert [None if e is None else e.event for e in heard] == [commit] * 2
+        assert time.monotonic() - started < 10
+
     # B7
 
     @rule("B7.1", "One of several members leads.")
