@@ -69,15 +69,40 @@ def measure(folder: Path, console: Console) -> list[dict[str, float]]:
     return results
 
 
+def beside_maintenance(folder: Path, console: Console, rounds: int) -> dict[str, list[dict[str, float]]]:
+    """The same with and without maintenance by the sink, in turns. Every twelve files become one, at most each five
+    seconds.
+    """
+    calving = Path(sys.executable).parent / "calving"
+    folder.mkdir(parents=True)
+    kinds = {"off": "false", "on": "true"}
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    with kafka(folder / "kafka") as servers:
+        for number in range(rounds):
+            for kind, enabled in kinds.items():
+                more = {"iceberg.maintenance.enabled": enabled, "iceberg.maintenance.pause-ms": "5000"}
+                found[kind].append(trickle(folder, servers, Load(f"{kind}-{number}", 2, 200, 60), calving, more=more))
+    table = Table("maintenance", "p50", "p99", title="200 records/s, commit interval 1 s; seconds, in turns")
+    for kind, each in found.items():
+        table.add_row(kind, *(", ".join(str(one[name]) for one in each) for name in ("p50", "p99")))
+    console.print(table)
+    return found
+
+
 def trickle(
-    folder: Path, servers: str, load: Load, calving: Path, environment: Mapping[str, str] | None = None
+    folder: Path,
+    servers: str,
+    load: Load,
+    calving: Path,
+    environment: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """The latency of a sink; its log is left in ``bench-results``."""
+    """The latency of a sink, with ``more`` settings; its log is left in ``bench-results``."""
     keys = {"type": "embedded", "warehouse": str(folder / f"warehouse-{load.topic}")}
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(load.topic, load.partitions, 1)])[load.topic].result()
     config = folder / f"{load.topic}.json"
-    config.write_text(json.dumps(settings(servers, load.topic, keys, load.interval_ms)))
+    config.write_text(json.dumps(settings(servers, load.topic, keys, load.interval_ms) | (more or {})))
     log = Path("bench-results") / f"{load.topic}.log"
     log.parent.mkdir(exist_ok=True)
     log.write_bytes(b"")

@@ -55,6 +55,7 @@ def main() -> None:
         "steady",
         "upkeep",
         "rewriting",
+        "beside-maintenance",
         "latency",
         "start",
         "partitions",
@@ -71,7 +72,7 @@ def main() -> None:
     parser.add_argument("--only", choices=cases)
     parser.add_argument("--store", choices=recovery.STORES, action="append", help="of --only recovery; default all")
     parser.add_argument("--millions", type=int, action="append", help="rows, of --only mutations; default 1, 4, 20, 50")
-    parser.add_argument("--rounds", type=int, default=1, help="of --only recovery and java: how often each")
+    parser.add_argument("--rounds", type=int, default=1, help="of --only recovery, java, beside-maintenance")
     parser.add_argument("--faults", default="", help="of --only recovery: a regular expression of their names")
     parser.add_argument("--page-version", choices=("v1", "v2"), help="of Parquet files, of --only java, for both sinks")
     parser.add_argument("--tighter", action="store_true", help="of --only recovery: with the documented settings")
@@ -160,6 +161,8 @@ def _changing(args: argparse.Namespace, folder: Path, console: Console) -> dict[
         found["steady"] = steady.measure(folder / "steady", console, args.calving)
     if args.only == "rewriting":
         found["rewriting"] = rewriting.measure(folder / "rewriting", console, args.spark)
+    if args.only == "beside-maintenance":
+        found["beside-maintenance"] = latency.beside_maintenance(folder / "beside", console, args.rounds)
     if args.only == "upkeep":
         found["upkeep"] = upkeep.measure(folder / "upkeep", console, args.calving, args.seconds, args.pause_ms)
     return found
