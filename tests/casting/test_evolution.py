@@ -33,7 +33,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import change_schema
 from calving.iceberg.tables import Tables
-from calving.model.record_path import Evolution
+from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange
 from calving.records.fields import name_mapping
 from calving.records.inferred import of_type
@@ -360,3 +360,57 @@ def test_a_required_column_with_a_default_value_stays_required() -> None:
     found = TableConverter("db.t", schema, Evolution(), {}).convert(Values([{"a": None}, {"a": 1}], typed=False))
     assert found.changes == [] and list(found.index) == [1]
     assert "default value stands only where a record has no such field" in found.bad[0].reason
+
+
+def _null_field(limits: Limits | None = None, name: str = "new", kind: pa.DataType | None = None) -> Converted:
+    schema = Schema(NestedField(1, "a", LongType(), required=False))
+    values = pa.array([{"a": 1, name: None}], pa.struct([("a", pa.int64()), (name, kind or pa.string())]))
+    return TableConverter("db.t", schema, Evolution(evolve=True), {}, limits).convert(Values(values, typed=True))
+
+
+def test_a_null_of_a_field_that_a_schema_declares_brings_its_column() -> None:
+    assert _null_field().changes == [SchemaChange("db.t", "add", ("new",), "string")]
+
+
+def test_a_null_without_a_schema_brings_no_column() -> None:
+    schema = Schema(NestedField(1, "a", LongType(), required=False))
+    values = Values(
+        pa.array([{"a": 1, "new": None}], pa.struct([("a", pa.int64()), ("new", pa.string())])), typed=False
+    )
+    assert TableConverter("db.t", schema, Evolution(evolve=True), {}).convert(values).changes == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "name", "kind"),
+    [
+        (None, "_file", pa.string()),
+        (Limits(new_columns=1), "new", pa.struct([("x", pa.int64()), ("y", pa.int64())])),
+        (Limits(columns=1), "new", pa.string()),
+    ],
+)
+def test_a_record_is_written_without_the_column_of_a_null_that_the_table_cannot_have(
+    limits: Limits | None, name: str, kind: pa.DataType
+) -> None:
+    found = _null_field(limits, name, kind)
+    assert (found.changes, found.bad) == ([], [])
+    assert found.rows is not None and found.rows.to_pylist() == [{"a": 1}]
+
+
+def test_nulls_that_would_bring_too_many_columns_together_bring_none() -> None:
+    schema = Schema(NestedField(1, "a", LongType(), required=False))
+    kind = pa.struct([(name, pa.int64()) for name in "abcd"])
+    values = pa.array([{"a": 1, "b": 2}], kind)
+    converter = TableConverter("db.t", schema, Evolution(evolve=True), {}, Limits(new_columns=2))
+    assert [change.path for change in converter.convert(Values(values, typed=True)).changes] == [("b",)]
+
+
+def test_the_fields_of_a_struct_that_is_null_bring_no_columns() -> None:
+    schema = Schema(NestedField(1, "s", StructType(NestedField(2, "x", LongType(), required=False)), required=False))
+    kind = pa.struct([("s", pa.struct([("x", pa.int64()), ("y", pa.int64())]))])
+    found = [
+        TableConverter("db.t", schema, Evolution(evolve=True), {}).convert(
+            Values(pa.array([{"s": s}], kind), typed=True)
+        )
+        for s in (None, {"x": 1})
+    ]
+    assert [[change.path for change in each.changes] for each in found] == [[], [("s", "y")]]

@@ -29,7 +29,7 @@ from tests.fuzz.protobuf import Form
 from tests.fuzz.sink import START, TOPIC, Run, Target
 from tests.fuzz.spec import path_of
 from tests.fuzz.tables import Table, table_of
-from tests.fuzz.targets import changed_before, targets_of, with_properties
+from tests.fuzz.targets import changed_before, targets_of, with_defaults, with_properties
 from tests.fuzz.targets import in_version_3 as target_in_version_3
 from tests.fuzz.texts import Writer
 
@@ -163,6 +163,7 @@ class Case:
             self.run.rules.of("db.t").columns,
             self.run.rules.of("db.t").types,
             bool(self.run.transforms),
+            self.converter,
         )
 
     @property
@@ -290,6 +291,9 @@ def in_version_3(case: Case) -> Case:
     random, rules = case.random("version 3"), case.run.rules
     rules = replace(rules, create_properties={**rules.create_properties, "format-version": "3"})
     targets = tuple(target_in_version_3(random, target) for target in case.targets)
+    if not (case.run.transforms and case.converter in ("json-schema", "protobuf")):  # they may make nulls, or drop them
+        random = case.random("defaults")
+        targets = tuple(with_defaults(random, target) for target in targets)
     return replace(case, targets=targets, run=replace(case.run, rules=rules))
 
 

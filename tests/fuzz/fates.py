@@ -72,6 +72,7 @@ class Rules:
     """Of new columns, by name."""
     transforms: bool = False
     """Transforms look at each value before it is known whether its topic leads to a table."""
+    converter: str = "json"
 
     @property
     def declared(self) -> Mapping[str, kinds.Kind]:
@@ -204,7 +205,9 @@ class _Oracle:
         for name in names:
             if name in self.tables:
                 rules = self.rules
-                converter = Converter(self.tables[name], rules.evolve, rules.fold, rules.any_year, rules.declared)
+                converter = Converter(
+                    self.tables[name], rules.evolve, rules.fold, rules.any_year, rules.declared, rules.converter
+                )
                 try:
                     rows[name] = converter.row(value)
                 except Unfit:

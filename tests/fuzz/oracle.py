@@ -100,10 +100,11 @@ class Converter:
         case_insensitive: bool,
         any_year: bool,
         declared: Mapping[str, kinds.Kind] | None = None,
+        converter: str = "json",
     ) -> None:
-        """``declared``: the types of columns that the table may get."""
+        """``declared``: the types of columns that the table may get. ``converter``: of the records."""
         self._table, self._evolve, self._fold, self._any_year = table, evolve, case_insensitive, any_year
-        self._declared = declared or {}
+        self._declared, self._format, self._within = declared or {}, converter, 0
         self.needs = Needs()
 
     def row(self, value: Any) -> Any:
@@ -119,20 +120,46 @@ class Converter:
         given: dict[str, tuple[Any, Node | None]] = {}
         for name, item in value.items():
             column, inner = self._find(columns, name), _inner(node, "value" if is_map else name)
+            if item is None and self._lacks(inner):
+                continue
             if column is not None:
                 given[column.name] = item, inner
             elif is_map:
                 continue  # a schema has no fields for the keys of a map
-            elif self._evolve and not path and name in self._declared and item is not None:
+            elif self._evolve and not path and name in self._declared and (item is not None or inner is not None):
                 kind = self._declared[name]
-                self._column(item, inner, column_of(name, kind), (name,))  # what does not fit asks for nothing
-                self._add((name,), kind)
+                if item is not None:
+                    self._column(item, inner, column_of(name, kind), (name,))  # what does not fit asks for nothing
+                self._add((name,), kind, item)
             elif self._evolve and (kind := self._kind(item, inner)) is not None:
-                self._add((*path, name.lower() if self._fold else name), kind)
-        return {c.name: self._column(*given.get(c.name, (None, None)), c, (*path, c.name)) for c in columns}
+                self._add((*path, name.lower() if self._fold else name), kind, item)
+        return {
+            c.name: self._default(c)
+            if c.name not in given and c.default is not None
+            else self._column(*given.get(c.name, (None, None)), c, (*path, c.name))
+            for c in columns
+        }
 
-    def _add(self, path: tuple[str, ...], kind: kinds.Kind) -> None:
-        """:raises Unfit: the table cannot have such a column."""
+    def _lacks(self, node: Node | None) -> bool:
+        """Whether the record of a null has no field there."""
+        if node is None or self._within:
+            return False
+        return self._format == "protobuf" or (self._format == "json-schema" and bool(node.form & 8))
+
+    def _default(self, column: Column) -> Any:
+        if isinstance(column.kind, StructType):
+            return {c.name: None if c.default is None else self._default(c) for c in column.inner}
+        return values.convert(column.default, column.kind, column.unit, self._any_year)
+
+    def _add(self, path: tuple[str, ...], kind: kinds.Kind, value: Any) -> None:
+        """:raises Unfit: the table cannot have such a column, and there is a value for it."""
+        try:
+            self._add_column(path, kind)
+        except Unfit:
+            if value is not None:
+                raise
+
+    def _add_column(self, path: tuple[str, ...], kind: kinds.Kind) -> None:
         new = [".".join((*path, *inner)) for inner in ((), *kinds.paths(kind))]
         there = self._table.paths(self._fold)
         if not all(map(kinds.is_name, (path[-1], *(name for inner in kinds.paths(kind) for name in inner)))):
@@ -145,8 +172,8 @@ class Converter:
 
     def _kind(self, value: Any, node: Node | None) -> kinds.Kind:
         """The changes for a new field."""
-        if node is not None:
-            return None if value is None else node.need()
+        if node is not None:  # of a schema also a null brings its column
+            return node.need()
         return kinds.folded(kinds.of_value(value)) if self._fold else kinds.of_value(value)
 
     def _find(self, columns: Sequence[Column], name: str) -> Column | None:
@@ -169,9 +196,15 @@ class Converter:
                 if not isinstance(value, list) or isinstance(value, Pairs):
                     raise Unfit("no array")
                 element = _inner(node, "element")
-                return [self._column(item, element, column.inner[0], (*path, "element")) for item in value]
+                self._within += 1
+                items = [self._column(item, element, column.inner[0], (*path, "element")) for item in value]
+                self._within -= 1
+                return items
             case MapType():
-                return self._map(value, node, column, path)
+                self._within += 1
+                entries = self._map(value, node, column, path)
+                self._within -= 1
+                return entries
         return self._primitive(value, node, column, path)
 
     def _map(self, value: Any, node: Node | None, column: Column, path: tuple[str, ...]) -> Any:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, time
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -35,6 +39,8 @@ class Column:
     inner: tuple[Column, ...] = ()
     unit: int = MILLI
     """The nanoseconds that a number counts in a time or timestamp."""
+    default: Any = None
+    """What a record without the field has, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,19 @@ def _column(
         mapping.get(f.field_id) or (f.name,),
         tuple(_column(i, identifiers, mapping, units) for i in inner),
         units.get(f.field_id, MILLI),
+        _as_json(f.write_default),
     )
+
+
+def _as_json(default: Any) -> Any:
+    match default:
+        case bytes():
+            return base64.b64encode(default).decode()
+        case date() | time():
+            return default.isoformat()
+        case UUID() | Decimal():
+            return str(default)
+    return default
 
 
 def column_of(name: str, kind: Kind, required: bool = False) -> Column:

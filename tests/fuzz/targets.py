@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import (
     IcebergType,
+    ListType,
+    MapType,
     NestedField,
     StructType,
     TimestampNanoType,
@@ -85,6 +90,57 @@ def _in_nanos(random: Random, field: NestedField) -> NestedField:
         case kind if random.random() < 0.6:
             return field.model_copy(update={"field_type": _IN_NANOS.get(kind, kind)})
     return field
+
+
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "boolean": (True,),
+    "int": (7, -1),
+    "long": (2**40,),
+    "float": (1.5,),
+    "double": (-2.5,),
+    "decimal": (Decimal(0),),
+    "date": (date(2024, 2, 29),),
+    "time": (time(1, 2, 3, 4),),
+    "timestamp": (datetime(1969, 12, 31, 23, 59, 59, 1),),
+    "timestamptz": (datetime(2024, 2, 29, 12, 0, 0, 1, UTC),),
+    "timestamp_ns": ("1969-12-31T23:59:59.000000001",),
+    "timestamptz_ns": ("2024-02-29T12:00:00.000000001+00:00",),
+    "string": ("", "ünï"),
+    "binary": (b"", b"\0\xff"),
+    "uuid": (UUID(int=7),),
+}
+
+
+def with_defaults(random: Random, target: Target) -> Target:
+    """With default values for some columns, in lists and maps as well."""
+    if target.schema is None or random.random() < 0.3:
+        return target
+    schema = Schema(*(_with_default(random, field) for field in target.schema.fields))
+    drawn = {"write defaults"} if "write-default" in schema.model_dump_json() else set()
+    return replace(target, schema=schema, drawn=target.drawn | drawn)
+
+
+def _with_default(random: Random, field: NestedField) -> NestedField:
+    kind = _inside(random, field.field_type)
+    choices = _DEFAULTS.get(str(kind).partition("(")[0], ())
+    made = field.model_copy(update={"field_type": kind})
+    if not choices or random.random() < 0.5:
+        return made
+    default = random.choice(choices)
+    if isinstance(default, Decimal):
+        default = default.scaleb(-kind.scale)  # type: ignore[attr-defined]
+    return made.model_copy(update={"write_default": default, "initial_default": None})
+
+
+def _inside(random: Random, kind: IcebergType) -> IcebergType:
+    match kind:
+        case StructType():
+            return StructType(*(_with_default(random, field) for field in kind.fields))
+        case ListType():
+            return kind.model_copy(update={"element_type": _inside(random, kind.element_type)})
+        case MapType():
+            return kind.model_copy(update={"value_type": _inside(random, kind.value_type)})
+    return kind
 
 
 _WRITTEN = {

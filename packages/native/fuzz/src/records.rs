@@ -27,7 +27,7 @@ impl Random {
 
 fn field(name: &str, kind: &str, inner: Vec<Wanted>, null: Null) -> Wanted {
     let kind = kinds::named(kind, inner).expect("a kind");
-    Wanted { names: vec![name.to_string(), format!("{name}2")], kind, null }
+    Wanted { names: vec![name.to_string(), format!("{name}2")], kind, null, tracked: None }
 }
 
 fn plain(kinds: &[&str], null: impl Fn(usize) -> Null) -> Vec<Wanted> {
@@ -71,7 +71,22 @@ pub fn table() -> Vec<Wanted> {
         let entry = vec![field("key", key, vec![], Null::Never), field("value", "long", vec![], Null::Plain)];
         fields.push(field(&format!("m{place}"), "map", entry, Null::Plain));
     }
+    track(&mut fields, &mut 0);
     fields
+}
+
+/// Every third field is tracked.
+fn track(fields: &mut [Wanted], count: &mut i32) {
+    for field in fields {
+        *count += 1;
+        field.tracked = (*count % 3 == 0).then_some(*count);
+        match &mut field.kind {
+            Kind::Struct(inner) => track(inner, count),
+            Kind::List(item) => track(std::slice::from_mut(item), count),
+            Kind::Map(entry) => track(&mut entry[1..], count),
+            _ => (),
+        }
+    }
 }
 
 /// Fields of objects that are read whole.

@@ -25,8 +25,10 @@ class ColumnChanges:
         self._schema_evolution, self._target = schema_evolution, target
 
     def missing(self, column: pa.Array, path: Path, typed: bool, found: Findings) -> None:
-        """Request the column at this path, for which some values are there: a column is added only for a value."""
-        if not self._schema_evolution.adds or column.null_count == len(column):
+        """Request the column at this path. Without a schema a column is added only for a value. With one, nulls alone
+        bring it, too, unless the table cannot have it.
+        """
+        if not self._schema_evolution.adds or (column.null_count == len(column) and not found.with_nulls):
             return
         if not typed and (pa.types.is_nested(column.type) or column.type == JSON):
             self._each_addition(column, path, found)
@@ -70,11 +72,12 @@ class ColumnChanges:
                     else:
                         self.inner(child, target.field_type, (*path, target.name), typed, found)
             case ListType() if pa.types.is_list(column.type) and isinstance(column, pa.ListArray):
-                inner = Findings()
+                inner = Findings(with_nulls=found.with_nulls)
                 self.inner(items_of(column), kind.element_type, (*path, "element"), typed, inner)
                 found.take(inner, lambda: pc.list_parent_indices(column))
             case MapType() if isinstance(column, pa.MapArray):
-                inner = self._map_changes(column, kind, path, typed)
+                inner = Findings(with_nulls=found.with_nulls)
+                self._map_changes(column, kind, path, typed, inner)
                 found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
             case IntegerType() if typed and of_type(column.type) == "long":
                 self._widen(path, "long", found)
@@ -86,14 +89,12 @@ class ColumnChanges:
         with suppress(UnfitError):
             found.changes.append(self._schema_evolution.widen(path, kind))
 
-    def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool) -> Findings:
-        inner = Findings()
+    def _map_changes(self, column: pa.MapArray, kind: MapType, path: Path, typed: bool, inner: Findings) -> None:
         keys, items = entries(column)
         self.inner(items, kind.value_type, (*path, "value"), typed, inner)
         for i, where in _unknown_in_keys(keys, kind.key_type, self._target, (*path, "key")):
             reason = "its column cannot be added: Iceberg does not let the keys of a map change"
             inner.reasons.setdefault(i, str(UnfitError(where, reason)))
-        return inner
 
 
 def _unknown_in_keys(keys: pa.Array, kind: IcebergType, target: Target, path: Path) -> Iterator[tuple[int, Path]]:

@@ -22,12 +22,14 @@ from calving.records.cells import CELL, TOGETHER, FullBlockError
 class Findings:
     """The reason for each bad value, by index, and schema changes for the others.
 
-    ``typed``: the values come with a schema. ``cells`` and ``records``: as ``MadeTexts`` takes them.
+    ``typed``: the values come with a schema. ``with_nulls``: a field of the schema brings its column also if all its
+    values are null. ``cells`` and ``records``: as ``MadeTexts`` takes them.
     """
 
     reasons: dict[int, str] = field(default_factory=dict)
     changes: list[SchemaChange] = field(default_factory=list)
     typed: bool = False
+    with_nulls: bool = False
     cells: int = Limits().cells
     records: int = 1
 

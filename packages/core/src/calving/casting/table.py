@@ -112,17 +112,24 @@ class TableConverter:
         """
         places = self.cells.over(values) if self.cells.counts_values else ()
         over = dict.fromkeys(places, str(TooManyCellsError(self.cells.most))) if places else {}
-        converted = self._convert_without(values, over)
-        if columns_added(converted.changes, fold=self._evolution.case_insensitive) > self._limits.new_columns:
-            converted = self._convert_without(values, over | self._too_new(values, over))
+        converted = self._convert_without(values, over, with_nulls=values.typed)
+        if self._adds_too_much(converted) and values.typed:
+            converted = self._convert_without(values, over, with_nulls=False)
+        if self._adds_too_much(converted):
+            converted = self._convert_without(values, over | self._too_new(values, over), with_nulls=False)
         return converted
 
-    def _convert_without(self, values: Values, over: Mapping[int, str]) -> Converted:
-        """Convert all values but those of ``over``, which are bad for the reasons that it has."""
+    def _adds_too_much(self, converted: Converted) -> bool:
+        return columns_added(converted.changes, fold=self._evolution.case_insensitive) > self._limits.new_columns
+
+    def _convert_without(self, values: Values, over: Mapping[int, str], *, with_nulls: bool) -> Converted:
+        """Convert all values but those of ``over``, which are bad for the reasons that it has. ``with_nulls``: as of
+        ``Findings``.
+        """
         if not over:
-            return self._convert(values)
+            return self._convert(values, with_nulls=with_nulls)
         kept = without(len(values), over)
-        part = self._convert(values.choose(kept))
+        part = self._convert(values.choose(kept), with_nulls=with_nulls)
         bad = [*(error.within(kept) for error in part.bad), *(self._bad(*each) for each in over.items())]
         return Converted(part.rows, compose(kept, part.index), sorted(bad, key=lambda e: e.index), part.changes)
 
@@ -143,16 +150,16 @@ class TableConverter:
                 pending += [places[half:], places[:half]]
         return reasons
 
-    def _convert(self, values: Values) -> Converted:
+    def _convert(self, values: Values, *, with_nulls: bool = False) -> Converted:
         if isinstance(values.data, list):
             return self._objects(values.data)
         if not isinstance(values.data, pa.StructArray):
             return Converted(None, [], [self._bad(i, NOT_AN_OBJECT) for i in range(len(values))])
-        return self._columns(values.data, values.typed)
+        return self._columns(values.data, values.typed, with_nulls and len(values) > 0)
 
-    def _columns(self, data: pa.StructArray, typed: bool) -> Converted:
+    def _columns(self, data: pa.StructArray, typed: bool, with_nulls: bool) -> Converted:
         sources: dict[int, pa.Array] = {}
-        findings = Findings(typed=typed, cells=self._limits.cells, records=len(data))
+        findings = Findings(typed=typed, with_nulls=with_nulls, cells=self._limits.cells, records=len(data))
         for source, target, child in zip(data.type, self._columns_for(data.type), children_of(data), strict=True):
             if target is None:
                 self._column_changes.missing(child, (source.name,), typed, findings)
@@ -172,7 +179,7 @@ class TableConverter:
         if findings.reasons and findings.changes:
             # A bad record is not written, so it asks the table for no change.
             good = without(len(data), findings.reasons)
-            findings.changes = self._columns(chosen(data, good), typed).changes if good else []
+            findings.changes = self._columns(chosen(data, good), typed, with_nulls).changes if good else []
         return self._result(columns, len(data), findings)
 
     def _columns_for(self, kind: pa.StructType) -> Sequence[NestedField | None]:
