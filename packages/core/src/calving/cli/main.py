@@ -64,6 +64,7 @@ class MaintenanceTask(StrEnum):
     EXPIRE = "expire"
     BOUNDS = "bounds"
     ORPHANS = "orphans"
+    UPGRADE = "upgrade"
 
 
 out = Console()
@@ -461,8 +462,8 @@ def maintain(
             help="A task; may be repeated. deletes: turn equality deletes into position deletes, which engines read"
             " faster. compact: join small files of a partition. manifests: merge small manifests. expire: remove old"
             " snapshots, and delete the files that only they named. orphans: delete old files that nothing names."
-            " bounds: correct the bounds of files that a version before 0.2.0 may have written wrong. Without it,"
-            " deletes, compact, manifests and expire."
+            " bounds: correct the bounds of files that a version before 0.2.0 may have written wrong. upgrade: give the"
+            " tables Iceberg's format version 3. Without it, deletes, compact, manifests and expire."
         ),
     ] = None,
     other_sink: Annotated[

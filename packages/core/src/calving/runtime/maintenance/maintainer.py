@@ -1,8 +1,8 @@
 """Does the tasks of maintenance for tables of a sink, which may run.
 
 ``deletes`` turns equality deletes into position deletes, ``compact`` joins small files, ``manifests`` merges small
-manifests, ``expire`` removes old snapshots with their files, ``orphans`` deletes files that nothing names, and
-``bounds`` corrects bounds that exclude values which a file holds.
+manifests, ``expire`` removes old snapshots with their files, ``orphans`` deletes files that nothing names, ``bounds``
+corrects bounds that exclude values which a file holds, and ``upgrade`` gives a table format version 3.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.mend import BOUNDS, mended
 from calving.runtime.maintenance.orphans import ORPHANS, OrphanTask
 from calving.runtime.maintenance.step import MaintenanceStep, failed
+from calving.runtime.maintenance.upgrade import UPGRADE, upgraded
 from calving.runtime.preflight import ledger_key, own_tables
 from calving.runtime.routed import routed_tables
 from calving.settings.load import Sink
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT = (DELETES, COMPACT, MANIFESTS, EXPIRE)
 """The tasks that are done if none is named, in their order: files with equality deletes are not compacted."""
-_FOR_ALL = {BOUNDS, COMPACT, MANIFESTS, EXPIRE, ORPHANS}
+_FOR_ALL = {UPGRADE, BOUNDS, COMPACT, MANIFESTS, EXPIRE, ORPHANS}
 """The tasks that are also for tables to which the sink only appends."""
 Run = Callable[[str], Iterator[MaintenanceStep]]
 """Starts a run of all tasks for a table, which yields its steps; a step makes at most one commit."""
@@ -130,6 +131,8 @@ class Maintainer:
         if (held := self.held_by(name, now_ms)) is not None:
             yield held
             return
+        if UPGRADE in tasks:
+            yield from upgraded(catalog, sink, name, dry_run=dry_run)
         if BOUNDS in tasks:
             yield from mended(catalog, sink, name, means.cache(), dry_run=dry_run)
         if DELETES in tasks and sink.mutations(name) is not None:
