@@ -14,7 +14,7 @@ from calving.iceberg.batches import BatchCommitter, BatchFiles
 from calving.iceberg.catalog import open_catalog
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import ToSnapshot
-from calving.protocol.batch_ledger import OneWrite, StreamBatch
+from calving.protocol.batch_ledger import BatchEntry, OneWrite, StreamBatch
 from tests.cli.test_compact import sink_of, table_with
 
 
@@ -52,7 +52,7 @@ def test_it_says_which_batches_and_writes_of_spark_leave_with_the_records(catalo
     made = table_with(catalog, 2)
     table, name = made.table, tuple(made.name.split("."))
     staying = None
-    entries = [StreamBatch(made.name, "numbers", "q", batch) for batch in (6, 7, 8)]
+    entries: list[BatchEntry] = [StreamBatch(made.name, "numbers", "q", batch) for batch in (6, 7, 8)]
     for entry in (*entries, OneWrite("daily")):
         BatchCommitter(catalog, name).commit(BatchFiles(str(table.metadata.table_uuid), [], entry.name), entry)
         staying = staying or table.refresh().metadata.current_snapshot_id

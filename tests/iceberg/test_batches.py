@@ -18,7 +18,7 @@ from pyiceberg.exceptions import CommitFailedException
 from calving.errors import CalvingError, ConfigError, TableTroubleError
 from calving.iceberg.batches import BatchCommitter, BatchFiles
 from calving.iceberg.maintenance import Maintenance
-from calving.iceberg.target import MAX_TRIES
+from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.files import file_name
 from calving.protocol.batch_ledger import OneWrite, StreamBatch
 from calving.protocol.ledger_key import LedgerKey
@@ -176,6 +176,19 @@ def test_maintenance_repeats_its_entry(lake: Lake) -> None:
     commit(lake, ENTRY, 1)
     Maintenance(lake.catalog, ("db", "t"), LedgerKey("control", "connect-x", "log-1"), {}).commit(NoFiles())
     assert said_by_the_head(lake) == {"query": "q1", "batch": 0}
+
+
+def test_a_snapshot_without_rows_repeats_its_entry_so_that_a_rollback_is_noticed_after_expiry(lake: Lake) -> None:
+    first = commit(lake, ENTRY, 1)
+    commit(lake, replace(ENTRY, batch=1), 2)
+    lake.roll_back(first or 0)
+    IcebergTarget(lake.catalog, ("db", "t"), "main", LedgerKey("control", "connect-x", "log-1"), {}).supersede(
+        lambda properties: {}
+    )
+    assert said_by_the_head(lake) == {"query": "q1", "batch": 0}
+    lake.expire()
+    with pytest.raises(ConfigError, match="was rolled back: it does not hold batch 1"):
+        commit(lake, replace(ENTRY, batch=2), 3)
 
 
 def test_two_queries_into_one_table_have_ledgers_of_their_own(lake: Lake) -> None:

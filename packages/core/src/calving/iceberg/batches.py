@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ from calving.model.tables import MAIN
 from calving.model.text import counted
 from calving.mutations.candidates import id_columns
 from calving.mutations.columns import ColumnReader, columns_of
-from calving.protocol.batch_ledger import BatchEntry, noted, outdated, repeated
+from calving.protocol.batch_ledger import BatchEntry, noted, outdated
 from calving.protocol.commit import Step
 from calving.protocol.ledger_key import GONE_OFFSETS, LedgerKey
 from calving.retries import tries
@@ -134,10 +134,9 @@ class BatchCommitter:
 
     def _attempt(self, target: IcebergTarget, state: LoadedTable, batch: BatchFiles, entry: BatchEntry | None) -> int:
         properties = state.properties
-        head = next(iter(state.ancestry), {})
         dropped = outdated(entry, properties) if entry is not None else []
         own = {entry.name: entry.text} if entry is not None else {}
-        prepared = self._prepared(state.table, {**repeated(head, dropped), **own, **engine()}, batch)
+        prepared = self._prepared(state.table, {**own, **engine()}, batch, dropped)
         changes: list[TableUpdate] = []
         if entry is not None:
             at_ms = round(self._clock() * 1000)
@@ -150,16 +149,19 @@ class BatchCommitter:
         remove_files(state.table.io, gone)
         return made
 
-    def _prepared(self, table: Table, summary: Mapping[str, str], batch: BatchFiles) -> Prepared:
+    def _prepared(
+        self, table: Table, summary: Mapping[str, str], batch: BatchFiles, dropped: Collection[str]
+    ) -> Prepared:
+        """``dropped``: the entries of queries that the snapshot does not repeat."""
         if self._resolver is None:
-            snapshot = new_snapshot(table, summary, self._branch)
+            snapshot = new_snapshot(table, summary, self._branch, dropped)
             snapshot.add(batch.files)
             return Prepared((snapshot,), *snapshot.prepare())
         changes = self._resolver.resolve(table, self._branch, batch.steps)
         if self._resolver.order_field is None and changes.counts.keys < sum(f.record_count for f in batch.key_files):
             delete_orphans(table.io, changes.written)
             raise twice(table, batch.key_files, batch.what)
-        snapshot = changing_snapshot(table, summary, self._branch, changes)
+        snapshot = changing_snapshot(table, summary, self._branch, changes, dropped)
         unused = changes.unused | {file.file_path for file in batch.key_files}
         return Prepared((snapshot,), *snapshot.prepare(), unused)
 

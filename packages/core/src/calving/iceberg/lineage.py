@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
 from pyiceberg.manifest import ManifestContent, ManifestFile, ManifestWriter
@@ -19,9 +19,11 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import _new_manifest_list_file_name
 
+from calving.iceberg.history import ancestors, summary_of
 from calving.iceberg.manifest_writers import LineageManifestWriter, number_manifests, write_manifest_list
 from calving.iceberg.manifests import LINEAGE_VERSION, LIST_FIRST_ROW_ID, read_manifest_list
 from calving.iceberg.snapshot import SinkSnapshot
+from calving.protocol.batch_ledger import repeated
 
 
 class LineageSnapshot(SinkSnapshot):
@@ -97,7 +99,11 @@ class LineageSnapshot(SinkSnapshot):
         return (AddSnapshotUpdate(snapshot=snapshot), head), (same,)
 
 
-def new_snapshot(table: Table, summary: Mapping[str, str], branch: str) -> SinkSnapshot:
-    """A new snapshot for the table's format version."""
+def new_snapshot(table: Table, summary: Mapping[str, str], branch: str, dropped: Collection[str] = ()) -> SinkSnapshot:
+    """A new snapshot for the table's format version. Beside ``summary`` it repeats what the branch's head says of the
+    queries of Spark, without the ``dropped`` entries: so that they are there when the head expires.
+    """
     kind = LineageSnapshot if table.metadata.format_version >= LINEAGE_VERSION else SinkSnapshot
-    return kind(table, summary, branch)
+    head = next(ancestors(table.metadata, branch), None)
+    queries = repeated(summary_of(head), dropped) if head is not None else {}
+    return kind(table, {**queries, **summary}, branch)

@@ -32,7 +32,6 @@ from calving.model.tables import SnapshotPlace
 from calving.mutations.cache import KeyCache
 from calving.mutations.keys import KEYS_AT_ONCE
 from calving.mutations.lookup import Tasks
-from calving.protocol.batch_ledger import repeated
 from calving.protocol.forms import check_table_forms
 from calving.protocol.ledger import errors_naming
 from calving.protocol.ledger_key import (
@@ -260,11 +259,10 @@ def rolled_back(table: Table, key: LedgerKey) -> str | None:
 
 
 def carried(summary: Mapping[str, str]) -> dict[str, str]:
-    """The summary entries that stay true in a next snapshot that changes no row: every sink's ledger, those of Spark's
-    queries, and the valid-through time. The entries that name the commit are left out.
+    """The summary entries that stay true in a next snapshot that changes no row: every sink's ledger, and the
+    valid-through time. The entries that name the commit are left out; those of Spark's queries every snapshot repeats.
     """
-    ledgers = {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(OFFSETS)}
-    return ledgers | repeated(summary)
+    return {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(OFFSETS)}
 
 
 def carried_on(

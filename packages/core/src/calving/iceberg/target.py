@@ -43,7 +43,6 @@ from calving.model.events import Envelope, TableId
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.marks import TableMark
 from calving.model.tables import MutationCounts, OnRollback
-from calving.protocol.batch_ledger import repeated
 from calving.protocol.commit import Admitted
 from calving.protocol.forms import FORM, mark
 from calving.protocol.ledger_key import LedgerKey
@@ -214,8 +213,7 @@ class IcebergTarget:
 
     def _prepared(self, state: LoadedTable, admitted: Admitted) -> Prepared:
         """The commit of the admitted files; for a mutation table, resolved against the head of the branch."""
-        table, queries = state.table, repeated(next(state.ancestry, {}))
-        summary = {**queries, **self._extra, **self._key.summary(admitted.ledger)}
+        table, summary = state.table, {**self._extra, **self._key.summary(admitted.ledger)}
         admitted = corrected(table, admitted, self._doubtful) if self._doubtful else admitted
         if self._equality and admitted.steps:
             with self._watch.step("write"):
@@ -320,9 +318,12 @@ class IcebergTarget:
         )
 
 
-def changing_snapshot(table: Table, summary: Mapping[str, str], branch: str, changes: RowChanges) -> SinkSnapshot:
-    """The snapshot that changes rows."""
-    snapshot = new_snapshot(table, {**summary, **mutation_summary(changes.counts, changes.seconds)}, branch)
+def changing_snapshot(
+    table: Table, summary: Mapping[str, str], branch: str, changes: RowChanges, dropped: Collection[str] = ()
+) -> SinkSnapshot:
+    """The snapshot that changes rows. ``dropped``: as of ``new_snapshot``."""
+    about = {**summary, **mutation_summary(changes.counts, changes.seconds)}
+    snapshot = new_snapshot(table, about, branch, dropped)
     snapshot.add(changes.data_files)
     snapshot.add_deletes(changes.deletes, changes.written)
     snapshot.remove(changes.removed, changes.manifests, changes.delete_entries)
