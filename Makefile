@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling rollbacks spark-kills simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling rollbacks spark-bench spark-kills spark-matrix simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -21,6 +21,10 @@ help:
 	@echo "make rollbacks another engine rolls tables back, and the command answers (ROLLBACKS=200);"
 	@echo "               ENGINE=spark: that is Spark with Iceberg's procedures; replacement: whole tables"
 	@echo "make spark-kills  drivers of Spark and their workers are killed while they write (KILLS=100)"
+	@echo "make spark-matrix  tests of format(\"calving\") on PySpark 4.1, 4.2 and 4.3, classic and Connect,"
+	@echo "               local and on a standalone cluster (ARGS=\"--session 'connect local'\")"
+	@echo "make spark-bench  rows for each CPU second through calving run, format(\"calving\") and Iceberg's own"
+	@echo "               sink of Spark, which is for PySpark 4.1 (ROWS=2000000)"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make versions  300 seeds with members of several versions, and of several settings; and of 80"
 	@echo "               seeds at least five notice each broken rule about the versions"
@@ -146,6 +150,22 @@ rollbacks: $(BIN)/calving $(if $(filter spark,$(ENGINE)),$(call spark_wheel,$(OL
 KILLS ?= 100
 spark-kills: $(BIN)/calving
 	@nice $(BIN)/python -m campaign.spark_writes --kills $(KILLS) $(ARGS)
+
+MATRIX := 41 42 43
+matrix_sparks := $(shell sed -n 's/^ *matrix4.: SPARK = //p' tox.ini)
+spark-matrix: $(BIN)/calving $(foreach version,$(matrix_sparks),$(call spark_wheel,$(version)))
+	@rm -f campaign-results/spark-matrix-*.json
+	@for version in $(MATRIX); do $(call tox,nice) run -qq -e matrix$$version -- $(ARGS) || failed=1; done; \
+		$(BIN)/python -m tests.spark.matrix --show; test -z "$$failed"
+
+ROWS ?= 2000000
+spark-bench: $(USER_ENV)/bin/python $(call spark_wheel,$(OLDER_SPARK))
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(USER_ENV)/bin/python --constraint requirements.lock \
+		--no-sources --reinstall-package calving --reinstall-package calving-kafka \
+		'pyspark==$(SPARK)' packages/core packages/backend-kafka $(native)
+	@$(call tox) run -qq -e spark41 --notest
+	@$(BIN)/python -m bench.spark_writes --records $(ROWS) --calving $(USER_ENV)/bin/calving \
+		--older .tox/spark41/bin/python $(ARGS)
 
 SEEDS ?= 5000
 simulate: $(BIN)/calving

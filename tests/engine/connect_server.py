@@ -12,9 +12,11 @@ from harness.jvm import spark
 
 
 class ConnectServer:
-    """``properties``: what a client needs. Its tasks run in ``python``, on the Spark that ``settings`` name."""
+    """``properties``: what a client needs. Its tasks run in ``python``, on the Spark that ``settings`` name. ``env``: of
+    its process.
+    """
 
-    def __init__(self, folder: Path, python: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, python: str, settings: Mapping[str, str], **env: str) -> None:
         home, self._port = Path(pyspark.__file__).parent, free_port()
         own = {
             "spark.connect.grpc.binding.address": LOOPBACK,
@@ -30,6 +32,7 @@ class ConnectServer:
         self._command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
         # The server knows nothing of this process's modules: its Python has what is installed there.
         self._env = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": python, "PYTHONPATH": "", "SPARK_LOCAL_IP": LOOPBACK}
+        self._env |= env
         self._log = folder / "server.log"
         self.properties = {"spark.remote": f"sc://{LOOPBACK}:{self._port}"}
         self.start()

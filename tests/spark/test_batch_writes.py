@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.readwriter import DataFrameWriter
 
 from tests.spark.lake import SparkLake
+from tests.spark.sessions import is_connect
 
 pytestmark = pytest.mark.services
 
@@ -112,8 +113,10 @@ def test_missing_columns_are_added_if_the_option_says_so(session: SparkSession, 
 
 
 def test_an_empty_dataframe_adds_nothing(session: SparkSession, lake: SparkLake) -> None:
-    without_partitions = session.createDataFrame(session.sparkContext.emptyRDD(), "id long")
-    for frame in (session.range(0), without_partitions):
+    frames = [session.range(0), session.range(5).where("id > 5")]
+    if not is_connect():  # only a Spark context makes a DataFrame without partitions
+        frames.append(session.createDataFrame(session.sparkContext.emptyRDD(), "id long"))
+    for frame in frames:
         append(frame, lake).save()
     assert lake.table("lake.t").current_snapshot() is None
 

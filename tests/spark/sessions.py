@@ -1,0 +1,85 @@
+"""Sessions of Spark of four kinds: classic and Connect, on this machine's threads and on a standalone cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import pytest
+from pyspark.sql import SparkSession
+
+from calving.services.process import LOOPBACK
+from harness.jvm import spark
+from tests.engine.connect_server import ConnectServer
+from tests.engine.standalone import Cluster
+
+Kind = Literal["classic local", "classic standalone", "connect local", "connect standalone"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+CHOSEN = "CALVING_SPARK"
+"""The variable that names the kind for the tests here; `make spark-matrix` sets it."""
+_ROOT = str(Path(__file__).parents[2])
+
+
+def chosen() -> Kind:
+    """The kind of the sessions of these tests."""
+    named = os.environ.get(CHOSEN, KINDS[0])
+    (kind,) = [each for each in KINDS if each == named] or pytest.fail(f"{CHOSEN} is {named}, and none of {KINDS}")
+    return kind
+
+
+def is_connect() -> bool:
+    """Whether they are Connect's, which have no Spark context."""
+    return chosen().startswith("connect")
+
+
+@contextlib.contextmanager
+def opened(kind: Kind, folder: Path) -> Iterator[SparkSession]:
+    """A session. Where it is local, a task may fail once. Tasks find the modules of the tests."""
+    api, where = kind.split()
+    common = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    with contextlib.ExitStack() as stack:
+        settings = {**common, **stack.enter_context(_standalone(folder) if where == "standalone" else _local())}
+        if api == "connect":
+            server = ConnectServer(folder, sys.executable, settings, PYTHONPATH=_ROOT)
+            stack.callback(server.close)
+            made = SparkSession.builder.remote(server.properties["spark.remote"]).getOrCreate()
+        else:
+            made = stack.enter_context(_classic({**settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}))
+        stack.callback(made.stop)
+        yield made
+
+
+@contextlib.contextmanager
+def _local() -> Iterator[Mapping[str, str]]:
+    """Settings of threads of one process."""
+    yield {
+        "spark.master": "local[2, 2]",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        **spark(),
+    }
+
+
+@contextlib.contextmanager
+def _standalone(folder: Path) -> Iterator[Mapping[str, str]]:
+    """Settings of a cluster that runs meanwhile."""
+    cluster = Cluster(folder / "cluster")
+    try:
+        cluster.worker(2, PYTHONPATH=_ROOT)
+        yield cluster.properties
+    finally:
+        cluster.stop()
+
+
+@contextlib.contextmanager
+def _classic(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", _ROOT, prepend=os.pathsep)
+        made = SparkSession.builder.config(map={**settings}).getOrCreate()
+        made.sparkContext.setLogLevel("OFF")
+        yield made
