@@ -22,7 +22,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.source.client import client_config
 
 PARTITIONS = 4
-_TABLE = "bench.events"
+TABLE = "bench.events"
 _EPOCH_MS = 1_767_225_600_000
 _MS_BETWEEN_RECORDS = 40
 """Five million records are 2.3 days."""
@@ -98,14 +98,14 @@ def warm(calving: Path, servers: str, folder: Path) -> None:
 
 def drain(calving: Path, servers: str, folder: Path, case: Case) -> dict[str, object]:
     """Run calving over the whole topic, and verify the table."""
-    catalog_keys = _table(folder / case.name, case)
+    catalog_keys = create_table(folder / case.name, case)
     config = folder / f"{case.name}.json"
     config.write_text(
         json.dumps(
             {
                 "name": case.name,
                 "topics": case.topic,
-                "iceberg.tables": _TABLE,
+                "iceberg.tables": TABLE,
                 "iceberg.control.commit.interval-ms": 60_000,
                 "iceberg.control.topic": f"control-{case.name}",
                 "kafka.bootstrap.servers": servers,
@@ -121,7 +121,7 @@ def drain(calving: Path, servers: str, folder: Path, case: Case) -> dict[str, ob
     if usage.returncode:
         sys.exit(f"the sink failed, see {log}:\n" + "\n".join(log.read_text().splitlines()[-20:]))
     return {
-        **_measured("calving", usage, catalog_keys, case),
+        **measured("calving", usage, catalog_keys, case),
         "stages_cpu_seconds_per_million": _stages(log.read_text(), case.records, usage.cpu_seconds),
         "first_batch_seconds": _first_batch(log.read_text()),
     }
@@ -130,27 +130,27 @@ def drain(calving: Path, servers: str, folder: Path, case: Case) -> dict[str, ob
 def drain_with_java(servers: str, folder: Path, case: Case) -> dict[str, object]:
     """Run the Java sink until its last commit, and verify the table."""
     warehouse = folder / case.name
-    catalog_keys = _table(warehouse, case)
+    catalog_keys = create_table(warehouse, case)
     catalog = open_catalog("iceberg", catalog_keys)
 
     def done() -> bool:
-        snapshot = catalog.load_table(_TABLE).current_snapshot()
+        snapshot = catalog.load_table(TABLE).current_snapshot()
         summary = snapshot.summary if snapshot is not None else None
         return summary is not None and summary["total-records"] == str(case.records)
 
     usage = java_sink.drain(servers, case.name, case.topic, folder, warehouse, done, _log(case))
-    return _measured("Java", usage, catalog_keys, case)
+    return measured("Java", usage, catalog_keys, case)
 
 
-def _table(warehouse: Path, case: Case) -> dict[str, str]:
-    """Create it; returns the keys of its catalog."""
+def create_table(warehouse: Path, case: Case) -> dict[str, str]:
+    """Create the table; returns the keys of its catalog."""
     catalog_keys = {"type": "embedded", "warehouse": str(warehouse)}
     catalog = open_catalog("iceberg", catalog_keys)
-    catalog.create_namespace_if_not_exists(_TABLE.partition(".")[0])
+    catalog.create_namespace_if_not_exists(TABLE.partition(".")[0])
     spec = _BY_DAY if case.by_day else UNPARTITIONED_PARTITION_SPEC
     # What tables made by Iceberg itself get; without it the Java sink writes gzip.
     properties = {"write.parquet.compression-codec": "zstd", **case.properties}
-    table = catalog.create_table(_TABLE, SCHEMA, partition_spec=spec, properties=properties)
+    table = catalog.create_table(TABLE, SCHEMA, partition_spec=spec, properties=properties)
     if case.live:
         make_live(table)
     return catalog_keys
@@ -162,11 +162,11 @@ def _log(case: Case) -> Path:
     return log
 
 
-def _measured(sink: str, usage: meter.Usage, catalog_keys: Mapping[str, str], case: Case) -> dict[str, object]:
+def measured(sink: str, usage: meter.Usage, catalog_keys: Mapping[str, str], case: Case) -> dict[str, object]:
     """The used resources, after a check that the table is complete."""
     rows = case.records if case.rows is None else case.rows
     distinct = rows if case.distinct is None else case.distinct
-    table = open_catalog("iceberg", catalog_keys).load_table(_TABLE)
+    table = open_catalog("iceberg", catalog_keys).load_table(TABLE)
     ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
     size = sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
     if len(ids) != rows or len(ids.unique()) != distinct:

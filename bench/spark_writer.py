@@ -1,0 +1,61 @@
+"""A driver of Spark that writes Parquet files as a stream into a table, each micro-batch some files:
+``python -m bench.spark_writer FORMAT SOURCE WAREHOUSE CHECKPOINT``. Formats: ``calving``, ``iceberg``, which is that of
+Iceberg's own runtime, and ``noop``, which writes nothing. Prints the seconds of the batches, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA
+from harness import spark_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TABLE = "bench.events"
+FILES_OF_A_BATCH = 4
+
+
+def main() -> None:
+    name, source, warehouse, checkpoint = sys.argv[1:]
+    with _session(name, warehouse) as spark:
+        spark.sparkContext.setLogLevel("ERROR")
+        schema = spark.read.parquet(source).schema
+        rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_OF_A_BATCH).parquet(source)
+        writer = rows.writeStream.format(name).option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        if name == "iceberg":
+            query = writer.toTable(f"iceberg.{TABLE}")
+        elif name == "calving":
+            catalog = {"catalog.type": "embedded", "catalog.warehouse": warehouse}
+            query = writer.options(**catalog, sink="bench").start(TABLE)
+        else:
+            query = writer.start()
+        query.awaitTermination()
+        seconds = [each.durationMs["triggerExecution"] / 1000 for each in query.recentProgress if each.numInputRows]
+    print(json.dumps(seconds), flush=True)
+
+
+def _session(name: str, warehouse: str) -> AbstractContextManager[SparkSession]:
+    return spark_reader.session(str(Path(warehouse))) if name == "iceberg" else _without_jars()
+
+
+@contextmanager
+def _without_jars() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    spark = builder.config(JAVA_OPTIONS, LOCAL_JAVA).config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
