@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench campaign campaign-short rolling rollbacks spark-bench spark-kills spark-matrix simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
+.PHONY: help demo test test-quick test-touched types quick bench scale campaign campaign-short rolling rollbacks spark-bench spark-kills spark-matrix simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-touched  the tests of what differs from main (BASE=HEAD: what is not committed)"
 	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000);"
 	@echo "               BENCH='--only java' takes the Java sink beside it, also over 3 * RECORDS"
+	@echo "make scale     one commit cycle of up to 1,000 workers, 10,000 partitions, 5,000 tables; no services"
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
 	@echo "               campaign-short takes ten minutes; ARGS=--maintained: with maintenance and landing"
 	@echo "make rolling   workers of two versions replace each other, on every store (REPLACEMENTS=500);"
@@ -128,6 +129,9 @@ bench: $(USER_ENV)/bin/python
 		--no-sources --reinstall-package calving --reinstall-package calving-kafka \
 		'pyspark==$(SPARK)' packages/core packages/backend-kafka $(native)
 	@$(BIN)/python -m bench.run --records $(RECORDS) --calving $(USER_ENV)/bin/calving $(BENCH)
+
+scale: $(BIN)/calving
+	@nice $(BIN)/python -m bench.scale
 
 SECONDS ?= 600
 campaign: $(BIN)/calving

@@ -102,7 +102,7 @@ def trickle(
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(load.topic, load.partitions, 1)])[load.topic].result()
     config = folder / f"{load.topic}.json"
-    config.write_text(json.dumps(settings(servers, load.topic, keys, load.interval_ms) | (more or {})))
+    config.write_text(json.dumps({**settings(servers, load.topic, keys, load.interval_ms), **(more or {})}))
     log = Path("bench-results") / f"{load.topic}.log"
     log.parent.mkdir(exist_ok=True)
     log.write_bytes(b"")

@@ -126,7 +126,8 @@ def test_a_ledger_that_tables_share_is_what_each_would_compute_alone(
         found = next_ledger(ledger, read, progress, passed, admitted, left_out)
         shared += id(found.source) in seen
         seen[id(found.source)] = found.source
-        own = replace(ledger, **{each: dict(getattr(ledger, each)) for each in ("source", "settled", "missing")})
+        source, settled, missing = dict(ledger.source), dict(ledger.settled), dict(ledger.missing)
+        own = replace(ledger, source=source, settled=settled, missing=missing)
         anew = replace(progress, covered=dict(progress.covered), settled=dict(progress.settled))
         alone = next_ledger(own, read, anew, passed, admitted, left_out)
         assert (found, source_entries(found)) == (alone, source_entries(alone))
