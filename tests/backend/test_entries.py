@@ -399,3 +399,16 @@ def test_senders_of_undecodable_entries_are_counted_each_up_to_a_hundred() -> No
     assert len(entries.undecodable) == 101
     assert max(map(len, entries.undecodable)) < 400
     assert entries.undecodable.total() == 150
+
+
+def test_a_request_for_a_cycle_is_an_answer_to_no_cycle_that_tells_no_offsets() -> None:
+    found = Encoded.of_worker("g", Publication((DataComplete(NO_COMMIT),), {}, {}, wanted=True), 100_000)
+    assert (found.coverage, found.beside) == (b"", b'{"group":"g","wanted":true,"parts":0}')
+    asked = heard(DataComplete(NO_COMMIT), found.coverage, found.beside)
+    assert asked == Envelope(0, 7, DataComplete(NO_COMMIT), parts=0, wanted=True)
+
+
+@pytest.mark.parametrize("odd", ["1", '"true"', "[]", "null", "false"])
+def test_an_answer_asks_for_a_cycle_only_if_it_says_so(odd: str) -> None:
+    answer = heard(DataComplete(COMMIT), b"", f'{{"group":"g","parts":0,"wanted":{odd}}}'.encode())
+    assert answer is not None and not answer.wanted

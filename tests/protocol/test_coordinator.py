@@ -207,7 +207,7 @@ def test_a_failed_table_keeps_its_entries_and_holds_the_position() -> None:
 
 
 def next_cycle(coordinator: Coordinator, log: Log, number: int) -> list[object]:
-    coordinator.tick(coordinator.started + 10, C[number], BOTH)
+    coordinator.tick(coordinator.pace.started + 10, C[number], BOTH)
     return log.answer(C[number], PartitionProgress(A), PartitionProgress(B))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from calving.errors import ProtocolError
 from calving.model.events import (
+    NO_COMMIT,
     CommitComplete,
     DataComplete,
     DataWritten,
@@ -18,7 +19,7 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, Gap, Span, TopicPartition
-from calving.protocol.effects import Publish, RunBatch
+from calving.protocol.effects import Publish, RequestCycle, RunBatch, WorkerEffect
 from calving.protocol.positions import Position, starting, take
 from calving.protocol.worker import BatchLimits, BatchOutcome, WorkerMachine
 
@@ -42,7 +43,7 @@ def outcome(path: str = "f", timestamps: dict[TopicPartition, int] | None = None
     return BatchOutcome({T: [TableFiles((DataFile(path, "PARQUET", 1, 1),))]}, timestamps or {}, 10, 1000)
 
 
-def published(effects: list[RunBatch | Publish]) -> Publish:
+def published(effects: list[WorkerEffect]) -> Publish:
     (effect,) = effects
     assert isinstance(effect, Publish)
     return effect
@@ -236,3 +237,60 @@ def test_a_share_never_exceeds_what_is_asked_for_and_wastes_nothing(records: int
     backlog = {TopicPartition("s", p): Span(0, size) for p, size in enumerate((2, 50, 7, 300))}
     taken = sum(span.end - span.start for span in take(backlog, records).values())
     assert taken == min(records, 359)
+
+
+def resting(commit_id: UUID = C1) -> WorkerMachine:
+    """A worker that asks for cycles, after a cycle without files."""
+    machine = WorkerMachine(BatchLimits(100, 1_000_000), asks=True)
+    machine.assigned({A: Position(0, 0)})
+    start(machine, commit_id)
+    published(machine.tick({A: 0}))
+    machine.published()
+    machine.heard(Envelope(0, 1, CommitComplete(commit_id)))
+    return machine
+
+
+def test_a_worker_that_sees_records_after_a_cycle_without_files_asks_for_a_cycle_once() -> None:
+    machine = resting()
+    assert machine.waits_for_records and machine.tick({A: 0}) == []
+    (effect,) = machine.tick({A: 1})
+    assert isinstance(effect, RequestCycle) and effect.publication.wanted
+    assert effect.publication.events == (DataComplete(NO_COMMIT),) and not effect.publication.advances
+    assert machine.tick({A: 2}) == [] and not machine.waits_for_records
+
+
+def test_what_a_worker_has_asked_for_is_its_next_cycle() -> None:
+    machine = resting()
+    machine.tick({A: 1})
+    start(machine, C2)
+    assert machine.tick({A: 1}) == [RunBatch(1, {A: Span(0, 1)})]
+
+
+def test_after_a_cycle_with_files_of_any_worker_nobody_asks_for_a_cycle() -> None:
+    machine = resting()
+    start(machine, C2)
+    machine.heard(Envelope(0, 2, DataWritten(C2, T, (DataFile("f", "PARQUET", 1, 1),))))
+    published(machine.tick({A: 0}))
+    machine.published()
+    machine.heard(Envelope(0, 3, CommitComplete(C2)))
+    assert not machine.waits_for_records and machine.tick({A: 1}) == []
+
+
+def test_while_a_cycle_is_open_and_before_the_first_one_nobody_asks_for_one() -> None:
+    machine = WorkerMachine(BatchLimits(100, 1_000_000), asks=True)
+    machine.assigned({A: Position(0, 0)})
+    assert machine.tick({A: 1}) == []
+    machine = resting()
+    start(machine, C2)
+    published(machine.tick({A: 0}))
+    machine.published()
+    assert machine.tick({A: 1}) == []
+
+
+def test_a_worker_whose_settings_do_not_say_so_asks_for_no_cycle() -> None:
+    machine = worker(a=0)
+    start(machine)
+    published(machine.tick({A: 0}))
+    machine.published()
+    machine.heard(Envelope(0, 1, CommitComplete(C1)))
+    assert machine.tick({A: 1}) == []

@@ -195,7 +195,7 @@ def test_a_coordinator_does_not_listen_beyond_the_time_of_its_next_cycle(monkeyp
         return []
 
     monkeypatch.setattr(MemoryCursor, "read", read)
-    monkeypatch.setattr(running, "_clock", lambda: running.machine.started + 4.9)
+    monkeypatch.setattr(running, "_clock", lambda: running.machine.pace.started + 4.9)
     running.step(1.0)
     assert listened == [pytest.approx(0.1)]
 

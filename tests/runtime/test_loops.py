@@ -116,7 +116,7 @@ class OneTable:
 
 
 class Sink:
-    def __init__(self, interval: float = 5.0) -> None:
+    def __init__(self, interval: float = 5.0, *, asks: bool = False) -> None:
         self.board = Board(SinkFacts("s", "g", "m", "1", "memory", "local", 0.0, interval, 30.0))
         self.times = CycleTimes(time.monotonic, self.board.cycle)
         self.group, self.batches = OneMember(), Batches(self.times)
@@ -126,8 +126,8 @@ class Sink:
             session=session,
             cursor=session.follow(replay=False),
             runner=self.batches,
-            machine=WorkerMachine(BatchLimits(1_000, 1_000_000)),
-            policy=SourcePolicy(EARLIEST, "fail"),
+            machine=WorkerMachine(BatchLimits(1_000, 1_000_000), asks=asks),
+            policy=SourcePolicy(EARLIEST, "fail", idle_seconds=0.0),
             clock=time.monotonic,
             times=self.times,
         )
@@ -211,3 +211,45 @@ def test_entries_of_others_do_not_end_a_workers_wait(sink: Sink, monkeypatch: py
     steps = len(sink.group.waits)
     sink.worker.step(0.2)
     assert len(reads) > 3 and len(sink.group.waits) == steps + 1
+
+
+def rested(interval: float, *, asks: bool) -> Sink:
+    """After two cycles, of which the second had nothing to commit."""
+    sink = Sink(interval, asks=asks)
+    sink.cycle()
+    while sink.coordinator.complete_cycles < 2:
+        sink.coordinator.step(0.05)
+        sink.worker.step(0)
+    sink.worker.step(0)
+    sink.group.end += 3
+    return sink
+
+
+def test_records_that_come_after_a_rest_are_committed_at_once_if_workers_ask() -> None:
+    sink, started = rested(1.0, asks=True), time.monotonic()
+    sink.worker.step(0)
+    while sink.batches.running is None:
+        sink.coordinator.step(0.01)
+        sink.worker.step(0)
+    assert time.monotonic() - started < 0.8
+    sink.batches.end()
+    sink.worker.step(0)
+    sink.coordinator.step(0)
+    assert sink.coordinator.last is not None and sink.coordinator.last.outcome == "full"
+
+
+def test_records_that_come_after_a_rest_wait_for_the_interval_if_no_worker_asks() -> None:
+    sink, started = rested(1.0, asks=False), time.monotonic()
+    while sink.batches.running is None:
+        sink.coordinator.step(0.01)
+        sink.worker.step(0)
+    assert time.monotonic() - started > 0.8
+
+
+def test_a_cycle_begins_when_it_is_due_and_not_at_the_end_of_a_read() -> None:
+    sink = Sink(1.0)
+    sink.cycle()
+    due, complete = sink.coordinator.machine.pace.due, sink.coordinator.machine.commit_id
+    while sink.coordinator.machine.commit_id == complete:
+        sink.coordinator.step(30)
+    assert 0 <= sink.coordinator.machine.pace.started - due < 5

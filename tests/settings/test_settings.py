@@ -79,6 +79,7 @@ def test_a_kafka_connect_file_is_taken_as_it_is() -> None:
         ({"iceberg.control.topic.partition": "3"}, "did you mean 'iceberg.control.topic.partitions'?"),
         ({"iceberg.table.db.orders.route-regx": "x"}, "unknown key 'iceberg.table.db.orders.route-regx'"),
         ({"iceberg.control.commit.interval-ms": "soon"}, "iceberg.control.commit.interval-ms: .*'soon'"),
+        ({"iceberg.control.commit.when-idle-ms": "10"}, r"when-idle-ms: must be 0, or at least 50 \(given: 10\)"),
         ({"topics.regex": "x.*"}, "topics and topics.regex exclude each other"),
         ({"iceberg.tables.dynamic-enabled": "true"}, "exclude each other"),
         (

@@ -69,6 +69,10 @@ class Judge:
         """How many of the answers came before the last reading."""
         self._expected: frozenset[TopicPartition] = frozenset()
         self._ticked = self._announced = 0.0
+        self._began: dict[UUID, float] = {}
+        """When the cycle in work began."""
+        self._worked = float("-inf")
+        """When the last cycle began that had something to commit."""
         self._decided: dict[UUID, int | None] = {}
 
     def is_complete(self, cycle: UUID) -> bool:
@@ -92,8 +96,12 @@ class Judge:
                 self._answers.setdefault(envelope.event.commit_id, []).append(envelope.event)
                 self.answered.setdefault(envelope.event.commit_id, set()).add(envelope.sender)
 
-    def announced(self, event: StartCommit) -> None:
+    def announced(self, event: StartCommit, interval: float) -> None:
         self._announced = self._world.now
+        if event.commit_id not in self._began:
+            if self._ticked - self._worked < interval:
+                raise Violation(f"T4: a cycle begins {self._ticked - self._worked} s after one that had files")
+            self._began = {event.commit_id: self._ticked}
 
     def stepped(self, missing: Collection[TopicPartition], patience: float) -> None:
         if missing and self._ticked - self._announced >= patience:
@@ -101,6 +109,7 @@ class Judge:
 
     def committing(self, request: CommitTables) -> None:
         self._decided[request.commit_id] = request.valid_through_us
+        self._worked = self._began[request.commit_id]
         self._check("a table", request.commit_id, request.valid_through_us)
         written = max((entry.attached.form for entries in request.tables.values() for entry in entries), default=OLDEST)
         if written > request.form:

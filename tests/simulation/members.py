@@ -216,7 +216,7 @@ class SimCursor(Cursor):
             elif isinstance(event, CommitToTable):
                 self.judge.committed(event)
             elif isinstance(event, StartCommit):
-                self.judge.announced(event)
+                self.judge.announced(event, INTERVALS.interval)
         self._world.fail("acknowledged", OutcomeUnknownError("after the acknowledgement"))
 
     def _named(self, form: StoredForm, cycle: UUID) -> None:
@@ -348,7 +348,7 @@ class Member:
         self._runner = SimRunner(world, self.settings)
         self._group = SimGroup(world.broker, member, self._on_revoked, world.call)
         self._elect_after = 0.0
-        machine = world.worker(BatchLimits(12, 10_000), world.minds(self.version))
+        machine = world.worker(BatchLimits(12, 10_000), world.minds(self.version), asks=world.asks)
         self.others = world.versions.described(self._name, member, self.version, self.settings)
         self.loop = world.worker_loop(
             group=self._group,

@@ -109,6 +109,8 @@ class World:
         self.now = 0.0
         self.fences_by_claim = seed % 5 < 3
         self.names_leaders = seed % 4 == 3
+        self.asks = seed % 4 == 1
+        """Whether workers ask for cycles."""
         """Whether coordinators name themselves. One of an early version does not, so its successor knows no workers."""
         self.broker = Broker(self.rng, partitions=4, knows_ids=theme != "topic without identity")
         self.store = MemoryStore(

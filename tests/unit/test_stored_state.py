@@ -80,6 +80,7 @@ def beside() -> set[str]:
         member=MEMBER,
         branches=BRANCHES,
         ordered=frozenset({("db", "t")}),
+        wanted=True,
     )
     entries = [
         Encoded.of_worker("g", publication, 10_000).signed(Signer(b"secret", "control", "g")),

@@ -15,6 +15,7 @@ from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import SourceProgress
+from calving.protocol.pace import Pace
 from calving.protocol.rollback import Marks
 from calving.runtime.coordinator import CoordinatorLoop
 from tests.simulation.members import SimCursor, SimSession
@@ -50,6 +51,17 @@ class FrozenExpectation(World):
             return super().tick(now, fresh_id, self._first)
 
     restarts = 0.0
+
+
+@mutant("T4 a cycle that a worker asks for begins at once, also after one that had files")
+class BeginsAtOnce(World):
+    class coordinator(Spoilt):
+        class _Pace(Pace):
+            def work(self) -> None: ...
+
+        def spoil(self, position: ControlOffsets) -> None:
+            started, self.pace = self.pace.started, self._Pace(self._intervals.interval, 0.0)
+            self.pace.started = started
 
 
 @mutant("C3 only files of the current cycle are buffered")

@@ -183,6 +183,8 @@ class Encoded(NamedTuple):
         more |= _branches(publication)
         if publication.ordered:
             more["ordered"] = sorted(publication.ordered)
+        if publication.wanted:
+            more["wanted"] = True
         beside = beside_text(group, publication.events, events, NOTHING_ATTACHED, **more)
         return cls(events, covered_text(publication), beside)
 

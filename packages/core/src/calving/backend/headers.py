@@ -159,6 +159,7 @@ class Headers(NamedTuple):
                         end=end,
                         paused_ms=paused,
                         member=_member(self.beside.get("member")),
+                        wanted=self.beside.get("wanted") is True,
                         sender=sender,
                     )
             return Envelope(*place, event, attached=_attached(text, self.beside))

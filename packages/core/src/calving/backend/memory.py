@@ -49,6 +49,7 @@ class Entry(NamedTuple):
     member: Member | None = None
     branch: str | None = None
     ordered: bool = False
+    wanted: bool = False
     sender: str = ""
 
 
@@ -86,6 +87,7 @@ class MemoryStore:
                 member=publication.member,
                 branch=publication.branch_of(event),
                 ordered=isinstance(event, DataWritten) and event.table.identifier in publication.ordered,
+                wanted=publication.wanted,
                 sender=member,
             )
             for event in publication.events

@@ -257,8 +257,9 @@ class Envelope:
     DataComplete: the worker that sent it, as it describes itself; None for a version before 0.2.0, and for other
     senders. ``branch``, with DataWritten: the branch to which its worker commits the table; None if it does not tell.
     ``ordered``, with DataWritten: whether its worker's settings change rows of the table, so that the order counts.
-    ``sender``: the member that has sent it, as the control log names it. ``at_us``: when it was made, by its
-    sender's clock, in microseconds since the epoch; None if unknown.
+    ``wanted``, with DataComplete: whether its worker asks for a cycle. ``sender``: the member that has sent it, as the
+    control log names it. ``at_us``: when it was made, by its sender's clock, in microseconds since the epoch; None if
+    unknown.
     """
 
     partition: int
@@ -274,6 +275,7 @@ class Envelope:
     member: Member | None = None
     branch: str | None = None
     ordered: bool = False
+    wanted: bool = False
     sender: str = field(default="", compare=False, repr=False)
     at_us: int | None = field(default=None, compare=False, repr=False)
 
@@ -304,9 +306,7 @@ class Publication:
     dead_letters: tuple[DeadLetter, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     truncated: frozenset[TopicPartition] = frozenset()
-    """Partitions whose log once lost its end. The broker has assigned offsets a second time that tables already
-    hold.
-    """
+    """Partitions whose log once lost its end: the broker has assigned offsets again that tables already hold."""
     restarted: frozenset[TopicPartition] = frozenset()
     """Partitions of ``spans`` whose offsets have restarted since the stored position."""
     paused_ms: int | None = None
@@ -317,6 +317,7 @@ class Publication:
     """The branches to which the worker commits."""
     ordered: frozenset[TableId] = frozenset()
     """The tables of its events whose rows the worker's settings change."""
+    wanted: bool = False  # the worker asks for a commit cycle
 
     def __str__(self) -> str:
         moves = [f"{tp} from {'nothing' if a.start is None else a.start} to {a.end}" for tp, a in self.advances.items()]

@@ -34,6 +34,7 @@ from calving.protocol.buffer import Buffer
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import SourceProgress
+from calving.protocol.pace import Pace
 from calving.protocol.phases import COMMIT, Commit, CommitStep, after
 from calving.protocol.positions import passed_over
 from calving.protocol.rollback import Marks
@@ -121,8 +122,7 @@ class Coordinator:
         commit.
         """
         self.commit_id = NO_COMMIT  # the cycle that was begun last
-        self.started = now - intervals.interval
-        """Start of the last cycle."""
+        self.pace = Pace(intervals.interval, now)
         self._announced = now
         self._answers: dict[TopicPartition, int | None] = {}
         self._expected: frozenset[TopicPartition] = frozenset()
@@ -169,15 +169,6 @@ class Coordinator:
         """Offsets that were not read, though later ones of the same partition were."""
         return passed_over(self._buffer.progress().covered)
 
-    @property
-    def due(self) -> float:
-        """The time of the next cycle, on the clock of ``tick``."""
-        return self.started + self._intervals.interval
-
-    def trigger(self, now: float) -> None:
-        """Start the next cycle at the next tick instead of after the interval."""
-        self.started = min(self.started, now - self._intervals.interval)
-
     def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
         """Advance the clock to ``now``. ``fresh_id`` is the next cycle's id; ``expected``: the partitions that the
         topics have now (C2).
@@ -186,15 +177,16 @@ class Coordinator:
             return []
         self._expected = expected
         if self._phase is Commit.RESTING:
-            if now - self.started < self._intervals.interval:
+            if now < self.pace.due:
                 return []
             self._take(CommitStep.CYCLE_BEGINS)
-            self.commit_id, self.started = fresh_id, now
+            self.commit_id = fresh_id
+            self.pace.begin(now)
             self._answers.clear()
             return self._repeat(now)
         if self._complete():
             return self._commit(partial=False)
-        if self._caught_up and now - self.started >= self._intervals.timeout:
+        if self._caught_up and now - self.pace.started >= self._intervals.timeout:
             return self._commit(partial=True)
         return self._repeat(now) if now - self._announced >= self._intervals.repeat else []
 
@@ -208,6 +200,8 @@ class Coordinator:
             case StartCommit(commit_id) if commit_id == self.commit_id and not self._caught_up:
                 self._caught_up, self._buffer.adopting = True, False
                 self._unconfirmed = self._marks.unconfirmed(self._seen)
+            case DataComplete() if envelope.wanted:
+                self.pace.want()
             case DataComplete() if envelope.parts is None:
                 self._alone = False
         match envelope.event:
@@ -295,6 +289,7 @@ class Coordinator:
         self._unsettled = set(tables)
         if not tables:
             return self._complete_cycle()
+        self.pace.work()
         self._committing = self._buffer.whole()
         return [
             CommitTables(

@@ -36,6 +36,16 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestCycle:
+    """Publish atomically. On any error discard the worker and make a new one."""
+
+    publication: Publication
+
+    def __str__(self) -> str:
+        return "RequestCycle"
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """Write the coordinator's own events to the control log."""
 
@@ -101,5 +111,5 @@ class Acknowledge:
         return f"Acknowledge {'; '.join(map(str, self.events))}; saved position {offsets_text(self.position)}"
 
 
-WorkerEffect = RunBatch | Publish
+WorkerEffect = RunBatch | Publish | RequestCycle
 CoordinatorEffect = Announce | CommitTables | Acknowledge

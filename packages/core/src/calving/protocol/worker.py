@@ -31,7 +31,7 @@ from calving.model.events import (
 )
 from calving.model.forms import NEWEST, StoredForm
 from calving.model.offsets import Advance, Gap, SourceOffsets, Span, Spans, TopicPartition, each
-from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.effects import Publish, RequestCycle, RunBatch, WorkerEffect
 from calving.protocol.forms import check_form
 from calving.protocol.phases import Batch, Cycle, Phases, Turn
 from calving.protocol.positions import Position, take
@@ -71,8 +71,11 @@ class WorkerMachine:
     state forbids raises ProtocolError.
     """
 
-    def __init__(self, limits: BatchLimits, newest: StoredForm = NEWEST) -> None:
-        """``newest``: the newest form that this process knows."""
+    def __init__(self, limits: BatchLimits, newest: StoredForm = NEWEST, *, asks: bool = False) -> None:
+        """``newest``: the newest form that this process knows. ``asks``: whether it asks for a cycle when records come
+        after a cycle without files.
+        """
+        self._asks, self._has_asked, self._has_files, self._rests = asks, False, True, False
         self._limits, self._newest = limits, newest
         self._records = limits.records if limits.first is None else min(limits.first, limits.records)
         """The most records that the next batch reads."""
@@ -102,6 +105,11 @@ class WorkerMachine:
     def owes(self) -> bool:
         """Whether the open cycle lacks an answer of this worker."""
         return self._phases.answering and not self._answered.issuperset(self._next)
+
+    @property
+    def waits_for_records(self) -> bool:
+        """Whether it asks for a cycle as soon as it sees records to read (T4)."""
+        return self._asks and self._rests and not self._has_asked
 
     @property
     def earliest_us(self) -> Mapping[TopicPartition, int]:
@@ -187,9 +195,13 @@ class WorkerMachine:
         match envelope.event:
             case StartCommit(commit_id) if commit_id != self._commit_id or not self._phases.answering:
                 self._commit_id = commit_id
+                self._has_files = self._rests = self._has_asked = False
                 self._answered.clear()
                 self._phases.take(Turn.CYCLE_OPENS_MEANWHILE if self.busy else Turn.CYCLE_OPENS)
+            case DataWritten():
+                self._has_files = True
             case CommitComplete(commit_id) if commit_id == self._commit_id:
+                self._rests = not self._has_files
                 self._phases.take(Turn.CYCLE_CLOSES)
 
     def tick(self, ends: SourceOffsets) -> list[WorkerEffect]:
@@ -205,6 +217,9 @@ class WorkerMachine:
         size = sum(span.end - span.start for span in backlog.values())
         if size >= self._records or size * self._record_bytes >= self._limits.bytes:
             return self._run(backlog)
+        if backlog and self.waits_for_records:
+            self._has_asked = True
+            return [RequestCycle(Publication((DataComplete(NO_COMMIT),), {}, {}, wanted=True))]
         return []
 
     def finished(self, number: int, outcome: BatchOutcome) -> None:

@@ -140,15 +140,17 @@ class Attempt:
 
     def _loop(self, group: Group, session: Session, cursor: Cursor, runner: BatchRunner) -> WorkerLoop:
         keys = self._sink.keys
+        limits = BatchLimits(keys.batch_records, keys.batch_bytes, runner.fewer)
         return WorkerLoop(
             group=group,
             session=session,
             cursor=cursor,
             runner=runner,
-            machine=WorkerMachine(BatchLimits(keys.batch_records, keys.batch_bytes, runner.fewer)),
+            machine=WorkerMachine(limits, asks=keys.when_idle_ms > 0),
             policy=SourcePolicy(
                 keys.start,
                 keys.on_data_loss,
+                idle_seconds=keys.when_idle_ms / 1000,
                 mirror=self._backend.mirrors,
                 stop_at=self._stop_at(group),
                 skipping=skipping(self._sink.group),

@@ -110,7 +110,7 @@ class CoordinatorLoop:
     def trigger(self) -> None:
         """Start the next cycle now instead of after the interval."""
         if self.idle:
-            self.machine.trigger(self._clock())
+            self.machine.pace.trigger(self._clock())
 
     def step(self, timeout: float) -> None:
         """Start or end a cycle if one is due, then read the log for up to ``timeout`` seconds, or until a cycle is due.
@@ -119,13 +119,13 @@ class CoordinatorLoop:
         :raises NewerVersionError: workers of a later version have written what this one would misread.
         """
         self._expected = self._partitions()
-        before, due = self.machine.commit_id, self.machine.due
+        before, due = self.machine.commit_id, self.machine.pace.due
         effects = self.machine.tick(self._clock(), self._fresh_id(), self._expected)
         if self.machine.commit_id != before:
             self._times.begins(self.machine.commit_id, due)
         self._act(effects)
         if self.idle:
-            timeout = max(0.0, min(timeout, self.machine.due - self._clock()))
+            timeout = max(0.0, min(timeout, self.machine.pace.due - self._clock()))
             self._look_for_topics()
         heard = self._cursor.read(timeout)
         for self._unheard, envelope in zip(reversed(range(len(heard))), heard, strict=True):
@@ -225,7 +225,7 @@ class CoordinatorLoop:
                     commit_id=str(event.commit_id),
                     ended_at=now,
                     outcome="partial" if silent else "full" if self._tables or self._failed else "empty",
-                    seconds=now - self.machine.started,
+                    seconds=now - self.machine.pace.started,
                     commit_seconds=0.0 if self._began is None else now - self._began,
                     valid_through_us=event.valid_through_us,
                     unanswered=tuple(str(tp) for tp in sorted(silent)),

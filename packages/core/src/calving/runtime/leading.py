@@ -106,7 +106,7 @@ class CoordinatorThread:
         """Whether it is between two commit cycles, and does not begin one now."""
         if self._loop is None or not self._loop.idle or self.trigger.is_set():
             return False
-        return time.monotonic() - self._loop.machine.started < self._sink.keys.commit_interval_ms / 1000
+        return time.monotonic() < self._loop.machine.pace.due
 
     @property
     def place(self) -> str:

@@ -15,6 +15,8 @@ class SourcePolicy:
     on_data_loss: Literal["fail", "skip"]
     bounds_seconds: float = 1.5
     """Seconds between requests for the source's ends while no answer is owed."""
+    idle_seconds: float = float("inf")
+    """The same while the worker asks for a cycle as soon as it sees records."""
     mirror: bool = False
     """Whether stored positions are copied to the consumer group."""
     stop_at: SourceOffsets | None = None

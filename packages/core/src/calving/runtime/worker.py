@@ -16,7 +16,7 @@ from calving.model.events import CommitComplete, DataWritten, Envelope, Publicat
 from calving.model.offsets import TRUNCATED, Coverage, Gap, SourceOffsets, Spans, TopicPartition, less, union, within
 from calving.model.tables import Branches
 from calving.model.text import counted
-from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.effects import Publish, RequestCycle, RunBatch, WorkerEffect
 from calving.protocol.members import Members
 from calving.protocol.positions import Unread, first_start, starting, within_topics
 from calving.protocol.positions import text_of as moved_text
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 
 _SEARCH_SECONDS = 10.0
+_SHORTEST_SECONDS = 0.005  # clients count in milliseconds, and do not wait at all for a part of one
 
 
 class Runner(Protocol):
@@ -147,16 +148,15 @@ class WorkerLoop:
 
     def _heard(self, timeout: float) -> Sequence[Envelope]:
         """Wait where the next thing to do comes from, and read the log: without partitions that is the group, while a
-        batch runs it is the batch, and else the log. Whatever comes elsewhere meanwhile waits for up to ``timeout``.
+        batch runs the batch, and else the log, until it has an entry. What comes elsewhere waits for up to ``timeout``.
         """
         self._group.poll(0.0 if self.machine.held else timeout, self)
         if self.machine.busy:
             self._runner.wait(timeout)
         elif self.machine.held and not self.machine.owes:
-            end = self._clock() + timeout
-            # Entries of others wake a reader, too.
-            while not (heard := self._cursor.read(max(0.0, end - self._clock()))) and self._clock() < end:
-                pass
+            end, heard = self._clock() + timeout, self._cursor.read(timeout)
+            while not heard and (left := end - self._clock()) > _SHORTEST_SECONDS:
+                heard = self._cursor.read(left)
             return heard
         return self._cursor.read(0)
 
@@ -241,7 +241,9 @@ class WorkerLoop:
     def _look(self) -> bool:
         """Query the ends of the partitions if a query is due. Returns whether it was due."""
         now, machine = self._clock(), self.machine
-        if not (machine.owes or now - self._looked >= self._policy.bounds_seconds):
+        policy = self._policy
+        every = min(policy.bounds_seconds, policy.idle_seconds) if machine.waits_for_records else policy.bounds_seconds
+        if not (machine.owes or now - self._looked >= every):
             return False
         held = machine.held
         if not held:
@@ -321,6 +323,8 @@ class WorkerLoop:
             match effect:
                 case RunBatch(number, spans):
                     self._runner.start(number, spans)
+                case RequestCycle(publication):
+                    self._session.publish(publication, self._group.claim())
                 case Publish(publication):
                     # The topic ids are checked before and after reading, so that all records belong to this topic.
                     self._recognise({tp.topic for tp in publication.advances})

@@ -209,6 +209,15 @@ def _word(value: object) -> object:
 
 Maintained = Literal["auto", "true", "false"]
 """Whether a leader maintains a table; ``auto``: if the sink has created it."""
+_SHORTEST_LOOK_MS = 50
+
+
+def _at_least_or_off(value: int) -> int:
+    if 0 < value < _SHORTEST_LOOK_MS:
+        raise ValueError(f"must be 0, or at least {_SHORTEST_LOOK_MS} (given: {value})")
+    return value
+
+
 GraceMs = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 
 MUTATIONS = (
@@ -669,6 +678,15 @@ class SinkKeys(BaseModel):
         le=_WEEK_MS,
         alias="iceberg.control.commit.interval-ms",
         description="Time from one commit to the next, in milliseconds. The default is that of the Java sink.",
+    )
+    when_idle_ms: Annotated[int, AfterValidator(_at_least_or_off)] = Field(
+        0,
+        ge=0,
+        le=_WEEK_MS,
+        alias="iceberg.control.commit.when-idle-ms",
+        description="After a commit cycle without records, a worker looks for new ones so often, in milliseconds, and"
+        " asks for a cycle as soon as there are some. It begins at once, but not within one interval of the last one"
+        " that committed something. At least 50; 0: records wait for the interval.",
     )
     commit_timeout_ms: int = Field(
         30_000,
