@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 from uuid import UUID, uuid4
 
 from confluent_kafka import Producer
@@ -25,7 +27,7 @@ from calving.backend.interface import Cursor
 from calving.model.events import StartCommit
 from calving.runtime import components
 from calving.services.kafka import kafka
-from calving.services.process import Process
+from calving.services.process import Process, free_port
 from calving.settings.load import load as loaded
 from calving.source.client import client_config
 from harness.locations import locations
@@ -47,9 +49,10 @@ class Load:
 
     topic: str
     partitions: int
-    rate: int
+    rate: float
     seconds: int
     interval_ms: int = 1000
+    when_idle_ms: int = 0
 
 
 def measure(folder: Path, console: Console) -> list[dict[str, float]]:
@@ -58,9 +61,17 @@ def measure(folder: Path, console: Console) -> list[dict[str, float]]:
     folder.mkdir(parents=True)
     results: list[dict[str, float]] = []
     with kafka(folder / "kafka") as servers:
-        for interval, rate in itertools.product(INTERVALS, RATES):
-            load = Load(f"latency-{interval}-{rate}", 2, rate, 40, interval)
-            results.append({"interval": interval / 1000, "records/s": rate, **trickle(folder, servers, load, calving)})
+        loads = [
+            Load(f"latency-{interval}-{rate}", 2, rate, 40, interval)
+            for interval, rate in itertools.product(INTERVALS, RATES)
+        ]
+        for load in [*loads, *(Load(f"latency-sparse-{idle}", 2, 1 / 7, 70, 1000, idle) for idle in (0, 100))]:
+            said = {
+                "interval": load.interval_ms / 1000,
+                "records/s": round(load.rate, 2),
+                "when idle": load.when_idle_ms,
+            }
+            results.append({**said, **trickle(folder, servers, load, calving)})
             console.print(results[-1])
     table = Table(*results[0], title="Produce to visible, Spark; seconds, percent of a core")
     for found in results:
@@ -102,7 +113,11 @@ def trickle(
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(load.topic, load.partitions, 1)])[load.topic].result()
     config = folder / f"{load.topic}.json"
-    config.write_text(json.dumps({**settings(servers, load.topic, keys, load.interval_ms), **(more or {})}))
+    port = free_port()
+    own: dict[str, object] = {"iceberg.http.port": port, **(more or {})}
+    if load.when_idle_ms:
+        own["iceberg.control.commit.when-idle-ms"] = load.when_idle_ms
+    config.write_text(json.dumps({**settings(servers, load.topic, keys, load.interval_ms), **own}))
     log = Path("bench-results") / f"{load.topic}.log"
     log.parent.mkdir(exist_ok=True)
     log.write_bytes(b"")
@@ -112,6 +127,7 @@ def trickle(
         worker = Process([str(calving), "run", str(config)], log, {"CALVING_LOG_LEVEL": "INFO", **(environment or {})})
         try:
             found = _watch(servers, load, keys, worker.pid, cursor)
+            found |= _steps(port)
             found["idle CPU"] = _idle_share(worker.pid)
         finally:
             worker.signal(signal.SIGTERM)
@@ -205,6 +221,17 @@ def _percentiles(seen: _Seen, load: Load) -> dict[str, float]:
 
 def _part(values: Sequence[float], share: float) -> float:
     return sorted(values)[int(len(values) * share)]
+
+
+def _steps(port: int) -> dict[str, float]:
+    """The means of the steps of a cycle, over all cycles with a batch and without one."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    values: dict[str, dict[str, float]] = {}
+    pattern = r"^calving_commit_cycle_step_duration_seconds_(sum|count)\{.*step=\"(\w+)\".*\} (\S+)$"
+    for kind, step, value in re.findall(pattern, text, re.MULTILINE):
+        values.setdefault(step, {})[kind] = float(value)
+    return {step: round(each["sum"] / each["count"], 3) for step, each in values.items() if each["count"]}
 
 
 def _idle_share(pid: int, seconds: float = 10.0) -> float:
