@@ -29,7 +29,7 @@ FOREIGN: list[Json] = [
         "id": 105,
         "name": "l",
         "required": False,
-        "type": {"type": "list", "element-id": 106, "element": "variant", "element-required": False},
+        "type": {"type": "list", "element-id": 106, "element": "geometry", "element-required": False},
     },
     {
         "id": 107,
@@ -51,7 +51,7 @@ FOREIGN: list[Json] = [
         "type": {
             "type": "struct",
             "fields": [
-                {"id": 111, "name": "v", "required": False, "type": "variant"},
+                {"id": 111, "name": "v", "required": False, "type": "geography"},
                 {"id": 112, "name": "n", "required": False, "type": "long"},
             ],
         },
@@ -60,7 +60,7 @@ FOREIGN: list[Json] = [
         "id": 113,
         "name": "only",
         "required": False,
-        "type": {"type": "struct", "fields": [{"id": 114, "name": "v", "required": False, "type": "variant"}]},
+        "type": {"type": "struct", "fields": [{"id": 114, "name": "v", "required": False, "type": "geometry"}]},
     },
 ]
 """Columns as Iceberg's Java library writes them."""
@@ -103,7 +103,7 @@ def sink(tmp_path: Path) -> Changing:
 
 
 def test_rows_without_a_value_for_such_columns_are_written(sink: Changing) -> None:
-    nulls = dict.fromkeys(("v", "geo", "area", "plain", "nothing", "l", "m", "only"))
+    nulls = dict.fromkeys(("geo", "area", "plain", "nothing", "l", "m", "only"))
     outcome = sink.take((None, {"id": 2}), (None, {"id": 3, **nulls}), (None, {"id": 4, "s": {"n": 5, "v": None}}))
     assert sink.reasons(outcome) == []
     (files,) = [files for steps in outcome.written.values() for files in steps]
@@ -111,29 +111,27 @@ def test_rows_without_a_value_for_such_columns_are_written(sink: Changing) -> No
         row for file in files.data_files for row in pq.read_table(file.file_path.removeprefix("file://")).to_pylist()
     ]
     assert rows == [
-        {"id": 2, "op": None, "s": None},
-        {"id": 3, "op": None, "s": None},
-        {"id": 4, "op": None, "s": {"n": 5}},
+        {"id": 2, "op": None, "v": None, "s": None},
+        {"id": 3, "op": None, "v": None, "s": None},
+        {"id": 4, "op": None, "v": None, "s": {"n": 5}},
     ]
 
 
 @pytest.mark.parametrize(
     ("record", "column", "kind"),
     [
-        ({"v": 1}, "v", "variant"),
-        ({"v": {"a": 1}}, "v", "variant"),
         ({"geo": "POINT (1 2)"}, "geo", r"geometry\(EPSG:4326\)"),
         ({"area": "x"}, "area", r"geography\(EPSG:4326, karney\)"),
         ({"plain": "x"}, "plain", "geometry"),
         ({"nothing": 1}, "nothing", "unknown"),
-        ({"l": [1]}, "l.element", "variant"),
-        ({"l": []}, "l", "list<variant>"),
-        ({"l": [None]}, "l", "list<variant>"),
+        ({"l": [1]}, "l.element", "geometry"),
+        ({"l": []}, "l", "list<geometry>"),
+        ({"l": [None]}, "l", "list<geometry>"),
         ({"m": {"a": "x"}}, "m.value", r"geometry\(OGC:CRS84\)"),
         ({"m": {}}, "m", r"map<string, geometry\(OGC:CRS84\)>"),
-        ({"s": {"v": "x", "n": 1}}, "s.v", "variant"),
-        ({"only": {"v": 1}}, "only.v", "variant"),
-        ({"only": {}}, "only", "struct<114: v: optional variant>"),
+        ({"s": {"v": "x", "n": 1}}, "s.v", "geography"),
+        ({"only": {"v": 1}}, "only.v", "geometry"),
+        ({"only": {}}, "only", "struct<114: v: optional geometry>"),
     ],
 )
 @pytest.mark.parametrize("evolve", [True, False])
@@ -160,6 +158,14 @@ def test_files_of_every_format_lack_such_columns(tmp_path: Path, file_format: st
     assert rows == [{"id": 2, "op": None, "s": {"n": 1}}]
 
 
+@pytest.mark.parametrize("file_format", ["orc", "avro"])
+def test_variants_are_written_to_parquet_files_only(tmp_path: Path, file_format: str) -> None:
+    sink = sink_of(tmp_path, properties={"write.format.default": file_format})
+    ((offset, reason),) = sink.reasons(sink.take((None, {"id": 2, "v": 1}), (None, {"id": 3})))
+    assert offset == 1
+    assert f"column 'v': columns of type variant cannot be written to {file_format} files" in reason
+
+
 def test_new_columns_beside_them_leave_them_as_they_are(sink: Changing) -> None:
     sink.take((None, {"id": 2, "more": 1, "s": {"more": 1}}))
     schema = next(s for s in metadata(sink)["schemas"] if s["schema-id"] == metadata(sink)["current-schema-id"])
@@ -172,15 +178,15 @@ def test_new_columns_beside_them_leave_them_as_they_are(sink: Changing) -> None:
 
 
 def test_a_required_column_without_values_stays_required_and_makes_records_bad(sink: Changing) -> None:
-    change_metadata(sink, lambda m: add_columns(m, {"id": 150, "name": "must", "required": True, "type": "variant"}))
+    change_metadata(sink, lambda m: add_columns(m, {"id": 150, "name": "must", "required": True, "type": "geometry"}))
     outcome = sink.take((None, {"id": 2}))
     ((_, reason),) = sink.reasons(outcome)
-    assert "field 'must': the column is required, but columns of type variant cannot be written" in reason
+    assert "field 'must': the column is required, but columns of type geometry cannot be written" in reason
 
 
 def test_rows_of_a_table_with_such_columns_change(tmp_path: Path) -> None:
     sink = sink_of(tmp_path, mutations=RowMutations("op"), id_columns=("id",))
-    outcome = sink.take((None, {"id": 1, "op": "u", "s": {"n": 7}}), (None, {"id": 2, "op": "u", "v": "x"}))
+    outcome = sink.take((None, {"id": 1, "op": "u", "s": {"n": 7}}), (None, {"id": 2, "op": "u", "geo": "x"}))
     assert [offset for offset, _ in sink.reasons(outcome)] == [2]
     sink.take((None, {"id": 3, "op": "c"}), (None, {"id": 3, "op": "d"}))
     summary = sink.table.metadata.snapshot_by_name("main").summary  # type: ignore[union-attr]
@@ -189,10 +195,11 @@ def test_rows_of_a_table_with_such_columns_change(tmp_path: Path) -> None:
     assert records - deletes == 1
 
 
-def test_such_a_column_identifies_no_row(tmp_path: Path) -> None:
-    sink = sink_of(tmp_path).with_(mutations=RowMutations("op"), id_columns=("v",))
-    with pytest.raises(ConfigError, match=f"table {NAME}: id column v is variant, which cannot be written"):
-        sink.take((None, {"id": 1, "v": 1, "op": "u"}))
+@pytest.mark.parametrize(("column", "kind"), [("v", "variant"), ("plain", "geometry")])
+def test_such_a_column_identifies_no_row(tmp_path: Path, column: str, kind: str) -> None:
+    sink = sink_of(tmp_path).with_(mutations=RowMutations("op"), id_columns=(column,))
+    with pytest.raises(ConfigError, match=f"table {NAME}: id column {column} is {kind}, which cannot be compared"):
+        sink.take((None, {"id": 1, column: 1, "op": "u"}))
 
 
 def add_spec(found: Json, *fields: Json, default: bool) -> None:

@@ -17,9 +17,8 @@ from calving.model.record_path import PredicateSpec
 from calving.plugins import Registry
 from calving.settings.load import parse
 from calving.transforms.registry import predicate, transform
-from calving.writing.formats.interface import file_format
+from calving.writing.formats.interface import format_of
 from calving.writing.properties import FORMAT, WriteProperties
-from tests.writing.every_type import SCHEMA
 
 BASE = {"name": "s", "topics": "t", "iceberg.tables": "db.t", "kafka.bootstrap.servers": "localhost:1"}
 Install = Callable[..., None]
@@ -189,7 +188,7 @@ def test_a_predicate_that_is_not_there_is_named_with_its_step() -> None:
 
 
 def written(name: str) -> str:
-    return file_format(SCHEMA, WriteProperties.of({FORMAT: name}, "db.t")).name
+    return format_of(WriteProperties.of({FORMAT: name}, "db.t")).name
 
 
 def test_another_package_s_writer_of_a_known_format_is_found_by_its_name(install: Install) -> None:

@@ -46,11 +46,13 @@ from calving.casting.findings import MadeTexts
 from calving.casting.numbers import boolean, decimal, floating, integer, short, text_of
 from calving.casting.temporal import day, instant, nanos, time_of_day, timestamp_text, timestamptz_text
 from calving.casting.texts import TooMuchTextError, string
+from calving.casting.variants import encode
 from calving.errors import first_line
 from calving.model.tables import SchemaChange
 from calving.records.arrays import Pairs, Scaled
 from calving.records.failures import pass_on
 from calving.records.fields import MILLIS, Counting, Target
+from calving.records.foreign import VARIANT
 from calving.records.inferred import of_value
 
 
@@ -228,6 +230,9 @@ class ExactConverter:
         try:
             if isinstance(value, dict | list) and isinstance(kind, StringType):
                 return self._texts.of(value)
+            if kind == VARIANT:
+                metadata, encoded = encode(value, typed=self._typed)
+                return {"metadata": metadata, "value": encoded}
             return primitive(value, kind, self._target.counting(column_id))
         except TooMuchTextError as error:
             raise UnfitError(path, self._texts.too_much) from error

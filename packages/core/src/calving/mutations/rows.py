@@ -28,6 +28,7 @@ from calving.mutations.avro import fields_of, id_of
 from calving.mutations.widening import widened
 from calving.records.arrays import chosen_rows, entries, items_of, lists, maps, offsets_of, struct
 from calving.records.fields import arrow_schema
+from calving.records.foreign import VARIANT
 from calving.writing.formats.orc import has_early_fractions
 
 _BATCH_ROWS = 64 * 1024
@@ -242,6 +243,8 @@ class _FileRows:
             given = [(inner, array.field(i)) for i, inner in enumerate(array.type)]
             children = self._struct(given, wanted, list(kind), below, len(array))
             return struct(children, kind, _nulls(array), len(array))
+        if wanted == VARIANT and isinstance(array, pa.StructArray) and isinstance(kind, pa.StructType):
+            return self._variant(array, field, kind)
         if isinstance(wanted, ListType) and isinstance(array, pa.ListArray) and isinstance(kind, pa.ListType):
             items = self._array(items_of(array), _one(below, "element"), wanted.element_field, kind.value_type)
             return lists(offsets_of(array), items, kind, _nulls(array))
@@ -257,6 +260,14 @@ class _FileRows:
                 f"column {self._name(field)} is {array.type} in the file, which is not exactly {field.field_type}"
                 f" ({error})"
             ) from error
+
+    def _variant(self, array: pa.StructArray, field: NestedField, kind: pa.StructType) -> pa.Array:
+        if {each.name for each in array.type} != {each.name for each in kind}:
+            raise TableTroubleError(
+                f"column {self._name(field)} is a shredded variant in the file, which calving does not read: rewrite"
+                " the file in Spark (rewrite_data_files) with write.parquet.shred-variants = false"
+            )
+        return struct([array.field(each.name) for each in kind], kind, _nulls(array), len(array))
 
     def _name(self, field: NestedField) -> str:
         return self.schema.find_column_name(field.field_id) or field.name

@@ -1,5 +1,5 @@
-"""Types that calving cannot write, such as ``variant`` and ``geometry(EPSG:4326)``; pyiceberg does not know some of
-them. Schemas keep them as they are, and the columns take no values.
+"""Types that pyiceberg does not know: ``variant``, and those that calving cannot write either, such as
+``geometry(EPSG:4326)``. Schemas keep them as they are; the columns of the latter take no values.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pydantic import Field, model_serializer
 from pyiceberg.conversions import from_json, to_json
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BinaryType,
     GeographyType,
     GeometryType,
     IcebergType,
@@ -53,42 +54,70 @@ class ForeignType(PrimitiveType):
         return self.root
 
 
-def takes_values(kind: IcebergType) -> bool:
+VARIANT = ForeignType("variant")
+NO_ID = -1
+"""The field id of a part of a variant, which has none: Parquet's number for that."""
+_VARIANT_PARTS = StructType(*(NestedField(NO_ID, part, BinaryType(), required=True) for part in ("metadata", "value")))
+
+
+def takes_values(kind: IcebergType, *, variants: bool = True) -> bool:
     """Whether calving can write a value of this type. A list or map of other types takes none either, nor does a struct
-    that has only such fields.
+    that has only such fields. ``variants``: whether the files can hold variants.
     """
     match kind:
         case StructType():
-            return not kind.fields or any(takes_values(field.field_type) for field in kind.fields)
+            fields = (field.field_type for field in kind.fields)
+            return not kind.fields or any(takes_values(each, variants=variants) for each in fields)
         case ListType():
-            return takes_values(kind.element_type)
+            return takes_values(kind.element_type, variants=variants)
         case MapType():
-            return takes_values(kind.key_type) and takes_values(kind.value_type)
+            return all(takes_values(each, variants=variants) for each in (kind.key_type, kind.value_type))
+    if kind == VARIANT:
+        return variants
     return not isinstance(kind, ForeignType | GeometryType | GeographyType | UnknownType)
 
 
-def writable(schema: Schema) -> Schema:
-    """The schema without columns that take no values: files do not have them. The schema itself if it has none."""
-    fields = _writable(schema.as_struct()).fields
+def variant_ids(kind: Any, field_id: int = 0) -> set[int]:
+    """The ids of the columns, also of those inside the type, that are variants. ``field_id``: of the type itself."""
+    match kind:
+        case StructType():
+            inside = [(field.field_type, field.field_id) for field in kind.fields]
+        case ListType():
+            inside = [(kind.element_type, kind.element_id)]
+        case MapType():
+            inside = [(kind.key_type, kind.key_id), (kind.value_type, kind.value_id)]
+        case _:
+            return {field_id} if kind == VARIANT else set()
+    return {each for inner, number in inside for each in variant_ids(inner, number)}
+
+
+def writable(schema: Schema, *, variants: bool = True) -> Schema:
+    """The schema without columns that take no values: files do not have them. The schema itself if it has none.
+    ``variants``: as ``takes_values`` has it.
+    """
+    fields = _writable(schema.as_struct(), variants).fields
     if fields == schema.fields:
         return schema
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
-def _writable(kind: Any) -> Any:
+def _writable(kind: Any, variants: bool) -> Any:
     match kind:
         case StructType():
-            return StructType(*(_with(f, _writable(f.field_type)) for f in kind.fields if takes_values(f.field_type)))
+            kept = [field for field in kind.fields if takes_values(field.field_type, variants=variants)]
+            return StructType(*(_with(field, _writable(field.field_type, variants)) for field in kept))
         case ListType():
-            return kind.model_copy(update={"element_type": _writable(kind.element_type)})
+            return kind.model_copy(update={"element_type": _writable(kind.element_type, variants)})
         case MapType():
-            changed = {"key_type": _writable(kind.key_type), "value_type": _writable(kind.value_type)}
-            return kind.model_copy(update=changed)
+            parts = {"key_type": kind.key_type, "value_type": kind.value_type}
+            return kind.model_copy(update={name: _writable(part, variants) for name, part in parts.items()})
     return kind
 
 
 def without_foreign(kind: Any) -> Any:
-    """The type with pyiceberg's ``unknown`` in place of the types that take no values."""
+    """The type with pyiceberg's ``unknown`` in place of the types that take no values, and with the parts of a variant
+    in place of ``variant``.
+    """
     match kind:
         case StructType():
             return StructType(*map(_known, kind.fields))
@@ -97,6 +126,8 @@ def without_foreign(kind: Any) -> Any:
         case MapType():
             changed = {"key_type": without_foreign(kind.key_type), "value_type": without_foreign(kind.value_type)}
             return kind.model_copy(update=changed)
+    if kind == VARIANT:
+        return _VARIANT_PARTS
     return kind if takes_values(kind) else UnknownType()
 
 

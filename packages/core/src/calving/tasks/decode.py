@@ -185,7 +185,9 @@ class Projections:
         self._spec, self._leaves = spec, leaves
         self._targets: dict[str, Target] = {}
         self._by_tables: dict[Tables, Projection] = {}
-        self.decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
+        self.decimals = any(
+            kind in table.schema_json for table in spec.tables.values() for kind in ('"decimal(', '"variant"')
+        )
         """Whether every digit of a fraction counts."""
         presence = frozenset[str]().union(*map(_presence, spec.tables.values()))
         self.whole = Projection(decimals=self.decimals, hides_order=self._hides_order, presence=presence)

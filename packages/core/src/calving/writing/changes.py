@@ -177,8 +177,8 @@ def _column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath
         ) from None
     if not isinstance(field.field_type, PrimitiveType):
         raise ConfigError(f"table {table}: {what} {name} is {field.field_type}: only a single value can be compared")
-    if not takes_values(field.field_type):
-        raise ConfigError(f"table {table}: {what} {name} is {field.field_type}, which cannot be written")
+    if not takes_values(field.field_type, variants=False):
+        raise ConfigError(f"table {table}: {what} {name} is {field.field_type}, which cannot be compared")
     path = find_path(schema.fields, field.field_id)
     if path is None:
         raise ConfigError(f"table {table}: {what} {name} is inside of a list or map, where a row has many values")

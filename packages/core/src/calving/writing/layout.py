@@ -18,7 +18,7 @@ from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.foreign import takes_values, writable
 from calving.writing.changes import pruned
-from calving.writing.formats.interface import FileFormat, file_format
+from calving.writing.formats.interface import FileFormat, format_of
 from calving.writing.formats.metrics import Metrics, measured
 from calving.writing.keys import key
 from calving.writing.partitioning import Numbers, Partitioner, partitioner
@@ -89,18 +89,19 @@ class Layout:
 
     def __init__(self, table: TableSpec) -> None:
         whole = table_schema(table.schema_json)
-        schema = writable(whole)
-        if not schema.fields:
-            raise ConfigError(f"table {table.name} has no columns: add one to it")
-        self._whole = None if schema is whole else whole
-        if self._whole is not None:
-            table = replace(table, schema_json=schema.model_dump_json())
         self.properties = WriteProperties.of(table.properties, table.name)
         try:
+            format_class = format_of(self.properties)
+            schema = writable(whole, variants=format_class.holds_variants)
+            if not schema.fields:
+                raise ConfigError("it has no columns: add one to it")
+            self._whole = None if schema is whole else whole
+            if self._whole is not None:
+                table = replace(table, schema_json=schema.model_dump_json())
             self.partitioner = partitioner(table)
             self._moved = _moved(table)
             order = sorting(table)
-            self.format = file_format(schema, self.properties)
+            self.format = format_class(schema, self.properties)
         except ConfigError as error:
             raise ConfigError(f"table {table.name}: {error}") from error
         self.order = order if self._moved is None else None
@@ -130,7 +131,7 @@ class Layout:
             files cannot hold.
         """
         if self._whole is not None:
-            rows = _of_files(rows, self._whole, self._schema)
+            rows = _of_files(rows, self._whole, self._schema, type(self.format))
         rows = _checked(rows, self._schema)
         self.format.check(rows)
         if self._sorting is not None:
@@ -173,28 +174,29 @@ class Layout:
             metrics.end(writer.close())
 
 
-def _of_files(rows: pa.RecordBatch, whole: Schema, schema: pa.Schema) -> pa.RecordBatch:
+def _of_files(rows: pa.RecordBatch, whole: Schema, schema: pa.Schema, format_class: type[FileFormat]) -> pa.RecordBatch:
     """The rows without columns that take no values, which files do not have.
 
     :raises BadRecordError: one of these columns has a value, such as an empty list.
     """
     for column, field in zip(rows.columns, whole.fields, strict=True):
-        _check_empty(column, field, field.name)
+        _check_empty(column, field, field.name, format_class)
     return pa.RecordBatch.from_arrays([pruned(rows.column(each.name), each.type) for each in schema], schema=schema)
 
 
-def _check_empty(column: pa.Array, field: NestedField, path: str) -> None:
+def _check_empty(column: pa.Array, field: NestedField, path: str, format_class: type[FileFormat]) -> None:
     kind = field.field_type
-    if not takes_values(kind):
+    if not takes_values(kind, variants=format_class.holds_variants):
         if column.null_count < len(column):
-            raise BadRecordError(f"column '{path}': columns of type {kind} cannot be written")
+            into = f" to {format_class.name} files" if takes_values(kind) else ""
+            raise BadRecordError(f"column '{path}': columns of type {kind} cannot be written{into}")
     elif isinstance(column, pa.StructArray) and isinstance(kind, StructType):
         for child, inner in zip(children_of(column), kind.fields, strict=True):
-            _check_empty(child, inner, f"{path}.{inner.name}")
+            _check_empty(child, inner, f"{path}.{inner.name}", format_class)
     elif isinstance(column, pa.MapArray) and isinstance(kind, MapType):
-        _check_empty(entries(column)[1], kind.value_field, f"{path}.value")
+        _check_empty(entries(column)[1], kind.value_field, f"{path}.value", format_class)
     elif isinstance(column, pa.ListArray) and isinstance(kind, ListType):
-        _check_empty(items_of(column), kind.element_field, f"{path}.element")
+        _check_empty(items_of(column), kind.element_field, f"{path}.element", format_class)
 
 
 def _checked(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -78,6 +78,10 @@ class FileFormat(ABC):
 
     name: ClassVar[str]
     """The format's name in manifests, in lower case (parquet, orc, avro), and the suffix of its files."""
+    holds_variants: ClassVar[bool] = False
+    """Whether its files can hold variants: structs of ``metadata`` and ``value`` in the table's Arrow schema. Otherwise
+    no schema has any.
+    """
     measures_up_to: ClassVar[int] = 0
     """The format finds the bounds of ``BOUNDED`` columns: of all numbers, and of a ``BYTES`` column unless a call of
     ``FileWriter.write`` brings a value of more than so many bytes. ``Ending.parts`` has them; no part has rows of two
@@ -115,11 +119,11 @@ FORMATS = Registry(
 """calving's own formats. A manifest can name these formats and no others."""
 
 
-def file_format(schema: Schema, properties: WriteProperties) -> FileFormat:
-    """The format that ``write.format.default`` names, for one table.
+def format_of(properties: WriteProperties) -> type[FileFormat]:
+    """The format that ``write.format.default`` names.
 
-    :raises ConfigError: there is no such format, it writes files that Iceberg does not know, it cannot hold this
-        schema, or a package for a property is not installed.
+    :raises ConfigError: there is no such format, it writes files that Iceberg does not know, or a package for it is not
+        installed.
     """
     name = properties.file_format
     try:
@@ -129,4 +133,4 @@ def file_format(schema: Schema, properties: WriteProperties) -> FileFormat:
     if kind.name not in FORMATS.own:
         known = ", ".join(FORMATS.own)
         raise ConfigError(f"property {FORMAT} = {name}: it writes {kind.name} files; Iceberg's are: {known}")
-    return kind(schema, properties)
+    return kind

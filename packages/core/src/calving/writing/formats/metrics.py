@@ -26,6 +26,7 @@ from pyiceberg.types import (
 )
 
 from calving.records.fields import leaves
+from calving.records.foreign import NO_ID, VARIANT
 from calving.writing.formats.interface import BOUNDED, BYTES, Bounds, Ending
 from calving.writing.properties import WriteProperties
 
@@ -52,7 +53,7 @@ class _Leaf:
     kind: PrimitiveType
     name: str
     repeated: bool
-    """Whether the column is inside a list or a map. Such a column has counts, but no bounds."""
+    """Whether the column is inside a list or a map, or is a variant. Such a column has counts, but no bounds."""
 
 
 _Rows = tuple[int, int]
@@ -71,6 +72,7 @@ def measured(schema: Schema, properties: WriteProperties, sorted_by: Iterable[in
         outer_first = sorted(columns, key=lambda leaf: leaf.name.count("."))
         modes |= dict.fromkeys((leaf.field_id for leaf in outer_first[properties.metrics_columns :]), "none")
     modes |= {i: _DEFAULT for i in sorted_by if modes.get(i) in ("none", "counts")}
+    modes[NO_ID] = "none"
     return [(leaf, properties.metrics_by_column.get(leaf.name, modes[leaf.field_id])) for leaf in columns]
 
 
@@ -85,7 +87,10 @@ def _leaves(kind: IcebergType, schema: Schema, field_id: int = 0, *, repeated: b
             yield from _leaves(kind.key_type, schema, kind.key_id, repeated=True)
             yield from _leaves(kind.value_type, schema, kind.value_id, repeated=True)
         case PrimitiveType():
-            yield _Leaf(field_id, kind, schema.find_column_name(field_id) or "", repeated)
+            is_variant = kind == VARIANT
+            yield _Leaf(field_id, kind, schema.find_column_name(field_id) or "", repeated or is_variant)
+            if is_variant:  # its metadata is counted, and its value is not
+                yield _Leaf(NO_ID, kind, "", repeated)
 
 
 @dataclass(slots=True)

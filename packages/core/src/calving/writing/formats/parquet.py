@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ from pyiceberg.schema import Schema
 from calving.errors import ConfigError
 from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema
+from calving.records.foreign import variant_ids
+from calving.writing.formats.footers import with_variants
 from calving.writing.formats.interface import BOUNDED, Bounds, Ending, FileFormat, FileWriter, Part
 from calving.writing.properties import WriteProperties
 
@@ -44,6 +46,8 @@ _FLOATS = ("FLOAT", "DOUBLE")
 class ParquetWriter(FileWriter):
     def __init__(self, out: OutputStream, table: Parquet) -> None:
         self._out, self._table = out, table
+        self._ended = _Ended(out) if table.variants else None
+        self._sink: Any = out if self._ended is None else self._ended
         self._opened: pq.ParquetWriter | None = None
         self._buffered = 0
 
@@ -51,7 +55,7 @@ class ParquetWriter(FileWriter):
         """The writer, opened with the first rows of the file. These rows show in which columns values repeat."""
         if self._opened is None:
             encodings = self._table.encodings([] if rows is None else _leaves(joined(rows.slice(0, _SAMPLE))))
-            self._opened = pq.ParquetWriter(self._out, self._table.schema, **encodings, **self._table.options)
+            self._opened = pq.ParquetWriter(self._sink, self._table.schema, **encodings, **self._table.options)
         return self._opened
 
     def write(self, rows: pa.Table) -> None:
@@ -65,19 +69,54 @@ class ParquetWriter(FileWriter):
 
     def close(self) -> Ending:
         writer = self._writer(None)
+        if self._ended is not None:
+            self._ended.hold()
         writer.close()
+        if self._ended is not None:
+            self._ended.write_end(self._table.variants)
         size = self._out.tell()
         metadata, ids = writer.writer.metadata, self._table.ids
         sizes: Counter[int] = Counter()
         splits, parts = [], []
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
-            columns = {ids[column.path_in_schema]: column for column in map(group.column, range(group.num_columns))}
-            splits.append(min(_start(column) for column in columns.values()))
-            for field_id, column in columns.items():
-                sizes[field_id] += column.total_compressed_size
+            chunks = [*map(group.column, range(group.num_columns))]
+            columns = {ids[column.path_in_schema]: column for column in chunks}
+            splits.append(min(map(_start, chunks)))
+            for column in chunks:
+                sizes[ids[column.path_in_schema]] += column.total_compressed_size
             bounded = ((field_id, columns[field_id]) for field_id in self._table.bounded)
             parts.append(Part(group.num_rows, {i: bounds(column) for i, column in bounded if has_values(column)}))
         return Ending(size, dict(sizes), tuple(sorted(splits)) or None, parts)
+
+
+class _Ended:
+    """The stream to which Arrow writes a file of which the end is changed before it is written."""
+
+    closed = False
+
+    def __init__(self, out: OutputStream) -> None:
+        self._out = out
+        self._held: list[bytes] | None = None
+
+    def hold(self) -> None:
+        """Hold what is written from now on."""
+        self._held = []
+
+    def write(self, data: Any) -> int:
+        if self._held is None:
+            return self._out.write(data)
+        self._held.append(bytes(data))
+        return len(data)
+
+    def write_end(self, variants: Collection[int]) -> None:
+        """Write what was held, with the columns of these ids marked as variants."""
+        self._out.write(with_variants(b"".join(self._held or ()), variants))
+
+    def tell(self) -> int:
+        return self._out.tell() + sum(map(len, self._held or ()))
+
+    def flush(self) -> None:
+        """Nothing is kept here but the end."""
 
 
 def has_values(column: Any) -> bool:
@@ -165,13 +204,15 @@ def _bloom_filters(properties: WriteProperties) -> dict[str, Any]:
 
 class Parquet(FileFormat):
     name = "parquet"
+    holds_variants = True
     measures_up_to = 4096  # Arrow leaves the bounds of a row group out if one of them is longer.
 
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:
         self.schema = arrow_schema(schema)
         for field in self.schema:
             _refuse_empty(field)
-        self.ids = parquet_path_to_id_mapping(schema)
+        self.variants = variant_ids(schema.as_struct())
+        self.ids = _ids(schema, self.variants)
         self.bounded = {i for i in self.ids.values() if isinstance(schema.find_type(i), BOUNDED)}
         self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
         self.row_group_rows = properties.row_group_rows
@@ -200,6 +241,13 @@ class Parquet(FileFormat):
             elif self._deltas and (encoding := _delta(column)) is not None:
                 deltas[path] = encoding
         return {"use_dictionary": dictionaries or False, "column_encoding": deltas or None}
+
+
+def _ids(schema: Schema, variants: Collection[int]) -> dict[str, int]:
+    """The ids of columns by their paths in a file. Both parts of a variant have its id."""
+    ids = parquet_path_to_id_mapping(schema)
+    parts = {f"{path}.{part}": i for path, i in ids.items() if i in variants for part in ("metadata", "value")}
+    return {path: i for path, i in ids.items() if i not in variants} | parts
 
 
 def _refuse_empty(field: pa.Field, above: str = "") -> None:
