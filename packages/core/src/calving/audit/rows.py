@@ -18,6 +18,7 @@ from calving.audit.data_files import field_id
 from calving.audit.entries import AuditedEntry
 from calving.audit.storage import AuditedStore
 from calving.audit.values import TableColumn, from_avro, unscaled
+from calving.audit.variants import is_variant, variant, variants
 
 PlainRow = tuple[tuple[int, Any], ...]
 """The values of a row that are not null, by field id, in ascending order; so is each struct in it."""
@@ -100,7 +101,7 @@ class PlainRows:
         if isinstance(array, pa.ExtensionArray):
             return self._values(array.storage)
         if isinstance(array, pa.StructArray):
-            return self._structs(array)
+            return variants(array) if is_variant(kind) else self._structs(array)
         if pa.types.is_map(kind):
             return _mapped(self._lists(array), _pairs)
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -126,6 +127,8 @@ class PlainRows:
             return None
         kind = not_null(kind)
         form = kind.get("type") if isinstance(kind, dict) else kind
+        if form == "record" and kind.get("logicalType") == "variant":
+            return variant(value["metadata"], value["value"])
         if form == "record":
             return _struct(
                 (each["field-id"], self._avro(value[each["name"]], each["type"], each["field-id"]))
