@@ -287,19 +287,69 @@ def test_changes_of_a_key_that_several_spark_tasks_have_read_meet(
     assert rows(made, "id", "n") == sorted(expected.items())
 
 
-def of_the_page() -> dict[str, Any]:
-    """The settings with which the how-to mirrors a whole database."""
+def of_the_page(section: str) -> dict[str, Any]:
+    """The settings of a section of the how-to."""
     page = (Path(__file__).parents[2] / "docs/how-to/mirror-a-table.md").read_text()
-    (block,) = re.findall(r"```ini\n(.*?)```", page.partition("## Mirror a whole database")[2], re.DOTALL)
+    (block,) = re.findall(r"```ini\n(.*?)```", page.partition(f"## {section}")[2].partition("\n## ")[0], re.DOTALL)
     return tomllib.loads(block)
+
+
+def mirroring(sink: Cli, section: str) -> Cli:
+    """The sink with the settings of this section, whose tables have the names of their sources."""
+    of_page = {key: value for key, value in of_the_page(section).items() if key != "topics.regex"}
+    plain = {key: value for key, value in sink.keys.items() if key not in ("iceberg.tables", *JSON_KEYS)}
+    sink.keys = {**plain, **of_page}
+    del sink.keys["iceberg.table.db.t.id-columns"]
+    return sink
+
+
+def test_collections_of_mongo_are_mirrored_by_their_changes_as_the_how_to_says(sink: Cli) -> None:
+    mirroring(sink, "Mirror the collections of MongoDB")
+
+    def change(collection: str, op: str, key: int, **more: Any) -> tuple[Any, Any]:
+        source = {"connector": "mongodb", "db": "shop", "collection": collection}
+        identity, sides = json.dumps({"$numberLong": str(key)}), {"before": None, "after": None}
+        return {"id": identity}, {"op": op, "ts_ms": 1_700_000_000_000, "source": source, **sides, **more}
+
+    def document(collection: str, key: int, **fields: Any) -> tuple[Any, Any]:
+        return change(collection, "r", key, after=json.dumps({"_id": {"$numberLong": str(key)}, **fields}))
+
+    def patch(collection: str, key: int, updated: Any, **more: Any) -> tuple[Any, Any]:
+        return change(collection, "u", key, updateDescription={"updatedFields": json.dumps(updated), **more})
+
+    lines = [{"sku": "pear", "n": 1}, {"sku": "plum", "n": 2}]
+    send(sink, *(document("orders", key, state="new", to={"city": "Kiel"}, lines=lines) for key in range(4)))
+    send(sink, document("people", 1, name="Ada", tags=["a", "b"]))
+    sink.run_here()
+    sink.keys["iceberg.batch.max-records"] = 2
+    send(
+        sink,
+        patch("orders", 0, {"lines.1.n": 7, "to.zip": "24103"}),
+        patch("orders", 0, {"lines.2": {"sku": "fig"}}, removedFields=["state"]),
+        patch("orders", 1, {"state": "paid"}, truncatedArrays=[{"field": "lines", "size": 1}]),
+        change("orders", "d", 2),
+        ({"id": "2"}, None),
+        patch("people", 1, {"tags.2": "c"}),
+    )
+    sink.run_here()
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    orders, people = (
+        sorted(catalog.load_table(f"shop.{name}").scan().to_arrow().to_pylist(), key=lambda row: row["_id"])
+        for name in ("orders", "people")
+    )
+    fig = {"sku": "fig", "n": None}
+    to = {"city": "Kiel", "zip": None}
+    assert orders == [
+        {"_id": 0, "state": None, "to": {**to, "zip": "24103"}, "lines": [lines[0], {"sku": "plum", "n": 7}, fig]},
+        {"_id": 1, "state": "paid", "to": to, "lines": lines[:1]},
+        {"_id": 3, "state": "new", "to": to, "lines": lines},
+    ]
+    assert people == [{"_id": 1, "name": "Ada", "tags": ["a", "b", "c"]}]
 
 
 def test_one_pattern_mirrors_a_database_as_the_how_to_says(sink: Cli) -> None:
     """Tables with different primary keys, one without, a table that is emptied, and the connector's own records."""
-    of_page = {key: value for key, value in of_the_page().items() if key != "topics.regex"}
-    plain = {key: value for key, value in sink.keys.items() if key not in ("iceberg.tables", *JSON_KEYS)}
-    sink.keys = {**plain, **of_page, "iceberg.tables.on-truncate": "delete"}
-    del sink.keys["iceberg.table.db.t.id-columns"]
+    mirroring(sink, "Mirror a whole database").keys["iceberg.tables.on-truncate"] = "delete"
 
     def event(table: str, op: str, key: Any, row: Any) -> tuple[Any, Any]:
         source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": table}

@@ -13,7 +13,7 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType, Stru
 from calving.model.record_path import Evolution
 from calving.model.tables import RowMutations
 from calving.records.values import Values
-from calving.tasks.mutations import operations
+from calving.tasks.operations import operations
 from calving.writing.changes import DELETE, UPDATE
 from tests.iceberg.reader import rows_of
 from tests.mutations.changing import Changing

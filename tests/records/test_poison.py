@@ -27,7 +27,7 @@ from calving.converters.typed_json import json_value
 from calving.model.record_path import Evolution, Limits
 from calving.records.fields import Projection
 from calving.records.jsontext import parse
-from calving.transforms.mongo import parse as parse_document
+from calving.transforms.mongo_changes import parse as parse_document
 from harness.registry import SchemaRegistry, avro, framed, serialized
 from tests.converters.test_envelope import envelope
 from tests.converters.test_protobuf import class_of, file_of

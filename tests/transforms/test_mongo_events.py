@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from calving.records.values import Records, objects
+from calving.transforms.mongo_changes import changed
 from tests.transforms.applying import apply, chain, records
 
 
@@ -67,6 +68,41 @@ def test_an_array_that_a_mongo_update_cuts_off_has_only_its_first_elements() -> 
     before = '{"l": ["a", "b", "c"], "n": 1}'
     found = objects(apply("MongoDebeziumTransform", {}, mongo(before=before, updateDescription=cut)).value)
     assert found[0]["after"] == {"l": ["a"], "n": 2, "_id": "65"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ({"updatedFields": '{"a.x": 5, "a.new.z": 6}'}, {"a": {"x": 5, "y": 2, "new": {"z": 6}}, "l": [{"n": 1}, 2]}),
+        ({"updatedFields": '{"l.0.n": 5, "l.3": 9}'}, {"a": {"x": 1, "y": 2}, "l": [{"n": 5}, 2, None, 9]}),
+        ({"removedFields": ["a.x", "l"]}, {"a": {"y": 2}}),
+    ],
+)
+def test_a_document_before_a_mongo_update_is_changed_in_its_parts(changes: Any, after: Any) -> None:
+    before = {"a": {"x": 1, "y": 2}, "l": [{"n": 1}, 2]}
+    assert changed(before, changes) == (after, "row")
+
+
+def test_a_mongo_update_of_what_the_document_before_it_lacks_is_bad() -> None:
+    event = mongo(before='{"a": 1}', updateDescription={"updatedFields": '{"a.b": 1}'})
+    assert "'a.b' was changed" in chain("MongoDebeziumTransform").apply(event).bad[0].reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "content"),
+    [
+        ("InsertField$Value", {"topic.field": "t"}, "partial row"),
+        ("ReplaceField$Key", {"exclude": "x"}, "partial row"),
+        ("ReplaceField$Value", {"exclude": "x"}, "changed fields"),
+    ],
+)
+def test_only_some_transforms_leave_a_mongo_update_what_a_stored_row_completes(
+    kind: str, options: dict[str, str], content: str
+) -> None:
+    update = mongo(updateDescription={"updatedFields": '{"a.b": 1}'})
+    (made,) = chain("MongoDebeziumTransform").apply(update).records
+    (left,) = chain(kind, options).apply(made).records
+    assert (made.content, left.content) == ("partial row", content)
 
 
 @pytest.mark.parametrize("cut", [{"field": "l"}, {"field": "l", "size": -1}, {"field": "n", "size": 1}, {"size": 1}])

@@ -17,7 +17,8 @@ from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RowMutations, TableSpec
 from calving.records.fields import name_mapping
 from calving.records.values import Values, texts
-from calving.tasks.mutations import UNCLEAR, Conversion, Origin, operations
+from calving.tasks.mutations import Conversion, Origin
+from calving.tasks.operations import UNCLEAR, operations
 from calving.tasks.spec import TaskSpec
 from calving.writing.changes import (
     DELETE,

@@ -33,7 +33,7 @@ from calving.records.arrays import chosen_rows, conform
 from calving.records.fields import arrow_schema
 from calving.writing.changes import KEPT, filled, optional
 from calving.writing.key_files import partial_row_schema
-from calving.writing.partial_rows import Joined, PartialRows, is_rootless, kept_ids
+from calving.writing.partial_rows import Joined, PartialRows, is_rootless, kept_ids, kept_steps
 from calving.writing.table import TableWriter
 
 log = logging.getLogger(__name__)
@@ -111,12 +111,13 @@ class PartialUpdates:
         parts = [*self._partial_rows(changes, bases, unfinished)]
         if not parts:
             return ()
-        ids = frozenset(chain.from_iterable(kept_ids(text) for text in _texts(parts)))
+        ids = frozenset(chain.from_iterable((*kept_ids(text), *kept_steps(text)) for text in _texts(parts)))
         parts = [*self._stored(found, before, bases, unfinished, ids), *parts]
         rows = pa.concat_batches([part for part, _ in parts])
         numbers = pa.concat_arrays([keys for _, keys in parts])
         whole = rows.select(range(len(self._rows)))
-        return self._written(PartialRows(self._schema).join(whole, numbers, rows.column(KEPT)))
+        joiner = PartialRows(self._schema)
+        return self._written(joiner.settled(joiner.join(whole, numbers, rows.column(KEPT))))
 
     def _partial_rows(
         self, changes: KeyChanges, bases: pa.Array, unfinished: pa.Array

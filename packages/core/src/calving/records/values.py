@@ -98,12 +98,13 @@ __all__ = [
     "texts_of_any_case",
 ]
 
-Content = Literal["row", "before image", "partial row", "truncate", "deleted key"]
+Content = Literal["row", "before image", "partial row", "changed fields", "truncate", "deleted key"]
 """The content of values: rows; rows as they were before an update; rows that have only the fields that an update
-changed; nothing, of events that empty their source table; or keys of rows to delete, which no transform sees.
+changed, by their dotted names (``paths``); such rows after a transform that may have changed these names; nothing, of
+events that empty their source table; or keys of rows to delete, which no transform sees.
 
-Tables to which rows are only added take rows and partial rows. Mutation tables delete the key of a before image if the
-update has changed it, refuse partial rows, and act on truncate events.
+Tables to which rows are only added take rows, partial rows and changed fields. Mutation tables delete the key of a
+before image if the update has changed it, may complete partial rows, refuse changed fields, and act on truncate events.
 """
 
 Objects = list[Any]

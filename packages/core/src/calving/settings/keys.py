@@ -556,8 +556,9 @@ class SinkKeys(BaseModel):
         _MUTATIONS.on_unavailable_value,
         alias="iceberg.tables.on-unavailable-value",
         description="The sink's response to an update from which the source has left out a value that did not change,"
-        " so that Debezium has written its placeholder. `fail`: it is a bad record. `keep`: the row keeps the value"
-        " that the table has. `write`: the placeholder replaces the value.",
+        " so that Debezium has written its placeholder, and to an update of MongoDB with only the changed fields."
+        " `fail`: it is a bad record. `keep`: the row keeps the value that the table has. `write`: the placeholder"
+        " replaces the value.",
     )
     unavailable_value_placeholder: Text = Field(
         _MUTATIONS.unavailable_value_placeholder,

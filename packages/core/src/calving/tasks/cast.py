@@ -12,11 +12,12 @@ from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter, Tabl
 from calving.errors import ConfigError
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution
-from calving.model.tables import SchemaChange
+from calving.model.tables import MissingTable, SchemaChange, TableSpec
 from calving.records.arrays import Indices, compose, without
 from calving.records.cells import FullBlockError
 from calving.records.fields import name_mapping, table_schema
 from calving.records.values import RecordError, Values
+from calving.tasks.changed_fields import as_rows, without_cuts
 from calving.tasks.creation import Creation
 from calving.tasks.mutations import Conversion, Origin
 from calving.tasks.operated import complete_only, operated
@@ -68,7 +69,8 @@ class Caster:
         found = operated(_objects_only(routed), self._spec.tables, fold=self._spec.path.evolution.case_insensitive)
         if found.truncates is not None:
             yield from self._emptied(found.truncates)
-        routed = complete_only(identified(found.routed, self._spec.tables))
+        known: dict[str, TableSpec | MissingTable] = {**self._spec.missing, **self._spec.tables}
+        routed = complete_only(identified(found.routed, self._spec.tables), known)
         accounts, values = routed.selected.accounts, routed.values
         if values.content == "truncate":
             self.creation.look_for(accounts, routed.tables)
@@ -220,12 +222,25 @@ class Caster:
         if pending:
             # First the tables must be loaded or created; then the task runs again. For now, only look for bad values.
             bad, _ = self._unrefused_rows(routed, known, only_changes=not known)
-            self.creation.ask_for(accounts, pending, values.choose(without(len(values), bad)))
+            self._create(accounts, pending, values.choose(without(len(values), bad)))
             accounts.bad += [error.within(values.index) for error in bad.values()]
             return ()
         if not known and len(values):
             accounts.filtered["missing table"] += len(values)
         return known
+
+    def _create(self, accounts: Accounts, tables: Sequence[str], values: Values) -> None:
+        """Have these tables created by the values."""
+        if values.content == "partial row":
+            missing = (self._spec.missing.get(table) for table in tables)
+            changes_rows = any(each is not None and each.mutations is not None for each in missing)
+            try:
+                values = as_rows(values, self._spec.path.limits) if changes_rows else without_cuts(values)
+            except ValueError as error:
+                reason = f"table {tables[0]}: {error}"
+                accounts.reject(values.index, Stage.CONVERSION, "PartialUpdateError", reason)
+                return
+        self.creation.ask_for(accounts, tables, values)
 
     def _tried(self, routed: Routed, tables: Tables) -> tuple[dict[int, RecordError], list[TableRows]]:
         """The rows of every table, and the bad values by index."""
@@ -248,7 +263,7 @@ class Caster:
         """The values as rows; for a mutation table, as changes of rows."""
         converter, values, selected = self.converter(table), routed.values, routed.selected
         if (done := routed.operations.get(table)) is None:
-            return [converter.convert(values)]
+            return [converter.convert(without_cuts(values) if values.content == "partial row" else values)]
         return self._conversions[table].convert(values, done, Origin.of(selected.block, values.index), selected.before)
 
     def converter(self, table: str) -> TableConverter:

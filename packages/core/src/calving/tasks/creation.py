@@ -23,7 +23,7 @@ from calving.records.declared import declaration
 from calving.records.fields import table_schema
 from calving.records.inferred import InferredType, find, folded, merge, of_array, of_type, of_value
 from calving.records.values import Values, objects
-from calving.tasks.mutations import operations
+from calving.tasks.operations import operations
 from calving.tasks.row_keys import can_create
 from calving.tasks.selection import Accounts
 from calving.tasks.spec import TaskSpec

@@ -1,4 +1,4 @@
-"""The operations of records on the rows of a mutation table (rules M1, M6, M10, M14), and the rows as changes."""
+"""The rows of a mutation table as changes (rules M6, M10, M14, M15)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from calving.model.tables import OrderType, RowMutations, SchemaChange, TableSpe
 from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.positions import order_keys
-from calving.records.values import Content, Objects, RecordError, Values, field, texts, texts_of_any_case
+from calving.records.values import RecordError, Values
 from calving.source.reading import Block
 from calving.tasks.before_images import bad_images, moved
+from calving.tasks.changed_fields import ChangedFields
 from calving.tasks.unavailable import UnavailableValues
 from calving.writing.changes import (
     DELETE,
-    INSERT,
     TRUNCATE,
     UPDATE,
     ColumnPath,
@@ -37,13 +37,6 @@ from calving.writing.changes import (
     optional,
     row_schema,
 )
-
-UNCLEAR = 4
-"""A text that no source is known to write: an insert (M1), of which the log tells."""
-_INSERTS = pa.array([*"CIRL", "CREATE", "INSERT", "READ", "LOAD", "REFRESH", "SNAPSHOT", "BOOTSTRAP-INSERT"])
-"""The texts with which sources name inserts, and the first reading of a table."""
-_OF_CONTENT: Mapping[Content, int] = {"deleted key": DELETE, "truncate": TRUNCATE}
-"""The operations of values whose content decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +84,8 @@ class Conversion:
         needed = self._identity.needed
         self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
         self._unavailable = UnavailableValues(table, evolution, names)
+        mark = () if self._mutations.delete_mode == "hard" else (self._mutations.soft_delete_field,)
+        self._changed_fields = ChangedFields(table, evolution, names, limits, own=mark)
         self._partial: dict[frozenset[int], TableConverter] = {}
         """The converters of rows that lack columns, by the ids of these columns."""
         self._relaxed = relaxed
@@ -126,7 +121,7 @@ class Conversion:
             gone = pc.indices_nonzero(is_operation(operations, DELETE)).to_pylist()
         stays = without(len(values.data), dict.fromkeys(gone))
         parts = []
-        lacking = self._unavailable.among(values, stays, operations)
+        lacking = self._lacking(values).among(values, stays, operations)
         if lacking.rows:
             parts.append(Converted(None, [], lacking.bad))
             parts += (self._partial_rows(*group, values, operations, before) for group in lacking.groups)
@@ -144,6 +139,10 @@ class Conversion:
             *(self._marked(each, operations, origin, lacking.kept) for each in parts),
             *(self._marked(each, deletes, origin) for each in left),
         ]
+
+    def _lacking(self, values: Values) -> UnavailableValues | ChangedFields:
+        """What finds the values' rows that lack columns."""
+        return self._changed_fields if values.content == "partial row" else self._unavailable
 
     def _partial_rows(
         self,
@@ -166,7 +165,7 @@ class Conversion:
         if not elsewhere or rows.rows is None:
             return rows
         here = [row for row, i in enumerate(rows.index) if i not in elsewhere]
-        bad = [self._unavailable.moved(i) for i in sorted(elsewhere)]
+        bad = [self._lacking(values).moved(i) for i in sorted(elsewhere)]
         return Converted(chosen_rows(rows.rows, here), compose(rows.index, here), [*rows.bad, *bad])
 
     def emptied(self, origin: Origin) -> Converted:
@@ -306,40 +305,3 @@ def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | Non
     name = mutations.soft_delete_field
     names = [column.name for column in table_schema(table.schema_json).fields]
     return names.index(name) if name in names else SchemaChange(table.name, "add", (name,), "boolean")
-
-
-def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -> pa.Array:
-    """The operation of each value (M1). The first letter of its cdc-field decides; if the field is true or false, it
-    tells whether the row is deleted. With ``fold``, case is ignored in the name of the field, and the last of several
-    such fields counts. Null (the value lacks the field) and ``UNCLEAR`` are inserts.
-    """
-    if values.content in _OF_CONTENT:
-        return pa.repeat(pa.scalar(_OF_CONTENT[values.content], pa.int8()), len(values))
-    if mutations.cdc_field is None:
-        return pa.repeat(pa.scalar(UPDATE, pa.int8()), len(values.data))
-    if fold:
-        column: pa.Array = pa.array(texts_of_any_case(values.data, mutations.cdc_field), pa.string())
-    else:
-        column = _column(values.data, mutations.cdc_field)
-    words = pc.utf8_upper(pc.utf8_trim_whitespace(column))
-    letters = pc.utf8_slice_codeunits(words, 0, 1)
-    cases = [
-        (words, "TRUE", DELETE),
-        (words, "FALSE", UPDATE),
-        (letters, "U", UPDATE),
-        (letters, "D", DELETE),
-        (letters, "T", TRUNCATE),
-    ]
-    masks = [pc.fill_null(pc.equal(where, pa.scalar(word)), False) for where, word, _ in cases]
-    whether = pc.make_struct(*masks, pc.is_in(words, _INSERTS))
-    found = (*(each for _, _, each in cases), INSERT, UNCLEAR)
-    named = pc.case_when(whether, *(pa.scalar(each, pa.int8()) for each in found))
-    return pc.if_else(column.is_valid(), named, pa.scalar(None, pa.int8()))
-
-
-def _column(data: pa.Array | Objects, path: str) -> pa.Array:
-    """The text of a dotted field of every value."""
-    column = None if isinstance(data, list) else field(data, path)
-    if column is None or not pa.types.is_string(column.type):
-        return pa.array(texts(data, path), pa.string())
-    return column

@@ -12,17 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import Stage
-from calving.model.tables import TableSpec
+from calving.model.tables import MissingTable, TableSpec
 from calving.records.arrays import compose, without
-from calving.tasks.mutations import UNCLEAR, operations
+from calving.tasks.operations import UNCLEAR, operations
 from calving.tasks.selection import Routed
 from calving.writing.changes import INSERT, TRUNCATE, is_operation
-
-WHOLE = (
-    "the connector has to write whole documents, such as Debezium's for MongoDB with capture.mode ="
-    " change_streams_update_full"
-)
-"""What makes partial updates whole."""
 
 
 class Operated(NamedTuple):
@@ -67,11 +61,26 @@ def operated(routed: Routed, tables: Mapping[str, TableSpec], *, fold: bool) -> 
     return Operated(routed, found)
 
 
-def complete_only(routed: Routed) -> Routed:
-    """The values, unless they are partial rows and a mutation table would take them for whole ones."""
-    values, table = routed.values, next(iter(routed.operations), None)
-    if values.content != "partial row" or table is None:
+def complete_only(routed: Routed, tables: Mapping[str, TableSpec | MissingTable]) -> Routed:
+    """The values, unless they have only changed fields, and records change the rows of one of their tables, which does
+    not complete such rows. ``tables``: also those that are missing.
+    """
+    content = routed.values.content
+    if content not in ("partial row", "changed fields"):
         return routed
-    reason = f"table {table}: the update has only the changed fields, and would empty all others: {WHOLE}"
-    routed.selected.accounts.reject(values.index, Stage.CONVERSION, "PartialUpdateError", reason)
-    return routed.choose([])
+    for name in routed.tables:
+        mutations = None if (table := tables.get(name)) is None else table.mutations
+        if mutations is None or (content == "partial row" and mutations.keeps):
+            continue
+        advice = (
+            "a transform behind MongoDebeziumTransform may have changed the names of these fields: leave it out"
+            if mutations.keeps
+            else "set on-unavailable-value = keep, which keeps these"
+        )
+        reason = (
+            f"table {name}: the update has only the changed fields, and would empty all others: {advice}, or let the"
+            " connector write whole documents (Debezium for MongoDB: capture.mode = change_streams_update_full)"
+        )
+        routed.selected.accounts.reject(routed.values.index, Stage.CONVERSION, "PartialUpdateError", reason)
+        return routed.choose([])
+    return routed

@@ -51,6 +51,7 @@ class DebeziumTransform(Transform):
 
     null_types = NO_FIELDS
     needs = frozenset({"offset", "key"})
+    keeps_paths = True
     tombstones = False
     drops = "heartbeats, transactions, schema changes, and messages of the source (operation m)"
 

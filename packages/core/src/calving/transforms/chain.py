@@ -189,7 +189,9 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
         pass_on(error)
         _failed(step, records, error, result, _run)
         return
-    if records.content != "row":
+    if records.content == "partial row" and not step.transform.keeps_paths:
+        parts = [replace(part, content="changed fields") for part in parts]
+    elif records.content != "row":
         parts = [part if part.content != "row" else replace(part, content=records.content) for part in parts]
     rows = [part for part in parts if part.content != "before image"]
     if records.content != "before image" and not (len(rows) == 1 and rows[0].index is records.index):

@@ -246,7 +246,7 @@ class InsertField(Sided):
     The timestamp is a timestamp if there is a schema, otherwise a number of milliseconds.
     """
 
-    keeps_names = True
+    keeps_names = keeps_paths = True
     needs = frozenset({"offset", "timestamp"})
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -303,7 +303,7 @@ class ReplaceField(Sided):
 class SetSchemaMetadata(Sided):
     """Accepted without effect: a table has no names and versions of schemas."""
 
-    keeps_names = True
+    keeps_names = keeps_paths = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("schema.name", "schema.version", "replace.null.with.default"), "SetSchemaMetadata")

@@ -69,6 +69,10 @@ class Transform(ABC):
     """Whether the result may depend on the order of a value's fields. If it does not, JSON is decoded faster."""
     keeps_names: ClassVar[bool] = False
     """Whether each field of the result is made of the field of that name, or of none."""
+    keeps_paths: ClassVar[bool] = False
+    """Whether the names of fields stay, also of dotted ones that lead into a field, and no field's value matters to
+    another field: only then a stored row can complete a value that has the changed fields alone.
+    """
     null_types: frozenset[str] | None = None
     """The fields, in lower case, whose type may matter to the result where they are null; None: all fields, of the key
     too. In all other fields a null of a schemaless value may have the type that other values have, so that more values

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -16,10 +15,12 @@ from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from calving.records.arrays import arrow
 from calving.records.cells import Cells, TooManyCellsError, cells_of
-from calving.records.jsontext import in_plain_words
+from calving.records.common_types import common_type
+from calving.records.paths import NUMBER, change_of
 from calving.records.values import Content, Records, objects
 from calving.transforms.columns import Fields, by_type, check_options
 from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
+from calving.transforms.mongo_changes import changed, parse
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = pa.timestamp("ms", "UTC")
@@ -34,20 +35,6 @@ class BsonValue(NamedTuple):
 
 
 NULL = BsonValue(pa.null(), None)
-
-
-def parse(text: str) -> dict[str, Any]:
-    """The fields of a document. ``NaN`` and ``Infinity`` are numbers, as Debezium's default mode writes them.
-
-    :raises ValueError: the text is no document.
-    """
-    try:
-        fields = json.loads(text)
-    except ValueError as error:
-        raise in_plain_words(error) from None
-    if not isinstance(fields, dict):
-        raise ValueError("not a document")
-    return fields
 
 
 def document(fields: Mapping[str, Any], as_documents: bool) -> BsonValue:
@@ -91,31 +78,7 @@ def _typed(value: Any, as_documents: bool) -> BsonValue:
 
 
 def _array(items: Sequence[BsonValue]) -> BsonValue:
-    return BsonValue(pa.list_(_merged(item.type for item in items)), [item.value for item in items])
-
-
-def _merged(kinds: Iterable[pa.DataType]) -> pa.DataType:
-    """The common type of all, in time linear in them. A document gets the fields of all documents."""
-    distinct = [kind for kind in dict.fromkeys(kinds) if not pa.types.is_null(kind)]
-    if len(distinct) <= 1:
-        return distinct[0] if distinct else pa.null()
-    if set(distinct) == {pa.int32(), pa.int64()}:
-        return pa.int64()
-    structs = [kind for kind in distinct if isinstance(kind, pa.StructType)]
-    if len(structs) == len(distinct):
-        return _struct(structs)
-    lists = [kind for kind in distinct if isinstance(kind, pa.ListType)]
-    if len(lists) == len(distinct):
-        return pa.list_(_merged(kind.value_type for kind in lists))
-    raise ValueError("an array holds values of several kinds; set array_handling_mode = document")
-
-
-def _struct(kinds: Iterable[pa.StructType]) -> pa.DataType:
-    """The fields of all, each with the common type of those of its name."""
-    fields: dict[str, list[pa.DataType]] = {}
-    for field in (field for kind in kinds for field in kind):
-        fields.setdefault(field.name, []).append(field.type)
-    return pa.struct([(name, _merged(of_name)) for name, of_name in fields.items()])
+    return BsonValue(pa.list_(common_type(item.type for item in items)), [item.value for item in items])
 
 
 def _long(value: Any) -> BsonValue:
@@ -208,7 +171,7 @@ def _count(kind: pa.DataType, value: Any, cells: Cells) -> None:
 
 
 _BEFORE, _AFTER, _CHANGES, _OPERATION, _ID = "before", "after", "updateDescription", "op", "_id"
-_CONTENTS: tuple[Content, ...] = ("row", "partial row")
+_CONTENTS: tuple[Content, ...] = ("row", "partial row", "changed fields")
 
 
 class _Documents(NamedTuple):
@@ -221,8 +184,8 @@ class _Documents(NamedTuple):
 
 
 class MongoDebeziumTransform(Transform):
-    """``before`` and ``after`` become structs. A missing ``after`` is made from ``before`` and the changes. The missing
-    ``before`` of a delete is made from the key.
+    """``before`` and ``after`` become structs. A missing ``after`` is made from ``before`` and the changes; without
+    ``before`` it has the changed fields alone. The missing ``before`` of a delete is made from the key.
 
     ``array_handling_mode``: array (elements of one kind), or document (a struct ``_0``, ``_1``, ...). A record that is
     not an event of MongoDB is an error (the Java transform turns it into a tombstone). Each record gets the types of
@@ -285,7 +248,9 @@ class MongoDebeziumTransform(Transform):
             raise ValueError("not a MongoDB event: before, after and updateDescription are all null")
         content: Content = "row"
         if new is None and changes is not None:
-            new, content = _changed(old, changes)
+            new, content = changed(old, changes)
+            if content == "partial row" and self._as_documents and any(map(_is_of_array, new)):
+                content = "changed fields"  # elements are fields with other names
             new.setdefault(_ID, key["id"])
         made = _Documents(self._typed(key), self._typed(old), self._typed(new), content)
         self._check(made, sum(map(len, filter(None, (before, after, (changes or {}).get("updatedFields"))))))
@@ -318,28 +283,7 @@ class MongoDebeziumTransform(Transform):
         return replace(records, key=key, value=event.column(), typed=True, content=content)
 
 
-def _changed(old: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> tuple[dict[str, Any], Content]:
-    """The document after an update, made from the document before it; without that, only the changed fields."""
-    text = changes.get("updatedFields")
-    updated, removed = parse(text) if text else {}, changes.get("removedFields") or ()
-    shorter = _truncated(old or {}, changes.get("truncatedArrays") or ())
-    before = {**(old or {}), **{name: items for name, items in shorter.items() if items is not None}}
-    new = {name: value for name, value in {**before, **updated}.items() if name not in removed}
-    # A dot leads into a part of a field, whose other parts only a whole document has.
-    is_partial = old is None or any("." in name for name in (*updated, *removed, *shorter))
-    return new, "partial row" if is_partial else "row"
-
-
-def _truncated(old: Mapping[str, Any], arrays: Sequence[Any]) -> dict[str, list[Any] | None]:
-    """The arrays that an update has cut off, with the elements that are left; None if ``old`` does not have the array.
-
-    :raises ValueError: the event does not name an array and how many elements are left.
-    """
-    shortened: dict[str, list[Any] | None] = {}
-    for each in arrays:
-        name, size = each.get("field"), each.get("size")
-        items = old.get(name)
-        if not isinstance(name, str) or not isinstance(size, int) or size < 0 or not isinstance(items, list | None):
-            raise ValueError(f"truncatedArrays: field {name!r}, size {size!r}: not an array and a number of elements")
-        shortened[name] = None if items is None else items[:size]
-    return shortened
+def _is_of_array(name: str) -> bool:
+    """Whether a changed field is an array that was cut off, or may be an element or in one."""
+    path, size = change_of(name)
+    return size is not None or any(map(NUMBER.fullmatch, path[1:]))

@@ -116,7 +116,11 @@ def _short(kind: str) -> str:
 def _on_side(kind: type[Sided], side: str) -> type[Sided]:
     if side != "Key":
         return kind
-    return type(f"{kind.__name__}Key", (kind,), {"side": "key", "needs": kind.needs | {"key"}, "tombstones": True})
+    return type(
+        f"{kind.__name__}Key",
+        (kind,),
+        {"side": "key", "needs": kind.needs | {"key"}, "tombstones": True, "keeps_paths": True},
+    )
 
 
 class _Function(Transform):

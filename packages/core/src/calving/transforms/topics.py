@@ -49,7 +49,7 @@ class RegexRouter(Transform):
     """A topic that ``regex`` matches in full becomes ``replacement`` (``$1`` or ``${name}`` stands for a group)."""
 
     null_types = NO_FIELDS
-    keeps_names = True
+    keeps_names = keeps_paths = True
     ordered = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -98,7 +98,7 @@ class TimestampRouter(Transform):
     """The topic becomes ``topic.format`` (``${topic}-${timestamp}``), with the record's topic and timestamp."""
 
     null_types = NO_FIELDS
-    keeps_names = True
+    keeps_names = keeps_paths = True
     ordered = False
     needs = frozenset({"timestamp"})
 
@@ -172,7 +172,7 @@ class InsertHeader(Transform):
     """Adds ``header`` with ``value.literal``."""
 
     null_types = NO_FIELDS
-    keeps_names = True
+    keeps_names = keeps_paths = True
     ordered = False
     needs = frozenset({"headers"})
 
@@ -190,7 +190,7 @@ class DropHeaders(Transform):
     """Removes ``headers``."""
 
     null_types = NO_FIELDS
-    keeps_names = True
+    keeps_names = keeps_paths = True
     ordered = False
     needs = frozenset({"headers"})
 
@@ -260,7 +260,7 @@ class KafkaMetadataTransform(Transform):
     """
 
     null_types = NO_FIELDS
-    keeps_names = True
+    keeps_names = keeps_paths = True
     ordered = False
     needs = frozenset({"offset", "timestamp"})
     tombstones = False

@@ -4,29 +4,62 @@ completed by the row before it; rows that follow each other are joined first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import cast
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
+from pyiceberg.types import ListType, NestedField, StructType
 
 from calving.records.arrays import children_of, chosen_rows, struct, take
-from calving.writing.changes import find_path
+from calving.writing.partial_lists import Chain, Cut, Element, Join, Step, appended, joined
 
 ROOTLESS = "-"
 """In the text of the columns that a row lacks: the row before it is known to be gone."""
+Steps = Mapping[int, Sequence[Step]]
+"""The steps that change lists, by the lists' ids."""
 
 
-def kept_text(ids: Iterable[int], *, rootless: bool = False) -> str:
-    """The text for the columns with these ids, which a row lacks."""
-    return " ".join([*([ROOTLESS] if rootless else []), *map(str, sorted(ids))])
+def kept_text(ids: Iterable[int], steps: Steps | None = None, *, rootless: bool = False) -> str:
+    """The text for what a row lacks: the columns with these ids, and of lists what these steps leave."""
+    words = [*([ROOTLESS] if rootless else []), *map(str, sorted(ids))]
+    if steps:
+        listed = {str(each): [*map(_written, steps[each])] for each in sorted(steps)}
+        words.append(json.dumps(listed, separators=(",", ":")))
+    return " ".join(words)
+
+
+def _written(step: Step) -> object:
+    if isinstance(step, Cut):
+        return {"cut": step.size}
+    return step.number if step.kept is None else [step.number, step.kept]
+
+
+def _read(step: object) -> Step:
+    match step:
+        case {"cut": int(size)}:
+            return Cut(size)
+        case [int(number), str(kept)]:
+            return Element(number, kept)
+        case int(number):
+            return Element(number)
+    raise ValueError(f"{step} is no step that changes a list")
 
 
 def kept_ids(text: str) -> frozenset[int]:
-    """The ids in such a text."""
-    return frozenset(int(word) for word in text.split() if word != ROOTLESS)
+    """The ids of the columns in such a text, without lists that have steps."""
+    return frozenset(int(word) for word in text.partition("{")[0].split() if word != ROOTLESS)
+
+
+def kept_steps(text: str) -> dict[int, tuple[Step, ...]]:
+    """The steps in such a text."""
+    _, brace, listed = text.partition("{")
+    found = json.loads(brace + listed) if brace else {}
+    return {int(number): tuple(map(_read, steps)) for number, steps in found.items()}
 
 
 def is_rootless(kept: pa.Array) -> pa.Array:
@@ -48,12 +81,23 @@ class Joined:
     last: pa.Array
 
 
+class _Column(NamedTuple):
+    """A column of the schema, possibly within structs. ``around``: the ids of these structs."""
+
+    field: NestedField
+    path: tuple[int, ...]
+    around: tuple[int, ...]
+
+
 class PartialRows:
     """Joins the changes of each key, in the columns of a schema."""
 
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._paths: dict[int, tuple[int, ...] | None] = {}
+        self._columns = {each.field.field_id: each for each in _columns(schema.fields, (), ())}
+        self._inside = defaultdict[int, set[int]](set)
+        for number, column in self._columns.items():
+            for each in column.around:
+                self._inside[each].add(number)
 
     def join(self, rows: pa.RecordBatch, numbers: pa.Array, kept: pa.Array) -> Joined:
         """``rows`` in their order, whose first columns are those of the schema, and the number of each row's key. A
@@ -65,31 +109,133 @@ class PartialRows:
         counts = pc.fill_null(pc.greater_equal(places, first), True)
         keys = numbers.filter(counts).unique()
         last = _last_of(numbers, places, keys)
-        lacks = {text: kept_ids(text) for text in kept.unique().to_pylist() if text is not None}
-        joined, left = chosen_rows(rows, last.to_pylist()), [set[int]() for _ in range(len(keys))]
-        for each in sorted(frozenset().union(*lacks.values())):
-            path = self._path(each)
-            if path is None:  # the column is gone
+        texts = [text for text in kept.unique().to_pylist() if text is not None]
+        lacks = {text: self._with_inner(kept_ids(text)) for text in texts}
+        made, left = chosen_rows(rows, last.to_pylist()), [set[int]() for _ in range(len(keys))]
+        for each in sorted(frozenset().union(*lacks.values()), key=self._depth):
+            column = self._columns.get(each)
+            if column is None:  # it is gone
                 continue
             without = pa.array([text for text, ids in lacks.items() if each in ids], pa.string())
             has = pc.and_(counts, pc.invert(pc.is_in(kept, value_set=without)))
             source = _last_of(numbers, pc.if_else(has, places, None), keys)
-            joined = _with(joined, path, _at(rows, path), source)
+            made = _with(made, column.path, _at(rows, column.path), source)
             for place in pc.indices_nonzero(source.is_null()).to_pylist():
-                left[place].add(each)
+                if left[place].isdisjoint(column.around):
+                    left[place].add(each)
+        steps: list[dict[int, Sequence[Step]]] = [{} for _ in range(len(keys))]
+        for each in sorted({number for text in texts for number in kept_steps(text)}):
+            if each in self._columns:
+                chains = _chains(each, rows, numbers, kept, counts, lacks)
+                made = self._with_lists(made, self._columns[each], rows, keys, chains, steps)
         base = kept.take(_at_keys(first, numbers, keys))
         is_whole = pc.and_(_at_keys(first, numbers, keys).is_valid(), base.is_null()).to_pylist()
         rootless = pc.fill_null(is_rootless(base), False).to_pylist()
-        texts = [
-            None if whole else kept_text(ids, rootless=gone)
-            for ids, whole, gone in zip(left, is_whole, rootless, strict=True)
+        kept_of = [
+            None if whole else kept_text(ids, of_lists, rootless=gone)
+            for ids, of_lists, whole, gone in zip(left, steps, is_whole, rootless, strict=True)
         ]
-        return Joined(joined, keys, pa.array(texts, pa.string()), last)
+        return Joined(made, keys, pa.array(kept_of, pa.string()), last)
 
-    def _path(self, field_id: int) -> tuple[int, ...] | None:
-        if field_id not in self._paths:
-            self._paths[field_id] = find_path(self._schema.fields, field_id)
-        return self._paths[field_id]
+    def settled(self, joined: Joined) -> Joined:
+        """The rows with null instead of lists that still have steps: there is no list that these change."""
+        texts = joined.kept.to_pylist()
+        steps = [{} if text is None else kept_steps(text) for text in texts]
+        rows = joined.rows
+        for each in sorted({number for of_row in steps for number in of_row} & self._columns.keys()):
+            path = self._columns[each].path
+            own = pa.array([None if each in of_row else row for row, of_row in enumerate(steps)], pa.int64())
+            rows = _with(rows, path, _at(rows, path), own)
+        kept = [
+            text and kept_text({*kept_ids(text), *of_row}, rootless=text.startswith(ROOTLESS))
+            for text, of_row in zip(texts, steps, strict=True)
+        ]
+        return replace(joined, rows=rows, kept=pa.array(kept, pa.string()))
+
+    def _depth(self, number: int) -> tuple[int, int]:
+        column = self._columns.get(number)
+        return 0 if column is None else len(column.path), number
+
+    def _with_inner(self, ids: frozenset[int]) -> frozenset[int]:
+        """Also the ids of what is inside of structs among these."""
+        return ids.union(*(self._inside[each] for each in ids if each in self._inside))
+
+    def _with_lists(
+        self,
+        made: pa.RecordBatch,
+        column: _Column,
+        rows: pa.RecordBatch,
+        keys: pa.Array,
+        chains: Mapping[int, Chain],
+        left: Sequence[dict[int, Sequence[Step]]],
+    ) -> pa.RecordBatch:
+        """The rows with the lists of one column that steps change. ``chains``: by number of the key. ``left``: for each
+        row, the steps for which there is no list yet.
+        """
+        places = {number: place for place, number in enumerate(keys.to_pylist()) if number in chains}
+        whole = [number for number, chain in chains.items() if chain[0][1] is None]
+        other = [number for number, chain in chains.items() if chain[0][1] is not None]
+        given = cast("pa.ListArray", _at(rows, column.path))
+        kind = column.field.field_type
+        assert isinstance(kind, ListType)  # noqa: S101 - only lists have steps
+        full = joined(given, [chains[number] for number in whole], _joining(kind))
+        more, steps = appended(given, [chains[number] for number in other])
+        for number, of_key in zip(other, steps, strict=True):
+            left[places[number]][column.field.field_id] = of_key
+        source = [*range(made.num_rows)]
+        for place, number in enumerate((*whole, *other)):
+            source[places[number]] = made.num_rows + place
+        current = _at(made, column.path)
+        every = pa.concat_arrays([current, full, more])
+        return _with(made, column.path, every, pa.array(source, pa.int64()))
+
+
+def _columns(fields: Sequence[NestedField], path: tuple[int, ...], around: tuple[int, ...]) -> Iterator[_Column]:
+    for place, field in enumerate(fields):
+        yield _Column(field, (*path, place), around)
+        if isinstance(field.field_type, StructType):
+            yield from _columns(field.field_type.fields, (*path, place), (*around, field.field_id))
+
+
+def _joining(kind: ListType) -> Join:
+    """Joins the elements of such lists, which are structs."""
+
+    def join(parts: pa.StructArray, numbers: pa.Array, kept: pa.Array) -> pa.StructArray:
+        rows = pa.RecordBatch.from_arrays(children_of(parts), schema=pa.schema([*parts.type]))
+        assert isinstance(kind.element_type, StructType)  # noqa: S101 - only structs lack columns
+        of_elements = PartialRows(Schema(*kind.element_type.fields))
+        done = of_elements.settled(of_elements.join(rows, numbers, kept))
+        return struct(done.rows.columns, parts.type, None, done.rows.num_rows)
+
+    return join
+
+
+def _chains(
+    number: int,
+    rows: pa.RecordBatch,
+    numbers: pa.Array,
+    kept: pa.Array,
+    counts: pa.Array,
+    lacks: Mapping[str, frozenset[int]],
+) -> dict[int, Chain]:
+    """For each key with steps for the list with this id, the rows that have it or steps for it, from the last one that
+    has it.
+    """
+    steps = {text: kept_steps(text).get(number) for text in lacks}
+    changing = pa.array([text for text, found in steps.items() if found is not None], pa.string())
+    concerned = numbers.filter(pc.and_(counts, pc.is_in(kept, value_set=changing))).unique()
+    which = pc.indices_nonzero(pc.and_(counts, pc.is_in(numbers, value_set=concerned)))
+    chains: dict[int, list[tuple[int, Sequence[Step] | None]]] = defaultdict(list)
+    for place, key, text in zip(
+        which.to_pylist(), numbers.take(which).to_pylist(), kept.take(which).to_pylist(), strict=True
+    ):
+        own = None if text is None else steps[text]
+        if own is None and text is not None and number in lacks[text]:
+            continue
+        if own is None:
+            chains[key].clear()
+        chains[key].append((place, own))
+    return {key: chain for key, chain in chains.items() if any(own is not None for _, own in chain)}
 
 
 def _last_of(numbers: pa.Array, places: pa.Array, keys: pa.Array) -> pa.Array:
