@@ -47,9 +47,9 @@ def measure(folder: Path, console: Console, python: Path) -> dict[str, list[floa
     found["spark"] = _by_spark(python, warehouse)
     for name in (*_BY_CALVING, *_BY_SPARK):
         table = catalog.load_table(name)
-        files, rows = len(table.inspect.data_files()), len(table.scan(selected_fields=("id",)).to_arrow())
-        if (files, rows) != (1, _FILES * _ROWS):
-            raise RuntimeError(f"{name} has {files} files with {rows} rows")
+        left, rows = len(table.inspect.data_files()), len(table.scan(selected_fields=("id",)).to_arrow())
+        if (left, rows) != (1, _FILES * _ROWS):
+            raise RuntimeError(f"{name} has {left} files with {rows} rows")
     shown = Table("by", "CPU s of a million rows, in turn", title=f"{_FILES} files of {_ROWS:,} rows become one")
     for who, seconds in found.items():
         shown.add_row(who, ", ".join(map(str, seconds)))
