@@ -32,6 +32,7 @@ from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play, p
 from tests.iceberg.killed_maintenance import kills
 from tests.iceberg.reader import rows_of
 from tests.iceberg.test_lookups import Here
+from tests.maintenance.compacting import appended
 
 
 def made(catalog: Catalog, layout: str, **more: Any) -> MutationTable:
@@ -350,3 +351,14 @@ def test_who_is_killed_at_any_step_leaves_the_rows_and_the_next_one_goes_on(tmp_
     changed(table)
     assert kills("tests.iceberg.killed_maintenance", tmp_path, table) > 5
     assert pyiceberg_rows(table.table) == table.rows()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("file_format", ["orc", "avro"])  # the other tests here have Parquet files
+def test_rows_in_other_formats_are_found_by_their_keys(catalog: Catalog, file_format: str, version: int) -> None:
+    table = appended(catalog, version, 3, file_format=file_format)
+    table.equality = True
+    table.commit(table.step([row(1001, "new")], [{"id": 0}, {"id": 2009}]))
+    assert [done.files for done in table.maintain()] == [1]
+    assert not table.maintain_only()
+    assert rows_of(table.table) == table.rows()
