@@ -6,6 +6,7 @@ Each sample compares the table with a copy of its rows in one file, read at the 
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import statistics
 import subprocess
@@ -154,6 +155,9 @@ def _cost(table: Table, copies: Catalog) -> dict[str, float]:
     """Of queries, beside the same ones of the same rows in one file."""
     location = table.metadata_location.removeprefix("file://")
     rows = connected().execute(f"select * from iceberg_scan('{location}')").to_arrow_table()
+    if rows.num_rows != steady.ROWS:
+        kept = shutil.copytree(Path(location).parents[1], Path("bench-results") / "wrong-rows", dirs_exist_ok=True)
+        raise RuntimeError(f"DuckDB reads {rows.num_rows:,} rows of {location}; a copy of the table is in {kept}")
     if copies.table_exists(_COPY):
         copies.purge_table(_COPY)
     copy = copies.create_table(_COPY, table.schema())

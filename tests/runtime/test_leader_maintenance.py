@@ -52,13 +52,14 @@ def leading(
     table: MutationTable,
     attempts: Attempts | None = None,
     board: Board | None = None,
+    others: Sequence[str] = (),
     **keys: Any,
 ) -> Iterator[LeaderMaintenance]:
     """The maintenance of a leader, which is stopped in the end."""
     maintenance = LeaderMaintenance(
         sink=sink_of(tmp_path, table.name, **(ON | keys)),
         catalog=table.catalog,
-        tables=lambda: [table.name],
+        tables=lambda: [*others, table.name],
         resolvers=Resolvers(lambda name: None, 10**6),
         attempts=attempts or Attempts(1, 60.0),
         tasks=lambda: None,
@@ -169,6 +170,18 @@ def test_only_tables_are_maintained_that_the_settings_name(catalog: Catalog, tmp
     sink = sink_of(tmp_path, one.name, **(ON | off))
     assert sink.maintains_any and (sink.maintains(one.name), sink.maintains("db.other")) == ("false", "true")
     assert not sink_of(tmp_path, one.name).maintains_any
+
+
+def test_with_auto_it_maintains_the_table_that_the_sink_has_created_and_no_other(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calving.runtime.maintenance.watch._LOOK_SECONDS", 0.1)
+    own, other = table_with(catalog, 4), table_with(catalog, 4, "moving")
+    own.table.transaction().set_properties({"calving.created-by": "control-iceberg.connect-x"}).commit_transaction()
+    keys: dict[str, Any] = {"iceberg.maintenance.enabled": "auto"}
+    with leading(tmp_path, own, others=[other.name], **keys):
+        wait_for(lambda: files_of(own.table) == 1)
+    assert files_of(other.table) == 4
 
 
 def test_each_run_is_reported_by_task_and_outcome_and_by_table(catalog: Catalog, tmp_path: Path) -> None:

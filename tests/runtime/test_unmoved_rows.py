@@ -114,7 +114,7 @@ def test_files_in_their_partitions_are_no_reason(table: MutationTable, tmp_path:
 def test_a_catalog_that_is_away_is_no_reason(
     table: MutationTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "calving.runtime.maintenance.unmoved")
     looks = Looks(tmp_path, table)
 
     def away(*given: object) -> None:
