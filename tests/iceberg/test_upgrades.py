@@ -65,7 +65,7 @@ def test_a_dry_run_changes_nothing_and_a_second_run_finds_nothing_to_do(table: M
 def test_a_commit_that_comes_in_between_does_not_stop_the_upgrade(
     table: MutationTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, refused = Table._do_commit, []
+    real, refused = Table._do_commit, list[bool]()
 
     def commit(self: Table, *change: object) -> None:
         if not refused:
