@@ -253,17 +253,19 @@ def test_another_build_of_this_version_is_not_used(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_no_bytes_is_an_error_not_a_crash() -> None:
-    found = native._NATIVE.Decoder.of_json([(["id"], "long", [], -2)], True, False, NESTING, 1_000)
+    found = native._NATIVE.Decoder.of_json([(["id"], "long", [], -2, -1)], True, False, NESTING, 1_000)
     with pytest.raises(TypeError):
         found.decode([None], b"", b"")
     with pytest.raises(ValueError, match="a column of bytes without nulls is wanted"):
         found.decode(pa.array([b"{}", None]), b"", b"")
     with pytest.raises(ValueError, match="no column of kind map"):
-        native._NATIVE.Decoder.of_json([(["m"], "map", [], -2)], True, False, NESTING, 1_000)
+        native._NATIVE.Decoder.of_json([(["m"], "map", [], -2, -1)], True, False, NESTING, 1_000)
 
 
 def test_a_panic_in_rust_is_an_error() -> None:
-    endless = native._NATIVE.Decoder.of_json([(["x"], f"fixed({2**64 - 1})", [], -2)], True, False, NESTING, 2**64 - 1)
+    endless = native._NATIVE.Decoder.of_json(
+        [(["x"], f"fixed({2**64 - 1})", [], -2, -1)], True, False, NESTING, 2**64 - 1
+    )
     with pytest.raises(RuntimeError, match="the decoder broke: capacity overflow"):
         endless.decode([b'{"x":null}'] * 2, b"", b"")
 
