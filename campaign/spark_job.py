@@ -1,14 +1,16 @@
 """A driver of Spark that writes numbers into ``lake.t``, to be killed:
-``python -m campaign.spark_job WAREHOUSE CHECKPOINT KIND``. Its query is started again whenever it fails.
+``python -m campaign.spark_job WAREHOUSE CHECKPOINT KIND``. Its query is started again whenever it fails. The kind
+``reads`` appends, and reads the table all the time; the file ``reads`` has a line for each read that came to its end.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from calving.engine.spark import LOCAL_JAVA
@@ -17,19 +19,27 @@ BATCH = 10
 TABLE, SINK = "lake.t", "numbers"
 KEYS, DELETED = 7, 5
 """Changes: the number of keys, and of how many changes one deletes."""
-Kind = Literal["append", "changes"]
+_LOOK_SECONDS = 1
+READS = "reads"
+"""The file of reads, beside the warehouse; and the line of one that was right."""
+RIGHT = "right"
+Kind = Literal["append", "upserts", "changes", "cdc", "reads"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_KEYED = (f"value % {KEYS} AS id", "value AS seq")
+_OPERATION = f"IF(value % {DELETED} = 0, 'D', 'U') AS op"
 _COLUMNS = {
     "append": ("value",),
-    "changes": (
-        f"value % {KEYS} AS id",
-        "value AS seq",
-        f"IF(value % {DELETED} = 0, 'D', 'U') AS op",
-    ),
+    "reads": ("value",),
+    "upserts": _KEYED,
+    "changes": (*_KEYED, _OPERATION),
+    "cdc": (*_KEYED, _OPERATION),
 }
 _OPTIONS: dict[str, dict[str, str]] = {
     "append": {},
+    "reads": {},
+    "upserts": {"keys": "id", "sequence_by": "seq"},
     "changes": {"keys": "id", "sequence_by": "seq", "apply_as_deletes": "op = 'D'"},
+    "cdc": {"id-columns": "id", "order-field": "seq", "cdc-field": "op"},
 }
 
 
@@ -42,10 +52,15 @@ def catalog(folder: Path) -> dict[str, str]:
 def expected(kind: Kind, batches: int) -> list[tuple[int, ...]]:
     """The rows of a table that has so many batches, in order."""
     values = range(batches * BATCH)
-    if kind == "append":
+    if kind in ("append", "reads"):
         return [(value,) for value in values]
     last = {value % KEYS: value for value in values}
-    return sorted((key, value) for key, value in last.items() if value % DELETED)
+    return sorted((key, value) for key, value in last.items() if value % DELETED or kind == "upserts")
+
+
+def judged(values: Sequence[int]) -> str:
+    """Whether a read has found the rows of whole batches, each once: the line about it."""
+    return RIGHT if sorted(values) == [*range(len(values))] and len(values) % BATCH == 0 else f"wrong: {values}"
 
 
 def main() -> None:
@@ -67,10 +82,23 @@ def main() -> None:
     writer = rows.writeStream.format("calving").options(**options).option("checkpointLocation", checkpoint)
     writer = writer.trigger(processingTime="50 milliseconds")
     while True:
+        query = writer.start(TABLE)
         try:
-            writer.start(TABLE).awaitTermination()
+            while not query.awaitTermination(_LOOK_SECONDS):
+                if kind == "reads":
+                    _read(session, folder)
         except StreamingQueryException as failure:
             print(failure, file=sys.stderr, flush=True)
+
+
+def _read(session: SparkSession, folder: Path) -> None:
+    try:
+        rows = session.read.format("calving").options(**catalog(folder)).load(TABLE).collect()
+    except PySparkException as failure:  # whoever reads is killed, too; it reads again
+        print(failure, file=sys.stderr, flush=True)
+        return
+    with (folder.parent / READS).open("a") as file:
+        file.write(f"{judged([row['value'] for row in rows])}\n")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 ``python -m campaign.spark_writes --kills 100``.
 
 Kills come at random moments, and so between any two steps: planning, tasks and commits are processes of their own.
-After a driver's death its checkpoint sometimes has lost that the last batch was done. At the end, each row is in the
-table once; of changed rows, the last state of each key.
+After every other death of a driver its checkpoint has lost that the last batch was done. At the end, each row is in the
+table once; of changed rows, the last state of each key. What was read meanwhile are whole batches, each row once.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from calving.protocol.batch_ledger import SPARK_BATCH
 from calving.services.process import interruptible
-from campaign.spark_job import KINDS, SINK, TABLE, Kind, catalog, expected
+from campaign.spark_job import KINDS, READS, RIGHT, SINK, TABLE, Kind, catalog, expected
 
 ROOT = Path(__file__).parents[1]
-VERDICT = ("lost", "doubled")
+VERDICT = ("lost", "doubled", "wrong reads")
 _DRIVER_EVERY = 8
 """One of so many kills takes the whole driver, and the others one of its Python processes."""
-_SECONDS = 600
+_SECONDS = 1200
 """The longest time without a batch."""
 
 
@@ -60,10 +60,17 @@ class Job:
         ledger = self._catalog.load_table(TABLE).properties.get(f"{SPARK_BATCH}{SINK}")
         return int(json.loads(ledger)["batch"]) + 1 if ledger is not None else 0
 
+    @property
+    def reads(self) -> list[str]:
+        """A line for each read that came to its end."""
+        path = self._folder / READS
+        return path.read_text().splitlines() if path.exists() else []
+
     def go_on(self, batches: int) -> None:
-        """Wait until the table has so many more."""
+        """Wait until the table has so many more, and was read, if somebody reads it."""
         wanted, deadline = self.batches + batches, time.monotonic() + _SECONDS
-        while self.batches < wanted:
+        read = len(self.reads) + (self._kind == "reads")
+        while self.batches < wanted or len(self.reads) < read:
             if self._driver.poll() is not None:
                 raise RuntimeError(f"the driver ended by itself: see {self._folder}/driver.log")
             if time.monotonic() > deadline:
@@ -77,7 +84,7 @@ class Job:
         if number % _DRIVER_EVERY == _DRIVER_EVERY - 1 or not workers:
             self.end()
             self.counts["drivers killed"] += 1
-            if self._rng.random() < 0.5:
+            if self.counts["drivers killed"] % 2:
                 self._forget()
             self._driver = self._started()
             return
@@ -105,6 +112,8 @@ class Job:
             "rows": len(found),
             "lost": (wanted - there).total(),
             "doubled": (there - wanted).total(),
+            "reads": len(self.reads),
+            "wrong reads": sum(line != RIGHT for line in self.reads),
         }
 
     def _started(self) -> subprocess.Popen[bytes]:
