@@ -41,7 +41,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         commit_batch(read(self._given), messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """DeleteCondition nothing: a commit may have landed before it has raised (S9)."""
+        """Delete nothing: a commit may have landed before it has raised (S9)."""
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -57,4 +57,4 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         commit_stream(read(self._given), messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - as in Spark
-        """DeleteCondition nothing: a commit may have landed before it has raised (S9)."""
+        """Delete nothing: a commit may have landed before it has raised (S9)."""
