@@ -35,7 +35,7 @@ _NUMBERS = itertools.count(1 + _PROCESS * 100_000)
 _SHARED = pytest.StashKey[str]()
 _LONGEST = {"test_campaign.py", "test_engine.py", "test_parking.py", "test_cluster.py", "test_connect_server.py"}
 _LONGEST |= {"test_rollback_interruptions.py", "test_positions.py", "test_trials.py", "test_campaign_rollbacks.py"}
-_LONGEST |= {"test_streams.py", "test_batch_writes.py", "test_guide.py", "test_backfill.py"}
+_LONGEST |= {"test_streams.py", "test_batch_writes.py", "test_guide.py", "test_backfill.py", "test_pipelines.py"}
 _LONGEST |= {"test_deleted_keys.py", "test_row_orders.py", "test_translation.py", "test_spark_writes.py"}
 """Modules that take minutes. They come first, so that none of several processes is left with one at the end."""
 _SERVICES = {"servers", "own_broker", "rest_uri"}

@@ -1,20 +1,36 @@
-"""The guide to Spark, followed: every block, in order, and what comes out."""
+"""The guide to Spark and the tutorial, followed: every block, in order, and what comes out."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from harness.jvm import write_defaults
 from tests.cli.pages import follow
 
+pytestmark = pytest.mark.services
 
-@pytest.mark.services
-def test_the_guide_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:"
+KAFKA = {"4.3.0": "4.2.0", "4.2.1": "4.2.0", "4.1.4": "4.1.3"}
+"""Spark's source of Kafka on Maven Central is of an older version than some of PySpark; the pages name the same one."""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     write_defaults(tmp_path / "spark-conf")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "spark-conf"))
+
+
+def test_the_guide_gives_what_it_says(tmp_path: Path) -> None:
     assert follow("how-to/spark.md", tmp_path, {}) == 5
+
+
+def test_the_tutorial_of_kafka_gives_what_it_says(servers: str, tmp_path: Path) -> None:
+    connector = KAFKA.get(pyspark.__version__, pyspark.__version__)
+    addresses = {"localhost:9092": servers, f"{CONNECTOR}4.3.0": CONNECTOR + connector}
+    assert follow("tutorial/kafka-with-spark.md", tmp_path, addresses) == 4
