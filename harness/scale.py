@@ -1,5 +1,6 @@
 """One commit cycle of a sink of any size: the wire format, the machines and the ledgers, without a broker and a catalog:
-``python -m harness.scale --workers 10 --partitions 10000 --tables 100 --of-each 10``.
+``python -m harness.scale --workers 10 --partitions 10000 --tables 100 --of-each 10``; ``--in-order 1``
+for tables whose rows change.
 
 Each measurement is a process of its own, as memory that was once taken is seldom given back.
 """
@@ -54,12 +55,15 @@ _LOADED = 2
 
 
 class Shape(NamedTuple):
-    """The size of a sink. ``of_each``: the tables for which each worker has a file in a cycle."""
+    """The size of a sink. ``of_each``: the tables for which each worker has a file in a cycle. ``in_order``: 1 if
+    records change rows of the tables, so that their order counts; else 0.
+    """
 
     workers: int
     partitions: int
     tables: int
     of_each: int
+    in_order: int = 0
 
 
 @dataclass
@@ -238,7 +242,9 @@ class Fleet:
             with _timed(cost, "ledgers"):
                 for _ in range(_LOADED):
                     _KEY.stored_control(table.properties)
-                done = CommitLoop(table, _KEY, 1).settle(entries, request.read, request.progress)
+                done = CommitLoop(table, _KEY, 1, in_order=bool(self._shape.in_order)).settle(
+                    entries, request.read, request.progress
+                )
                 passed_over(done.admitted.ledger, request.progress)
                 elsewhere = done.admitted.elsewhere
             mark = TableMark(str(UUID(int=1)), table.number, done.admitted.ledger.control)
@@ -284,7 +290,7 @@ def _file(table: int, worker: int, cycle: int) -> DataFile:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in Shape._fields:
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, required=True)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=Shape._field_defaults.get(name, 1))
     parser.add_argument("--cycles", type=int, default=3)
     args = parser.parse_args()
     fleet = Fleet(Shape(*(getattr(args, name) for name in Shape._fields)))

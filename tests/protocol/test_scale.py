@@ -13,10 +13,10 @@ from harness import scale
 from harness.scale import Fleet, Shape
 
 
-def calls(tables: int, partitions: int) -> int:
+def calls(tables: int, partitions: int, in_order: int) -> int:
     """Of Python functions in the third cycle of a sink whose worker has files for each of its tables."""
     scale.RECORDS += 1  # what was decoded of an earlier sink is of no use to this one
-    fleet, count = Fleet(Shape(1, partitions, tables, tables)), 0
+    fleet, count = Fleet(Shape(1, partitions, tables, tables, in_order)), 0
     for _ in range(2):
         fleet.cycle()
 
@@ -37,13 +37,15 @@ def _own_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "RECORDS", 20_000)
 
 
-def test_a_further_table_costs_the_same_whatever_the_number_of_partitions() -> None:
-    few, many = ((calls(12, partitions) - calls(4, partitions)) / 8 for partitions in (6, 300))
+@pytest.mark.parametrize("in_order", [0, 1])
+def test_a_further_table_costs_the_same_whatever_the_number_of_partitions(in_order: int) -> None:
+    few, many = ((calls(12, each, in_order) - calls(4, each, in_order)) / 8 for each in (6, 300))
     assert many < 1.1 * few
 
 
-def test_a_further_partition_costs_the_same_whatever_the_number_of_tables() -> None:
-    one, many = ((calls(tables, 300) - calls(tables, 102)) / 198 for tables in (1, 12))
+@pytest.mark.parametrize("in_order", [0, 1])
+def test_a_further_partition_costs_the_same_whatever_the_number_of_tables(in_order: int) -> None:
+    one, many = ((calls(each, 300, in_order) - calls(each, 102, in_order)) / 198 for each in (1, 12))
     assert many < 1.1 * one
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets
 from calving.protocol.ledger import Ledger, SourceProgress
 from calving.protocol.ledger_key import source_entries
 from calving.protocol.next_ledger import next_ledger
+from calving.protocol.order import Ordered, ordered
 from tests.simulation.mutants import MUTANTS, table, verdicts
 from tests.simulation.odds import THEMES, TURNS
 from tests.simulation.run import in_theme
@@ -113,6 +115,16 @@ def test_a_seed_gives_the_same_run_twice() -> None:
     assert simulate(7) == simulate(7)
 
 
+def _anew(ledger: Ledger) -> Ledger:
+    """The same ledger, of objects of its own."""
+    source, settled, missing = dict(ledger.source), dict(ledger.settled), dict(ledger.missing)
+    return replace(ledger, source=source, settled=settled, missing=missing)
+
+
+def _progress_anew(progress: SourceProgress) -> SourceProgress:
+    return replace(progress, covered=dict(progress.covered), settled=dict(progress.settled))
+
+
 @pytest.mark.parametrize("theme", ["zombies", "rolled back", "topic recreated"])
 def test_a_ledger_that_tables_share_is_what_each_would_compute_alone(
     theme: str, monkeypatch: pytest.MonkeyPatch
@@ -126,10 +138,7 @@ def test_a_ledger_that_tables_share_is_what_each_would_compute_alone(
         found = next_ledger(ledger, read, progress, passed, admitted, left_out)
         shared += id(found.source) in seen
         seen[id(found.source)] = found.source
-        source, settled, missing = dict(ledger.source), dict(ledger.settled), dict(ledger.missing)
-        own = replace(ledger, source=source, settled=settled, missing=missing)
-        anew = replace(progress, covered=dict(progress.covered), settled=dict(progress.settled))
-        alone = next_ledger(own, read, anew, passed, admitted, left_out)
+        alone = next_ledger(_anew(ledger), read, _progress_anew(progress), passed, admitted, left_out)
         assert (found, source_entries(found)) == (alone, source_entries(alone))
         return found
 
@@ -137,6 +146,27 @@ def test_a_ledger_that_tables_share_is_what_each_would_compute_alone(
     for seed in range(SEEDS):
         simulate(seed, in_theme(theme))
     assert shared
+
+
+@pytest.mark.parametrize("theme", ["zombies", "rolled back", "positions moved"])
+def test_an_order_that_tables_share_is_what_each_would_find_alone(theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+
+    def compared(
+        entries: Iterable[Envelope], control: ControlOffsets, progress: SourceProgress, ledger: Ledger
+    ) -> Ordered:
+        nonlocal count
+        given = [*entries]
+        found = ordered(given, control, progress, ledger)
+        own = [replace(entry, spans=dict(entry.spans)) for entry in given]
+        assert found == ordered(own, control, _progress_anew(progress), _anew(ledger))
+        count += len(given) > 1
+        return found
+
+    monkeypatch.setattr("calving.protocol.commit.ordered", compared)
+    for seed in range(SEEDS):
+        simulate(seed, in_theme(theme))
+    assert count
 
 
 @pytest.mark.parametrize("rule", MUTANTS)
