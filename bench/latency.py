@@ -65,7 +65,7 @@ def measure(folder: Path, console: Console) -> list[dict[str, float]]:
             Load(f"latency-{interval}-{rate}", 2, rate, 40, interval)
             for interval, rate in itertools.product(INTERVALS, RATES)
         ]
-        for load in [*loads, *(Load(f"latency-sparse-{idle}", 2, 1 / 7, 70, 1000, idle) for idle in (0, 100))]:
+        for load in [*loads, *(Load(f"latency-sparse-{idle}", 2, 1 / 7.3, 73, 1000, idle) for idle in (0, 100))]:
             said = {
                 "interval": load.interval_ms / 1000,
                 "records/s": round(load.rate, 2),
@@ -126,8 +126,7 @@ def trickle(
     with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=False)) as cursor:
         worker = Process([str(calving), "run", str(config)], log, {"CALVING_LOG_LEVEL": "INFO", **(environment or {})})
         try:
-            found = _watch(servers, load, keys, worker.pid, cursor)
-            found |= _steps(port)
+            found = _watch(servers, load, keys, worker.pid, cursor, port)
             found["idle CPU"] = _idle_share(worker.pid)
         finally:
             worker.signal(signal.SIGTERM)
@@ -165,6 +164,7 @@ class _Seen:
     """Seconds since the epoch, by commit cycle."""
     counts_from: float = 0.0
     cpu: float = 0.0
+    steps: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def listen(self, cursor: Cursor) -> None:
         for envelope in cursor.read(0):
@@ -172,7 +172,7 @@ class _Seen:
                 self.starts.setdefault(envelope.event.commit_id, envelope.at_us / 1e6)
 
 
-def _watch(servers: str, load: Load, keys: dict[str, str], pid: int, cursor: Cursor) -> dict[str, float]:
+def _watch(servers: str, load: Load, keys: dict[str, str], pid: int, cursor: Cursor, port: int) -> dict[str, float]:
     producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
     database = Path(keys["warehouse"]) / "catalog.db"
     seen = _Seen()
@@ -194,13 +194,18 @@ def _watch(servers: str, load: Load, keys: dict[str, str], pid: int, cursor: Cur
                 seen.commits.append(time.monotonic())
                 seen.visible += [seen.commits[-1]] * (count - len(seen.visible))
         if seen.counts_from and not seen.cpu and now > seen.counts_from:
-            seen.cpu = tree_cpu(pid)
+            seen.cpu, seen.steps = tree_cpu(pid), _steps(port)
         time.sleep(0.01)
     if len(seen.visible) < len(seen.produced):
         raise RuntimeError(
             f"{len(seen.visible)} of {len(seen.produced)} records are visible, see bench-results/{load.topic}.log"
         )
-    return {**_percentiles(seen, load), "CPU": round((tree_cpu(pid) - seen.cpu) / load.seconds * 100, 1)}
+    cpu = round((tree_cpu(pid) - seen.cpu) / load.seconds * 100, 1)
+    means: dict[str, float] = {}
+    for step, (total, cycles) in _steps(port).items():
+        before, times = seen.steps.get(step, (0.0, 0.0))
+        means[step] = round((total - before) / max(1.0, cycles - times), 3)
+    return {**_percentiles(seen, load), **means, "CPU": cpu}
 
 
 def _percentiles(seen: _Seen, load: Load) -> dict[str, float]:
@@ -223,15 +228,15 @@ def _part(values: Sequence[float], share: float) -> float:
     return sorted(values)[int(len(values) * share)]
 
 
-def _steps(port: int) -> dict[str, float]:
-    """The means of the steps of a cycle, over all cycles with a batch and without one."""
+def _steps(port: int) -> dict[str, tuple[float, float]]:
+    """The seconds of each step of the cycles until now, and how many cycles had it."""
     with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         text = answer.read().decode()
     values: dict[str, dict[str, float]] = {}
     pattern = r"^calving_commit_cycle_step_duration_seconds_(sum|count)\{.*step=\"(\w+)\".*\} (\S+)$"
     for kind, step, value in re.findall(pattern, text, re.MULTILINE):
         values.setdefault(step, {})[kind] = float(value)
-    return {step: round(each["sum"] / each["count"], 3) for step, each in values.items() if each["count"]}
+    return {step: (each["sum"], each["count"]) for step, each in values.items()}
 
 
 def _idle_share(pid: int, seconds: float = 10.0) -> float:

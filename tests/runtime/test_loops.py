@@ -13,7 +13,7 @@ import pytest
 
 from calving.backend import SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
-from calving.model.events import Envelope, TableFiles, TableId, TableReference
+from calving.model.events import NO_COMMIT, DataComplete, Envelope, Publication, TableFiles, TableId, TableReference
 from calving.model.files import DataFile
 from calving.model.marks import TableMark
 from calving.model.offsets import SourceOffsets, Spans, TopicPartition
@@ -120,7 +120,9 @@ class Sink:
         self.board = Board(SinkFacts("s", "g", "m", "1", "memory", "local", 0.0, interval, 30.0))
         self.times = CycleTimes(time.monotonic, self.board.cycle)
         self.group, self.batches = OneMember(), Batches(self.times)
-        session = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore()).open("worker-1")
+        session = self.session = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore()).open(
+            "worker-1"
+        )
         self.worker = WorkerLoop(
             group=self.group,
             session=session,
@@ -151,6 +153,10 @@ class Sink:
         self.worker.step(0)  # it is published
         self.coordinator.step(0)  # and committed
         self.worker.step(0)
+
+    def answer_of_another(self) -> None:
+        """An entry of another worker, which is none of this one's business."""
+        self.session.publish(Publication((DataComplete(NO_COMMIT),), {}, {}), self.group.claim())
 
 
 @pytest.fixture
@@ -196,6 +202,14 @@ def test_a_worker_without_partitions_waits_in_its_group(sink: Sink) -> None:
     sink.worker.step(3.0)
     sink.worker.step(0.01)
     assert sink.group.waits == [3.0, 0.0]
+
+
+def test_what_is_no_beginning_of_a_cycle_does_not_end_a_workers_wait(sink: Sink) -> None:
+    sink.cycle()
+    sink.answer_of_another()
+    steps, started = len(sink.group.waits), time.monotonic()
+    sink.worker.step(0.2)
+    assert time.monotonic() - started > 0.15 and len(sink.group.waits) == steps + 1
 
 
 def test_entries_of_others_do_not_end_a_workers_wait(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from calving.protocol.members import Members
 from calving.protocol.positions import Unread, first_start, starting, within_topics
 from calving.protocol.positions import text_of as moved_text
 from calving.protocol.worker import BatchOutcome, WorkerMachine
+from calving.runtime.listening import read_until_cycle
 from calving.runtime.log_health import OpenTransactions, SilenceDetector
 from calving.runtime.policy import SourcePolicy
 from calving.runtime.positions import Resumed, data_loss_text, moved, recreated_text, truncated_text
@@ -35,7 +36,6 @@ log = logging.getLogger(__name__)
 
 
 _SEARCH_SECONDS = 10.0
-_SHORTEST_SECONDS = 0.005  # clients count in milliseconds, and do not wait at all for a part of one
 
 
 class Runner(Protocol):
@@ -148,17 +148,14 @@ class WorkerLoop:
 
     def _heard(self, timeout: float) -> Sequence[Envelope]:
         """Wait where the next thing to do comes from, and read the log: without partitions that is the group, while a
-        batch runs the batch, and else the log, until it has an entry. What comes elsewhere waits for up to ``timeout``.
+        batch runs the batch, and else the log, until a cycle begins. All else waits for up to ``timeout``.
         """
         self._group.poll(0.0 if self.machine.held else timeout, self)
         if self.machine.busy:
             self._runner.wait(timeout)
-        elif self.machine.held and not self.machine.owes:
-            end, heard = self._clock() + timeout, self._cursor.read(timeout)
-            while not heard and (left := end - self._clock()) > _SHORTEST_SECONDS:
-                heard = self._cursor.read(left)
-            return heard
-        return self._cursor.read(0)
+        if self.machine.busy or self.machine.owes or not self.machine.held:
+            return self._cursor.read(0)
+        return read_until_cycle(self._cursor, timeout, self._clock)
 
     def _hear_cycle(self, envelope: Envelope) -> None:
         self.publications.hear(envelope)
