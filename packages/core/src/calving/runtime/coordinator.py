@@ -94,6 +94,8 @@ class CoordinatorLoop:
         """When the running commit of the tables began."""
         self._unheard_since: float | None = None
         self._silent_reads = 0
+        self._asked = float("-inf")
+        """When a worker last asked for a cycle."""
         self._lagging = 0
         """Commit cycles in a row in which an older entry may have been unread."""
         self._unheard = 0
@@ -119,7 +121,7 @@ class CoordinatorLoop:
         :raises NewerVersionError: workers of a later version have written what this one would misread.
         """
         self._expected = self._partitions()
-        before, due = self.machine.commit_id, self.machine.pace.due
+        before, due = self.machine.commit_id, max(self.machine.pace.due, self._asked)
         effects = self.machine.tick(self._clock(), self._fresh_id(), self._expected)
         if self.machine.commit_id != before:
             self._times.begins(self.machine.commit_id, due)
@@ -129,6 +131,7 @@ class CoordinatorLoop:
             self._look_for_topics()
         heard = self._cursor.read(timeout)
         for self._unheard, envelope in zip(reversed(range(len(heard))), heard, strict=True):
+            self._asked = self._clock() if envelope.wanted else self._asked
             self._form.hear(envelope)
             self._target.hear(envelope)
             self._members.hear(envelope, self.machine.commit_id)
