@@ -13,9 +13,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
+from calving.errors import CatalogRefusedError
 from calving.model.tables import SchemaChange
 from calving.records.fields import primitive
+from calving.records.foreign import variant_ids
 from calving.writing.schemas import iceberg_type
+
+_VARIANTS_SINCE = 3
+"""The first format version with variants."""
 
 
 def spec_names(metadata: TableMetadata) -> tuple[str, ...]:
@@ -39,7 +44,10 @@ def is_open(change: SchemaChange, schema: Schema) -> bool:
 
 
 def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
-    """Make all these changes in one commit."""
+    """Make all these changes in one commit.
+
+    :raises CatalogRefusedError: the table's format version does not have the type of a column.
+    """
     added = [change for change in changes if change.kind == "add"]
     changed = [change for change in changes if change.kind != "add"]
     with table.transaction() as transaction:
@@ -55,7 +63,13 @@ def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
         if added:
             with transaction.update_schema() as update:
                 for change in added:
-                    update.add_column(change.path, iceberg_type(change.type, itertools.count(1)), required=False)
+                    kind = iceberg_type(change.type, itertools.count(1))
+                    if variant_ids(kind) and table.metadata.format_version < _VARIANTS_SINCE:
+                        version = table.metadata.format_version
+                        raise CatalogRefusedError(
+                            f"a table of format version {version} has no variants: upgrade it to {_VARIANTS_SINCE}"
+                        )
+                    update.add_column(change.path, kind, required=False)
 
 
 def unreadable(then: Schema, now: Schema) -> str | None:

@@ -19,7 +19,7 @@ _SIMPLE = {
         name: name
         for name in (
             *("boolean", "int", "long", "float", "double", "date", "time", "string", "uuid", "binary"),
-            *("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"),
+            *("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "variant"),
         )
     },
     "text": "string",
@@ -28,7 +28,7 @@ _SIMPLE = {
 }
 _HELP = (
     "a type is boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamptz, string, uuid,"
-    " binary, fixed[n], list<type>, map<type, type> or struct<name: type, ...>"
+    " binary, fixed[n], variant, list<type>, map<type, type> or struct<name: type, ...>"
 )
 
 

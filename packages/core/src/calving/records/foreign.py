@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import Field, model_serializer
 from pyiceberg.conversions import from_json, to_json
 from pyiceberg.schema import Schema
+from pyiceberg.typedef import TableVersion
 from pyiceberg.types import (
     BinaryType,
     GeographyType,
@@ -43,6 +44,10 @@ class ForeignType(PrimitiveType):
     def ser_model(self) -> str:
         """The name, as it was read."""
         return self.root[0]
+
+    def minimum_format_version(self) -> TableVersion:
+        """No earlier version has other types than pyiceberg knows."""
+        return 3
 
     def __str__(self) -> str:
         return self.root[0]
