@@ -8,10 +8,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from calving.maintenance.compactor import Compactor
 from calving.model.record_path import Evolution
+from calving.model.tables import RowMutations
 from calving.records.declared import read_columns
 from tests.casting.variant_decoder import decode
-from tests.mutations.changing import Changing
+from tests.maintenance.compacting import EAGER
+from tests.mutations.changing import KEY, Changing
 
 V3 = {"format-version": "3"}
 
@@ -89,3 +92,33 @@ def test_a_table_of_an_earlier_version_that_is_there_gets_no_variant(tmp_path: P
     ((_, reason),) = sink.reasons(outcome)
     assert f"a table of format version {version} has no variants: upgrade it to 3" in reason
     assert columns(sink) == [("id", "long")]
+
+
+def compact(sink: Changing) -> None:
+    """Make one file of all."""
+    compactor = Compactor(sink.catalog, ("db", "t"), KEY, {}, EAGER, sleep=lambda seconds: None)
+    assert compactor.refusal(sink.table) is None
+    (group,) = compactor.plan(sink.table, 0).groups
+    done = compactor.compact(group)
+    assert (done.failed, done.dropped) == (None, None)
+
+
+def test_compaction_carries_variants_through(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path)
+    values: list[Any] = [{"a": [1, None]}, "x", None, 1.5, [], {}]
+    for number, value in enumerate(values):
+        sink.take((None, {"id": number, "payload": value}))
+    compact(sink)
+    (task,) = sink.table.scan().plan_files()
+    assert variants(sink) == values
+    assert "payload (Variant(1))" in str(pq.ParquetFile(task.file.file_path.removeprefix("file://")).schema)
+
+
+def test_rows_change_with_their_variants(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path).with_(mutations=RowMutations("op"), id_columns=("id",))
+    sink.take(*((None, {"id": number, "op": "c", "payload": {"a": number}}) for number in range(4)))
+    sink.take((None, {"id": 1, "op": "u", "payload": "new"}), (None, {"id": 2, "op": "d"}))
+    sink.take((None, {"id": 3, "op": "u"}))
+    compact(sink)
+    assert [row["id"] for row in sorted(rows_of(sink), key=lambda row: int(row["id"]))] == [0, 1, 3]
+    assert variants(sink) == [{"a": 0}, "new", None]

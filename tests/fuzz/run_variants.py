@@ -1,0 +1,164 @@
+"""``python -m tests.fuzz.run_variants --values 1000000 [--seed 7]``: random JSON as variants, read back by a decoder that
+was written from the specification, and some of it by DuckDB.
+
+Prints one line for each document that is read otherwise, and how many values there were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from calving.casting.variants import encode
+from calving.records.fields import arrow_schema
+from calving.records.foreign import schema_of_json
+from calving.records.jsontext import parse
+from calving.writing.formats.footers import with_variants
+from tests.casting.variant_decoder import decode
+
+SCHEMA = schema_of_json('{"type":"struct","fields":[{"id":1,"name":"v","required":false,"type":"variant"}]}')
+SAMPLE = 50
+"""DuckDB reads each document whose number is a multiple of this."""
+SIGNS = "aé😀\x00\"\\ß漢.$'\u2028"
+WHOLE = [7, 8, 15, 16, 31, 32, 63, 64, 90, 126, 127, 140]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--values", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    args = parser.parse_args()
+    wrong, count = fuzz(args.seed, args.values)
+    print(*wrong, sep="\n")
+    print(f"seed {args.seed}: {count:,} values, {len(wrong)} documents were read otherwise")
+    return 1 if wrong else 0
+
+
+def fuzz(seed: int, values: int) -> tuple[list[str], int]:
+    """What was read otherwise, and the number of values."""
+    draw, count, number = random.Random(seed), 0, 0
+    wrong, sample = list[str](), list[str]()
+    while count < values:
+        text = document(draw, draw.choice([0, 1, 2, 3, 5]), draw.choice([0, 1, 3, 8]))
+        wanted = wanted_of(text)
+        count += sum(1 for _ in inside(wanted))
+        if not same(decode(*encode(parse(text.encode(), 100))), wanted):
+            wrong.append(text)
+        # DuckDB gives Python no names if one is empty, and cuts them at a zero character.
+        if number % SAMPLE == 0 and '"":' not in text and "\\u0000" not in text:
+            sample.append(text)
+        number += 1
+    return [*wrong, *by_duckdb(sample)], count
+
+
+def document(draw: random.Random, depth: int, width: int) -> str:
+    """A JSON text."""
+    form = draw.random()
+    if depth and form < 0.35:
+        names = [text(draw) for _ in range(draw.randint(0, width))]
+        return "{" + ", ".join(f"{json.dumps(each)}: {document(draw, depth - 1, width)}" for each in names) + "}"
+    if depth and form < 0.6:
+        return "[" + ",".join(document(draw, depth - 1, width) for _ in range(draw.randint(0, width))) + "]"
+    return draw.choice([whole, fraction, lambda draw: json.dumps(text(draw), ensure_ascii=draw.random() < 0.5), word])(
+        draw
+    )
+
+
+def word(draw: random.Random) -> str:
+    return draw.choice(["null", "true", "false"])
+
+
+def text(draw: random.Random) -> str:
+    size = draw.choice([0, 1, 1, 2, 3, 15, 16, 62, 63, 64, 65, 300])
+    return "".join(draw.choices(SIGNS, k=size)) if draw.random() < 0.5 else draw.choice("abc") * size
+
+
+def whole(draw: random.Random) -> str:
+    return str(draw.choice([1, -1]) * (2 ** draw.choice(WHOLE) + draw.randint(-2, 2)))
+
+
+def fraction(draw: random.Random) -> str:
+    digits = "".join(draw.choices("0123456789", k=draw.choice([1, 2, 9, 10, 17, 18, 19, 37, 38, 39])))
+    sign, power = draw.choice(["", "-"]), draw.choice(["", "", "e0", "e5", "E-7", "e+30", "e-38", "e200"])
+    return f"{sign}{draw.choice(['0', '1', '12', '9' * 20])}.{digits}{power}"
+
+
+def wanted_of(text: str) -> Any:
+    """The value that a reader should see, found without the code that is tested."""
+    return json.loads(text, parse_float=_fraction, parse_int=_whole)
+
+
+def _whole(text: str) -> Any:
+    return Decimal(text) if len(text.lstrip("-")) <= 38 else float(text)
+
+
+def _fraction(text: str) -> Any:
+    exact = Decimal(text)
+    if exact == 0:
+        return float(text) if text.startswith("-") else Decimal(0)
+    plain = format(exact, "f")
+    before, _, behind = plain.lstrip("-").partition(".")
+    digits, scale = (before + behind.rstrip("0")).lstrip("0"), len(behind.rstrip("0"))
+    return exact if len(digits) <= 38 and scale <= 38 else float(text)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal; a double is no decimal."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return (
+        isinstance(one, float) == isinstance(other, float) and type(one) in _LIKE.get(type(other), ()) and one == other
+    )
+
+
+_LIKE = {Decimal: (int, Decimal), float: (float,), str: (str,), bool: (bool,), type(None): (type(None),)}
+
+
+def inside(value: Any) -> Iterator[Any]:
+    """The value, and all values in it."""
+    yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from inside(each)
+
+
+def by_duckdb(texts: Sequence[str]) -> Iterator[str]:
+    """The documents that DuckDB reads otherwise from a file."""
+    rows = [{"v": dict(zip(("metadata", "value"), encode(parse(each.encode(), 100)), strict=True))} for each in texts]
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, arrow_schema(SCHEMA)), out)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "variants.parquet"
+        path.write_bytes(with_variants(out.getvalue(), {1}))
+        read = duckdb.sql(f"select v from read_parquet('{path}')").fetchall()
+    for given, (found,) in zip(texts, read, strict=True):
+        if not nearly(found, wanted_of(given)):
+            yield f"DuckDB: {given}"
+
+
+def nearly(one: Any, other: Any) -> bool:
+    """Whether two values are equal, whatever the forms of their numbers."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(nearly(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(nearly, one, other))
+    is_double = isinstance(one, float) or isinstance(other, float)
+    return bool(float(one) == float(other)) if is_double else bool(one == other)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
