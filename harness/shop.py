@@ -30,10 +30,13 @@ _SOURCE = {
 
 @dataclass
 class Shop:
-    """``rows`` is what the source table has after the records so far."""
+    """``rows`` is what the source table has after the records so far. ``lacks``: whether an update leaves out an e-mail
+    address that did not change, and the row before it, as Postgres does with large values under its default identity.
+    """
 
     seed: int
     keys: int
+    lacks: bool = False
     rows: dict[int, Row] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -61,7 +64,10 @@ class Shop:
             yield self._event("d", key, None)
             yield _bytes({"id": key}), None
         else:
-            yield self._event("u", key, self._row(key))
+            row = self._row(key)
+            if self.lacks and self._chance.random() < 0.6:
+                row["email"] = self.rows[key]["email"]
+            yield self._event("u", key, row)
 
     def _event(self, op: str, key: int, after: Row | None) -> tuple[bytes, bytes]:
         before = self.rows.get(key)
@@ -71,6 +77,10 @@ class Shop:
             del self.rows[key]
         else:
             self.rows[key] = after
+        if op == "u" and self.lacks:
+            if after is not None and before is not None and after["email"] == before["email"]:
+                after = {**after, "email": "__debezium_unavailable_value"}
+            before = None
         moment = 1_700_000_000_000 + self._lsn
         event = {"before": before, "after": after, "source": {**_SOURCE, "ts_ms": moment, "lsn": self._lsn}}
         return _bytes({"id": key}), _bytes({**event, "op": op, "ts_ms": moment})

@@ -13,10 +13,11 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 from calving.model.files import PARTIAL
 from calving.model.record_path import Evolution, Limits, TransformSpec
 from calving.model.tables import RowMutations
+from harness.documents import Difference
 from harness.structure import check
 from tests.iceberg.reader import rows_of
 from tests.mutations.changing import NAME, Changing, Message
-from tests.mutations.documents import KEEPING, TRANSFORMS, Difference, played
+from tests.mutations.documents import KEEPING, TRANSFORMS, played
 
 Document = dict[str, Any]
 FIRST: Document = {
