@@ -112,15 +112,7 @@ def _meant(column: pa.Array, meaning: Meaning, kind: IcebergType) -> pa.Array:
 def _struct(column: pa.Array, kind: StructType, target: Target) -> pa.Array:
     if not isinstance(column, pa.StructArray):
         raise ExactPathError("not a struct")
-    lookup = target.lookup(kind)
-    children: dict[int, pa.Array] = {}
-    for field, child in zip(column.type, children_of(column), strict=True):
-        wanted = lookup.find(field.name)
-        if wanted is None:
-            continue
-        if wanted.field_id in children:
-            raise ExactPathError("two fields for one column")
-        children[wanted.field_id] = _child(child, wanted.field_type, target, wanted.field_id)
+    children = _children(column, kind, target)
     present = len(column) - column.null_count
     for wanted in kind.fields:
         source = children.get(wanted.field_id)
@@ -135,6 +127,20 @@ def _struct(column: pa.Array, kind: StructType, target: Target) -> pa.Array:
         column.is_null() if column.null_count else None,
         len(column),
     )
+
+
+def _children(column: pa.StructArray, kind: StructType, target: Target) -> dict[int, pa.Array]:
+    """The columns of the fields that are given, by their ids."""
+    lookup = target.lookup(kind)
+    children: dict[int, pa.Array] = {}
+    for field, child in zip(column.type, children_of(column), strict=True):
+        wanted = lookup.find(field.name)
+        if wanted is None:
+            continue
+        if wanted.field_id in children:
+            raise ExactPathError("two fields for one column")
+        children[wanted.field_id] = _child(child, wanted.field_type, target, wanted.field_id)
+    return children
 
 
 def _child(child: pa.Array, kind: IcebergType, target: Target, column_id: int) -> pa.Array:

@@ -170,15 +170,8 @@ class ExactConverter:
             value = dict(value)
         if not isinstance(value, Mapping):
             raise UnfitError(path, f"{short(value)} is not an object")
-        lookup = self._target.lookup(struct)
         row: dict[str, Any] = dict.fromkeys((f.name for f in struct.fields), None)
-        given: dict[str, tuple[NestedField, Any]] = {}
-        for name, item in value.items():
-            column = lookup.find(name)
-            if column is not None:
-                given[column.name] = (column, item)  # the last of several fields for one column counts
-            else:
-                self.unknown(item, (*path, name))
+        given = self._given(value, struct, path)
         for name, (column, item) in given.items():
             row[name] = self._to(item, column.field_type, (*path, name), column.field_id)
         for column in struct.fields:
@@ -187,6 +180,18 @@ class ExactConverter:
             elif column.required and given.get(column.name, (column, None))[1] is None:
                 self.changes.append(self._schema_evolution.optional(column, (*path, column.name)))
         return row
+
+    def _given(self, value: Mapping[str, Any], struct: StructType, path: Path) -> dict[str, tuple[NestedField, Any]]:
+        """The columns that an object has fields for, by their names, and these fields' values."""
+        lookup = self._target.lookup(struct)
+        given: dict[str, tuple[NestedField, Any]] = {}
+        for name, item in value.items():
+            column = lookup.find(name)
+            if column is not None:
+                given[column.name] = (column, item)  # the last of several fields for one column counts
+            else:
+                self.unknown(item, (*path, name))
+        return given
 
     def unknown(self, value: Any, path: Path) -> None:
         """Request a column for a field without one.

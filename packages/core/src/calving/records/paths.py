@@ -11,7 +11,7 @@ _CUT = ".\0"
 """No field of BSON has a zero byte in its name."""
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """A field that was changed; or, with a ``size``, an array that was cut off, and how many elements are left."""
 
     path: tuple[str, ...]
@@ -23,10 +23,10 @@ def cut_name(name: str, size: int) -> str:
     return f"{name}{_CUT}{size}"
 
 
-def change_of(name: str) -> Change:
+def change_of(name: str) -> FieldChange:
     """What the field of this name says."""
     path, _, size = name.partition(_CUT)
-    return Change(tuple(path.split(".")), int(size) if size else None)
+    return FieldChange(tuple(path.split(".")), int(size) if size else None)
 
 
 def is_cut(name: str) -> bool:

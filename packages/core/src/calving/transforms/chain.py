@@ -189,15 +189,21 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
         pass_on(error)
         _failed(step, records, error, result, _run)
         return
-    if records.content == "partial row" and not step.transform.keeps_paths:
-        parts = [replace(part, content="changed fields") for part in parts]
-    elif records.content != "row":
-        parts = [part if part.content != "row" else replace(part, content=records.content) for part in parts]
+    parts = _with_content(step, records, parts)
     rows = [part for part in parts if part.content != "before image"]
     if records.content != "before image" and not (len(rows) == 1 and rows[0].index is records.index):
         images = [part for part in parts if part.content == "before image"]
         parts = [*_once(step, records, rows, result), *images]
     result.records += [left for part in parts if len(left := _readable(step, part, result))]
+
+
+def _with_content(step: _Step, records: Records, parts: list[Records]) -> list[Records]:
+    """The parts, whose content is that of the records from which a transform has made them."""
+    if records.content == "partial row" and not step.transform.keeps_paths:
+        return [replace(part, content="changed fields") for part in parts]
+    if records.content == "row":
+        return parts
+    return [part if part.content != "row" else replace(part, content=records.content) for part in parts]
 
 
 def _readable(step: _Step, records: Records, result: Transformed) -> Records:

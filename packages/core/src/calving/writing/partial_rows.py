@@ -112,22 +112,16 @@ class PartialRows:
         texts = [text for text in kept.unique().to_pylist() if text is not None]
         lacks = {text: self._with_inner(kept_ids(text)) for text in texts}
         made, left = chosen_rows(rows, last.to_pylist()), [set[int]() for _ in range(len(keys))]
-        for each in sorted(frozenset().union(*lacks.values()), key=self._depth):
-            column = self._columns.get(each)
-            if column is None:  # it is gone
-                continue
+        there = self._columns.keys()  # others are gone
+        for each in sorted(there & frozenset().union(*lacks.values()), key=self._depth):
             without = pa.array([text for text, ids in lacks.items() if each in ids], pa.string())
             has = pc.and_(counts, pc.invert(pc.is_in(kept, value_set=without)))
             source = _last_of(numbers, pc.if_else(has, places, None), keys)
-            made = _with(made, column.path, _at(rows, column.path), source)
-            for place in pc.indices_nonzero(source.is_null()).to_pylist():
-                if left[place].isdisjoint(column.around):
-                    left[place].add(each)
+            made = self._with_column(made, each, rows, source, left)
         steps: list[dict[int, Sequence[Step]]] = [{} for _ in range(len(keys))]
-        for each in sorted({number for text in texts for number in kept_steps(text)}):
-            if each in self._columns:
-                chains = _chains(each, rows, numbers, kept, counts, lacks)
-                made = self._with_lists(made, self._columns[each], rows, keys, chains, steps)
+        for each in sorted(there & frozenset().union(*map(kept_steps, texts))):
+            chains = _chains(each, rows, numbers, kept, counts, lacks)
+            made = self._with_lists(made, self._columns[each], rows, keys, chains, steps)
         base = kept.take(_at_keys(first, numbers, keys))
         is_whole = pc.and_(_at_keys(first, numbers, keys).is_valid(), base.is_null()).to_pylist()
         rootless = pc.fill_null(is_rootless(base), False).to_pylist()
@@ -136,6 +130,18 @@ class PartialRows:
             for ids, of_lists, whole, gone in zip(left, steps, is_whole, rootless, strict=True)
         ]
         return Joined(made, keys, pa.array(kept_of, pa.string()), last)
+
+    def _with_column(
+        self, made: pa.RecordBatch, number: int, rows: pa.RecordBatch, source: pa.Array, left: Sequence[set[int]]
+    ) -> pa.RecordBatch:
+        """The rows with their values of the column with this id, which the rows of ``source`` have. ``left``: the
+        columns that each row lacks still; this one, where no row has it.
+        """
+        column = self._columns[number]
+        for place in pc.indices_nonzero(source.is_null()).to_pylist():
+            if left[place].isdisjoint(column.around):
+                left[place].add(number)
+        return _with(made, column.path, _at(rows, column.path), source)
 
     def settled(self, joined: Joined) -> Joined:
         """The rows with null instead of lists that still have steps: there is no list that these change."""
