@@ -202,6 +202,27 @@ def collect(
             kept.append(place)
     if not kept:
         return
+    decoded.values += _values(
+        decoded=decoded,
+        kind=kind,
+        loaded=loaded,
+        kept=kept,
+        stage=stage,
+        together=together,
+        presence=presence,
+    )
+
+
+def _values(
+    decoded: Decoded,
+    kind: pa.DataType,
+    loaded: list[Any],
+    kept: list[int],
+    stage: Stage,
+    together: Together | None,
+    presence: Collection[str],
+) -> list[Values]:
+    """The loaded values as columns, as of ``collect``. ``kept``: their places."""
     try:
         column = _column(loaded, kind)
     except Exception as failure:  # any value may cause it
@@ -211,12 +232,12 @@ def collect(
         decoded.bad += [bad(kept[i], stage, error) for i, error in unfit.items()]
         kept = [place for i, place in enumerate(kept) if i not in unfit]
         if not kept:
-            return
+            return []
         loaded = [value for i, value in enumerate(loaded) if i not in unfit]
         column = _column(loaded, kind)
     if together is not None:
         together.add(column)
-    decoded.values += [Values(part, True, compose(kept, rows)) for part, rows in _apart(column, loaded, presence)]
+    return [Values(part, True, compose(kept, rows)) for part, rows in _apart(column, loaded, presence)]
 
 
 def _apart(column: pa.Array, values: Sequence[Any], presence: Collection[str]) -> Sequence[tuple[pa.Array, Indices]]:
