@@ -173,7 +173,7 @@ def _cpu() -> Iterator[list[float]]:
 def _differences(table: Table, source: _Postgres | _Mongo, warehouse: str, spark: Path | None) -> Iterator[str]:
     """Readers whose rows are not the expected ones."""
     names, expected = source.columns, source.expected()
-    columns = ", ".join(names)
+    columns = ", ".join(f'"{name}"' for name in names)
     scanned = table.scan(selected_fields=names).to_arrow().to_pylist()
     if source.rows([row[name] for name in names] for row in scanned) != expected:
         yield "pyiceberg reads other rows"
@@ -184,7 +184,7 @@ def _differences(table: Table, source: _Postgres | _Mongo, warehouse: str, spark
 
 
 def _by_spark(python: Path, warehouse: str, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    query = f"select {', '.join(names)} from iceberg.{TABLE}"
+    query = f"select {', '.join(f'`{name}`' for name in names)} from iceberg.{TABLE}"
     command = [str(python), "-m", "harness.spark_reader", warehouse, query]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("ROWS ")]
