@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import cast
 
@@ -72,6 +73,8 @@ class KafkaCursor(EntryCursor):
         self._transactions = Transactions(sink, options, f"coordinator-{sink.group}") if replay else None
         self._trimming = Trimming(sink, options.audit_entries)
         self._assigned: dict[int, int] = {}
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="calving-control-partitions")
+        self._looking: Future[list[int]] | None = None
         self._looked = time.monotonic()
         partitions = self._partitions()
         self._ended = set() if from_saved else set(partitions)
@@ -153,6 +156,7 @@ class KafkaCursor(EntryCursor):
         return GroupOffsets(offsets, self._consumer.consumer_group_metadata(), notes)
 
     def release(self) -> None:
+        self._beside.shutdown(cancel_futures=True)  # a consumer that is closed must not be in use
         if self._transactions is not None:
             self._transactions.close()
         self._consumer.close()
@@ -202,12 +206,14 @@ class KafkaCursor(EntryCursor):
         return sorted(meta.partitions)
 
     def _watch_new_partitions(self) -> None:
-        if time.monotonic() - self._looked < _PARTITIONS_SECONDS:
-            return
-        self._looked = time.monotonic()
-        added = [p for p in self._partitions() if p not in self._assigned]
-        if added:
-            self._assign(dict.fromkeys(added, 0))
+        """On a thread of its own: a broker answers only after the fetch before it, which waits for entries."""
+        if self._looking is None:
+            if time.monotonic() - self._looked >= _PARTITIONS_SECONDS:
+                self._looking = self._beside.submit(self._partitions)
+        elif self._looking.done():
+            looking, self._looking, self._looked = self._looking, None, time.monotonic()
+            if added := [p for p in looking.result() if p not in self._assigned]:
+                self._assign(dict.fromkeys(added, 0))
 
     def _assign(self, start: ControlOffsets) -> None:
         self._assigned.update(start)
