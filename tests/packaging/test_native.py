@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(cargo() is None, reason="there is no cargo on th
 DECODE = """
 import calving_native
 import pyarrow as pa
-decoder = calving_native.Decoder.of_json([(["id"], "long", [], -2)], True, False, 9, 100)
+decoder = calving_native.Decoder.of_json([(["id"], "long", [], -2, -1)], True, False, 9, 100)
 rows, refused, _ = decoder.decode([b'{"id":7}', b"{"], b"", b"")
 print(calving_native.__version__, pa.array(rows).to_pylist(), refused)
 """
