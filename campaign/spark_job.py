@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from pyspark.errors import PySparkException, StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from calving.engine.spark import LOCAL_JAVA
@@ -23,6 +24,8 @@ _LOOK_SECONDS = 1
 READS = "reads"
 """The file of reads, beside the warehouse; and the line of one that was right."""
 RIGHT = "right"
+_KILLED = (PySparkException, Py4JJavaError)
+"""What Spark raises where a process of Python was killed; of one that planned, the error has no name in Python."""
 Kind = Literal["append", "upserts", "changes", "cdc", "reads"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _KEYED = (f"value % {KEYS} AS id", "value AS seq")
@@ -82,19 +85,19 @@ def main() -> None:
     writer = rows.writeStream.format("calving").options(**options).option("checkpointLocation", checkpoint)
     writer = writer.trigger(processingTime="50 milliseconds")
     while True:
-        query = writer.start(TABLE)
         try:
+            query = writer.start(TABLE)
             while not query.awaitTermination(_LOOK_SECONDS):
                 if kind == "reads":
                     _read(session, folder)
-        except StreamingQueryException as failure:
+        except _KILLED as failure:
             print(failure, file=sys.stderr, flush=True)
 
 
 def _read(session: SparkSession, folder: Path) -> None:
     try:
         rows = session.read.format("calving").options(**catalog(folder)).load(TABLE).collect()
-    except PySparkException as failure:  # whoever reads is killed, too; it reads again
+    except _KILLED as failure:  # whoever reads is killed, too; it reads again
         print(failure, file=sys.stderr, flush=True)
         return
     with (folder.parent / READS).open("a") as file:
