@@ -174,7 +174,7 @@ def test_a_trial_raises_what_writing_would_and_leaves_nothing(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_table_without_columns_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=re.escape("table db.t has no columns")):
+    with pytest.raises(ConfigError, match=re.escape("table db.t: it has no columns")):
         TableWriter(table(tmp_path, Schema(), properties={"write.format.default": name}), 0, Limits())
 
 

@@ -77,10 +77,11 @@ class TableConverter:
         exactly: bool = False,
         compared: Set[int] = frozenset(),
         adds: bool = True,
+        fills: bool = True,
     ) -> None:
         """``names``: the table's name mapping. ``partition_names``: the names of its partition fields. ``refused``: the
         changes that its catalog refuses. ``compared``: the ids of its id columns and its order column. ``adds``: as
-        ``SchemaEvolution`` takes it.
+        ``SchemaEvolution`` takes it. ``fills``: as ``Target`` takes it.
         """
         self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
@@ -90,7 +91,9 @@ class TableConverter:
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
         fold = evolution.case_insensitive
-        self.target = Target(self._struct, names, case_insensitive=fold, moments=moments, compared=compared)
+        self.target = Target(
+            self._struct, names, case_insensitive=fold, moments=moments, compared=compared, fills=fills
+        )
         self._lookup = self.target.lookup
         self._column_changes = ColumnChanges(self._schema_evolution, self.target)
         self.cells = TableCells(self.target, self._limits.cells)

@@ -150,11 +150,12 @@ class Target:
         case_insensitive: bool,
         moments: Moments | None = None,
         compared: Set[int] = frozenset(),
+        fills: bool = True,
     ) -> None:
         """``names``: the table's name mapping, empty without one. ``compared``: the ids of the columns in which no
-        value may lose digits.
+        value may lose digits. ``fills``: whether a field that a value lacks has its column's default.
         """
-        self.compared = compared
+        self.compared, self._fills = compared, fills
         self.columns, self._names, self._case_insensitive = columns, names, case_insensitive
         self._lookups: dict[int, Lookup] = {}
         moments = moments or Moments()
@@ -174,7 +175,7 @@ class Target:
     @cached_property
     def defaults(self) -> Mapping[int, Default]:
         """The default values of columns, by id: of a column whose field a record lacks."""
-        return defaults_of(self.columns, arrow_type)
+        return defaults_of(self.columns, arrow_type) if self._fills else {}
 
     @cached_property
     def presence(self) -> frozenset[str]:

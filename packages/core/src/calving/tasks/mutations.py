@@ -93,8 +93,14 @@ class Conversion:
         """The converter of the keys and order values of rows to delete."""
         self._key_identity = self._identity.within(keys)
         images = replace(self._identity, order=None)
-        self._old_keys = _keys(table, images, evolution, names, limits)
-        """The converter of the keys of before images. The change counts by the order value of its event."""
+        self._images = (
+            _keys(table, images, evolution, names, limits, fills=False)
+            if self._mutations.delete_mode == "hard"
+            else self._converter(schema=relaxed, fills=False)
+        )
+        """The converter of before images: of their keys, as the change counts by the order value of its event; or of
+        whole rows, if a deleted row stays. What an image lacks, the update has not changed: it is no column's default.
+        """
         self._old_identity = images.within(images.schema(schema))
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)
@@ -185,12 +191,7 @@ class Conversion:
         updates = pc.indices_nonzero(is_operation(chosen(operations, found.index), UPDATE)).to_pylist()
         rows = Converted(chosen_rows(found.rows, updates), compose(found.index, updates))
         old = self._old_identity if self._soft is None else self._identity
-        yield from moved(rows, values, before, self._of_images, old, self._identity)
-
-    @property
-    def _of_images(self) -> TableConverter:
-        """The converter of before images: a deleted row that stays is whole."""
-        return self._old_keys if self._soft is None else self.rows
+        yield from moved(rows, values, before, self._images, old, self._identity)
 
     def _rows_beside(
         self, values: Values, operations: pa.Array, before: Sequence[Values], converter: TableConverter
@@ -200,7 +201,7 @@ class Conversion:
         if not rows.changes or not before:
             return rows
         updates = pc.indices_nonzero(is_operation(operations, UPDATE)).to_pylist()
-        if not (bad := bad_images(updates, values, before, self._of_images)):
+        if not (bad := bad_images(updates, values, before, self._images)):
             return rows
         good = without(len(values), bad)
         rows = _within(self._rows_of(values.choose(good), converter), good)
@@ -255,7 +256,13 @@ class Conversion:
 
 
 def _keys(
-    table: TableSpec, identity: Identity, evolution: Evolution, names: Mapping[int, tuple[str, ...]], limits: Limits
+    table: TableSpec,
+    identity: Identity,
+    evolution: Evolution,
+    names: Mapping[int, tuple[str, ...]],
+    limits: Limits,
+    *,
+    fills: bool = True,
 ) -> TableConverter:
     """The converter of the columns of an identity alone. It widens a column for a key, as a row with this key does.
     Otherwise a key would be bad beside the row, and good after it.
@@ -270,6 +277,7 @@ def _keys(
         refused=table.refused,
         compared=identity.needed,
         adds=False,
+        fills=fills,
     )
 
 
