@@ -79,9 +79,8 @@ class Conversion:
         columns = [name for name in schema.column_names if not isinstance(schema.find_type(name), StructType)]
         fold = evolution.case_insensitive
         self._metadata = MetadataColumns([*columns, *self._mutations.metadata_columns], fold=fold)
-        only_names = Evolution(case_insensitive=evolution.case_insensitive)
-        keys = self._identity.schema(schema)
-        needed = self._identity.needed
+        keys, needed = self._identity.schema(schema), self._identity.needed
+        only_names = Evolution(case_insensitive=fold)
         self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
         self._unavailable = UnavailableValues(table, evolution, names)
         mark = () if self._mutations.delete_mode == "hard" else (self._mutations.soft_delete_field,)
@@ -89,15 +88,13 @@ class Conversion:
         self._partial: dict[frozenset[int], TableConverter] = {}
         """The converters of rows that lack columns, by the ids of these columns."""
         self._relaxed = relaxed
-        self._deleted_keys = _keys(table, self._identity, evolution, names, limits)
+        # They widen a column for a key, as a row does. Else a key would be bad beside the row, and good after it.
+        self._deleted_keys = self._converter(schema=self._identity.schema(schema), adds=False)
         """The converter of the keys and order values of rows to delete."""
         self._key_identity = self._identity.within(keys)
-        images = replace(self._identity, order=None)
-        self._images = (
-            _keys(table, images, evolution, names, limits, fills=False)
-            if self._mutations.delete_mode == "hard"
-            else self._converter(schema=relaxed, fills=False)
-        )
+        images, stays = replace(self._identity, order=None), self._mutations.delete_mode == "soft"
+        of_images = relaxed if stays else images.schema(schema)
+        self._images = self._converter(schema=of_images, adds=stays, fills=False)
         """The converter of before images: of their keys, as the change counts by the order value of its event; or of
         whole rows, if a deleted row stays. What an image lacks, the update has not changed: it is no column's default.
         """
@@ -253,32 +250,6 @@ class Conversion:
             is_gone = is_operation(own, DELETE)
             rows = rows.set_column(self._soft, self._schema.field(self._soft), is_gone)
         return replace(found, rows=rows)
-
-
-def _keys(
-    table: TableSpec,
-    identity: Identity,
-    evolution: Evolution,
-    names: Mapping[int, tuple[str, ...]],
-    limits: Limits,
-    *,
-    fills: bool = True,
-) -> TableConverter:
-    """The converter of the columns of an identity alone. It widens a column for a key, as a row with this key does.
-    Otherwise a key would be bad beside the row, and good after it.
-    """
-    return TableConverter(
-        table.name,
-        identity.schema(table_schema(table.schema_json)),
-        evolution,
-        names,
-        limits,
-        table.moments,
-        refused=table.refused,
-        compared=identity.needed,
-        adds=False,
-        fills=fills,
-    )
 
 
 def _needed(
