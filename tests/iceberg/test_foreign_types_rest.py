@@ -66,11 +66,11 @@ def test_rows_change_and_columns_are_added_and_the_types_stay(table: MutationTab
     before = metadata(rest_uri, table)["schemas"][0]["fields"]
     table.commit(table.step([{"id": 1, "s": {"n": 1}}, {"id": 2}]))
     table.commit(table.step([{"id": 1, "s": {"n": 2}}], [{"id": 2}]))
-    assert rows_of(table.table) == [(1, None, None, None, {"n": 2})]
+    assert rows_of(table.table) == [(1, None, None, None, {"v": None, "n": 2})]
     Tables(table.catalog, "iceberg", TableRules()).apply([SchemaChange(table.name, "add", ("more",), "long")])
     table.commit(table.step([{"id": 3, "more": 4}]))
     found = metadata(rest_uri, table)
     schema = next(each for each in found["schemas"] if each["schema-id"] == found["current-schema-id"])
     assert schema["fields"] == [*before, {"id": 8, "name": "more", "required": False, "type": "long"}]
     assert [field["type"] for field in before[1:4]] == [field["type"] for field in FOREIGN[:3]]
-    assert rows_of(table.table) == [(1, None, None, None, {"n": 2}, None), (3, None, None, None, None, 4)]
+    assert rows_of(table.table) == [(1, None, None, None, {"v": None, "n": 2}, None), (3, None, None, None, None, 4)]

@@ -84,12 +84,16 @@ class Pipeline:
         self.add(1)
 
     def add(self, count: int) -> None:
-        """So many files for each flow."""
+        """So many files for each flow. Spark reads them in the order of their times: a row that comes after its delete is
+        there again, whatever its number.
+        """
         for _ in range(count):
             self.count += 1
             for name, start in (("north", NORTH), ("south", SOUTH)):
-                (self.folder / name).mkdir(exist_ok=True)
-                (self.folder / name / f"{self.count}.json").write_text(f'{{"value": {start + self.count}}}\n')
+                path = self.folder / name / f"{self.count}.json"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(f'{{"value": {start + self.count}}}\n')
+                os.utime(path, (self.count, self.count))
 
     @property
     def env(self) -> dict[str, str]:
