@@ -88,7 +88,7 @@ class Refused(Exception):
 
 
 class Dropped(Exception):
-    """The record is left out."""
+    """The record is left out. Its text says as what, if the transform says so."""
 
 
 def transformed(value: Any, chain: Sequence[TransformSpec], around: Record) -> Any:
@@ -104,8 +104,8 @@ def transformed(value: Any, chain: Sequence[TransformSpec], around: Record) -> A
         except Refused:
             if not record.empties:
                 return BAD
-        except Dropped:
-            return Filtered(f"transform {spec.name}")
+        except Dropped as left_out:
+            return Filtered(": ".join(filter(None, (f"transform {spec.name}", str(left_out)))))
     if record.value is None:
         return TOMBSTONE
     return Filtered("truncate event") if record.empties else record.value

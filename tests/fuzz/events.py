@@ -144,7 +144,7 @@ def typed(random: Random, converter: str, struct: StructType, count: int) -> tup
 def _unwrapped(record: Record, options: Options) -> Record:
     event = record.fields
     if [*event] == ["ts_ms"]:
-        raise Dropped
+        raise Dropped("heartbeat")
     operation = _text(event, "op")
     name = "before" if operation == "d" else "after"
     row = event.get(name)
@@ -152,7 +152,7 @@ def _unwrapped(record: Record, options: Options) -> Record:
         raise Refused("a column of this name")
     if not isinstance(row, dict):
         if operation == "m":
-            raise Dropped
+            raise Dropped("message")
         if operation == "t":
             return replace(record, value={CDC: {"op": "T"}}, empties=True)
         raise Refused("no row")
