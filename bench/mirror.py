@@ -89,7 +89,7 @@ class _Postgres:
         self.expected = self._shop.expected
 
     def rows(self, found: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """What a reader has found, to be compared."""
+        """The rows of the table in a form that all readers share."""
         return sorted(map(tuple, found))
 
 
@@ -113,7 +113,7 @@ class _Mongo:
         return self._collection.rows(empty=False)
 
     def rows(self, found: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """What a reader has found, to be compared."""
+        """The rows of the table in a form that all readers share."""
         return sorted((tuple(plain(value, False) for value in row) for row in found), key=repr)
 
 

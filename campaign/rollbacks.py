@@ -197,7 +197,7 @@ class Answers:
             self.crew.stop()
         else:
             self.crew.kill_one()
-            self.crew.fill()  # the answer waits until a worker has noted what a replacement has discarded
+            self.crew.fill()  # a worker has to note the discarded offsets first; until then the command refuses
         again = ["--again"] if answer == "reread" and self.rng.random() < _OFTEN else []
         outcome = self.operator.answer(tables, answer, *again)
         if outcome == "needless":

@@ -20,7 +20,7 @@ def test_every_row_is_there_once_whatever_was_killed(tmp_path: Path, kind: Kind)
     assert {name: found[name] for name in VERDICT} == dict.fromkeys(VERDICT, 0), found
 
 
-def test_the_rows_that_are_expected_are_those_of_a_dict_that_was_told_the_same() -> None:
+def test_the_expected_rows_are_those_of_a_dict_with_the_same_changes() -> None:
     rows: dict[int, int] = {}
     for value in range(30):
         rows[value % 7] = value

@@ -46,7 +46,7 @@ def row(kind: str, value: int) -> Row:
 
 
 def expected(kind: str, batches: int) -> list[tuple[int, int]]:
-    """What a dict has that was told the same."""
+    """The rows of a dict to which the same changes were applied."""
     told: dict[int, int] = {}
     for value in range(batches * BATCH):
         made = row(kind, value)
