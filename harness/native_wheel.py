@@ -11,5 +11,11 @@ WHEEL = os.environ.get("CALVING_NATIVE_WHEEL") or None
 
 
 def options() -> list[str | Path]:
-    """Options of uv, which say where the wheel is, or leave it out."""
-    return ["--find-links", (_ROOT / WHEEL).parent] if WHEEL else ["--override", _ROOT / "without-native.txt"]
+    """Options of uv, which say where the wheel is, or leave it out.
+
+    The folders of ``UV_FIND_LINKS`` are named again, because an option replaces them. PySpark's wheel lies there; without it
+    uv builds one from half a gigabyte of sources, and needs gigabytes of disk for that.
+    """
+    links = [folder for folder in os.environ.get("UV_FIND_LINKS", "").split(",") if folder]
+    made: list[str | Path] = [option for folder in links for option in ("--find-links", folder)]
+    return [*made, *(["--find-links", (_ROOT / WHEEL).parent] if WHEEL else ["--override", _ROOT / "without-native.txt"])]
