@@ -129,9 +129,16 @@ def _forgotten_deletes() -> None:
 
 
 def _deaf_cursor() -> None:
-    """It hears none of the invitations after the first few: its backlog waits until it is large."""
-    heard, times = WorkerMachine.heard, iter(range(1 << 30))
-    WorkerMachine.heard = lambda self, envelope: heard(self, envelope) if next(times) < _AFTER else None  # type: ignore[method-assign]
+    """It hears no entry after its first publication of files: its backlog waits until it is large."""
+    heard, published, deaf = WorkerMachine.heard, WorkerMachine.published, threading.Event()
+
+    def publishing(self: WorkerMachine) -> None:
+        if self.unpublished:
+            deaf.set()
+        published(self)
+
+    WorkerMachine.published = publishing  # type: ignore[method-assign]
+    WorkerMachine.heard = lambda self, envelope: None if deaf.is_set() else heard(self, envelope)  # type: ignore[method-assign]
 
 
 def _stuck_worker() -> None:
