@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--tighter", action="store_true", help="of --only recovery: with the documented settings")
     parser.add_argument("--seconds", type=float, default=3600, help="of --only upkeep")
     parser.add_argument("--spark", type=Path, help="of --only rewriting: a Python with PySpark 4.1")
-    parser.add_argument("--pause-ms", type=int, default=5_000, help="between commits of maintenance, of --only upkeep")
+    parser.add_argument("--pause-ms", type=int, default=1_000, help="between commits of maintenance, of --only upkeep")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
     console = Console()

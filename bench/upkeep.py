@@ -37,6 +37,8 @@ _COPY = ("bench", "copy")
 _EVERY_SECONDS = 67.0
 """Between two samples. Maintenance has another rhythm, so samples meet all its phases."""
 _SETTLED_SECONDS = 600.0
+_SMALL_FILES = 4
+"""Readers pay about as much for each small file and its manifest as for a megabyte of rows."""
 _START_SECONDS = 120.0
 _TICKS_OF_CHILDREN = slice(13, 15)
 _TRIES = 3
@@ -83,6 +85,7 @@ def _settings(servers: str, keys: dict[str, str], pause_ms: int) -> dict[str, ob
         "iceberg.tables.upsert-mode-enabled": True,
         "iceberg.tables.default-id-columns": "id",
         "iceberg.maintenance.enabled": True,
+        "iceberg.maintenance.small-files": _SMALL_FILES,
         "iceberg.maintenance.pause-ms": pause_ms,
         "iceberg.maintenance.grace-ms": 300_000,
     }

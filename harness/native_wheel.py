@@ -18,4 +18,7 @@ def options() -> list[str | Path]:
     """
     links = [folder for folder in os.environ.get("UV_FIND_LINKS", "").split(",") if folder]
     made: list[str | Path] = [option for folder in links for option in ("--find-links", folder)]
-    return [*made, *(["--find-links", (_ROOT / WHEEL).parent] if WHEEL else ["--override", _ROOT / "without-native.txt"])]
+    return [
+        *made,
+        *(["--find-links", (_ROOT / WHEEL).parent] if WHEEL else ["--override", _ROOT / "without-native.txt"]),
+    ]

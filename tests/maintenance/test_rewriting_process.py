@@ -45,14 +45,14 @@ def stored(table: MutationTable) -> set[str]:
 @pytest.mark.parametrize("version", [2, 3])
 def test_it_writes_the_rows_that_are_not_deleted(catalog: Catalog, version: int) -> None:
     table = filled(catalog, version)
-    (done,) = compacted(table, RewritingProcess())
+    (done,) = compacted(table, RewritingProcess(small_bytes=0))
     assert done.replacement is not None and len(done.replacement.outputs) == 1
     assert pyiceberg_rows(table.table) == table.rows()
     check(table.table)
 
 
 def test_it_sorts_rows_and_tells_where_each_has_gone(catalog: Catalog) -> None:
-    table, rewriting = filled(catalog, layout="flat"), RewritingProcess()
+    table, rewriting = filled(catalog, layout="flat"), RewritingProcess(small_bytes=0)
 
     def late(*given: Any) -> RewrittenRows:
         rewritten = rewriting(*given)
@@ -73,7 +73,7 @@ def test_what_fails_there_is_told_here_and_nothing_is_left(catalog: Catalog) -> 
     for path in Path(table.table.metadata.location.removeprefix("file://")).rglob(lost):
         path.unlink()
     before = stored(table)
-    (done,) = compacted(table, RewritingProcess())
+    (done,) = compacted(table, RewritingProcess(small_bytes=0))
     assert done.replacement is None and done.failed is not None and lost in done.failed
     assert stored(table) == before
 
@@ -81,7 +81,7 @@ def test_what_fails_there_is_told_here_and_nothing_is_left(catalog: Catalog) -> 
 def test_a_rewriting_that_is_given_up_leaves_nothing_and_none_begins_after_it(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, rewriting = filled(catalog), RewritingProcess()
+    table, rewriting = filled(catalog), RewritingProcess(small_bytes=0)
     before, started = stored(table), RewritingProcess._started
 
     def and_stop(self: RewritingProcess) -> subprocess.Popen[bytes]:
@@ -92,6 +92,23 @@ def test_a_rewriting_that_is_given_up_leaves_nothing_and_none_begins_after_it(
     monkeypatch.setattr(RewritingProcess, "_started", and_stop)
     (done,) = compacted(table, rewriting)
     assert done.failed is not None and "has ended with code" in done.failed
+    (done,) = compacted(table, rewriting)
+    assert done.failed is not None and "ends its maintenance" in done.failed
+    assert stored(table) == before
+
+
+def test_a_small_group_is_rewritten_without_a_process(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, rewriting = filled(catalog), RewritingProcess()
+    monkeypatch.delattr(RewritingProcess, "_started")
+    (done,) = compacted(table, rewriting)
+    assert done.replacement is not None and len(done.replacement.outputs) == 1
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_a_small_group_stays_once_rewriting_is_given_up(catalog: Catalog) -> None:
+    table, rewriting = filled(catalog), RewritingProcess()
+    before = stored(table)
+    rewriting.stop()
     (done,) = compacted(table, rewriting)
     assert done.failed is not None and "ends its maintenance" in done.failed
     assert stored(table) == before

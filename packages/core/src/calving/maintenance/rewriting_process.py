@@ -1,4 +1,5 @@
 """Rewrites files in a process of its own at low priority (K11), so that the process that asks goes on with its work.
+It rewrites small groups of files itself: to start a process takes more CPU than that.
 
 The request goes through the standard input, because it holds credentials, and the answer comes back through the
 standard output. The process ends as soon as its input ends, and then deletes what it has written: with the process that
@@ -33,6 +34,9 @@ from calving.storage_errors import described
 
 _SERVE = "from calving.maintenance.rewriting_process import serve; serve()"
 _NICE = 10
+_SMALL_BYTES = 8 * 2**20
+_SMALL_ROWS = 200_000
+"""A group with at most so many bytes and rows is small: it takes at most 0.2 s of CPU, a process 1 s to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,13 @@ class _Request:
 
 
 class RewritingProcess:
-    """Rewrites as ``rewrite`` does, one group after the other, each in a new process. ``stop`` may come from another
-    thread.
+    """Rewrites as ``rewrite`` does, one group after the other, each in a new process; small groups in this process.
+    ``stop`` may come from another thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, small_bytes: int = _SMALL_BYTES) -> None:
+        """``small_bytes``: of the largest group that is rewritten in this process."""
+        self._small_bytes = small_bytes
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
@@ -68,7 +74,12 @@ class RewritingProcess:
     def __call__(
         self, table: Table, inputs: Collection[LiveData], deletions: DeletedRows, spec: OutputSpec, /
     ) -> RewrittenRows:
-        """:raises TableTroubleError: whatever ``rewrite`` raises, by its text; or the process has ended."""
+        """:raises TableTroubleError: whatever ``rewrite`` raises, by its text; or the process has ended.
+        :raises Exception: whatever ``rewrite`` raises, of a small group.
+        """
+        if self._is_small(inputs):
+            self._check_not_stopped()
+            return rewrite(table, inputs, deletions, spec)
         request = _Request(
             name=tuple(table.name()),
             metadata=table.metadata,
@@ -93,10 +104,19 @@ class RewritingProcess:
             if self._process is not None and self._process.stdin is not None:
                 self._process.terminate()
 
+    def _is_small(self, inputs: Collection[LiveData]) -> bool:
+        files = [data.candidate for data in inputs]
+        return (
+            sum(file.size for file in files) <= self._small_bytes and sum(file.records for file in files) <= _SMALL_ROWS
+        )
+
+    def _check_not_stopped(self) -> None:
+        if self._is_stopped:
+            raise TableTroubleError("nothing is rewritten any more, because this process ends its maintenance")
+
     def _started(self) -> subprocess.Popen[bytes]:
         with self._lock:
-            if self._is_stopped:
-                raise TableTroubleError("nothing is rewritten any more, because this process ends its maintenance")
+            self._check_not_stopped()
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _SERVE],
                 stdin=subprocess.PIPE,
