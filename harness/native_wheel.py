@@ -16,9 +16,7 @@ def options() -> list[str | Path]:
     The folders of ``UV_FIND_LINKS`` are named again, because an option replaces them. PySpark's wheel lies there; without it
     uv builds one from half a gigabyte of sources, and needs gigabytes of disk for that.
     """
-    links = [folder for folder in os.environ.get("UV_FIND_LINKS", "").split(",") if folder]
-    made: list[str | Path] = [option for folder in links for option in ("--find-links", folder)]
-    return [
-        *made,
-        *(["--find-links", (_ROOT / WHEEL).parent] if WHEEL else ["--override", _ROOT / "without-native.txt"]),
-    ]
+    made: list[str | Path] = [folder for folder in os.environ.get("UV_FIND_LINKS", "").split(",") if folder]
+    folders = [*made, (_ROOT / WHEEL).parent] if WHEEL else made
+    links = [option for folder in folders for option in ("--find-links", folder)]
+    return links if WHEEL else [*links, "--override", _ROOT / "without-native.txt"]

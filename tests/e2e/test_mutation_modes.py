@@ -161,7 +161,7 @@ def test_keys_stay_keys_with_equality_until_they_are_turned_into_positions(sink:
     upsert(sink, chance, expected)
     assert "became" in lines(load(sink.config), ["db.t"])[0]
     assert table_of(sink) == sorted(expected.values())
-    assert lines(load(sink.config), [], ["deletes"]) == ["table db.t: no equality deletes"]
+    assert lines(load(sink.config), [], ["deletes"]) == ["table db.t: no deletes to convert or to merge"]
 
 
 def test_a_table_that_is_only_appended_to_has_no_deletes_to_turn_into_positions(sink: Cli) -> None:

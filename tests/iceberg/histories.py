@@ -171,6 +171,12 @@ class MutationTable:
         """The same, while others may add equality deletes."""
         return list(Maintenance(self.catalog, table_id(self.name), KEY, {"engine-name": "calving"}, **given).convert())
 
+    def merge(self) -> list[DeleteReplacement]:
+        """Merge position deletes, as ``calving maintain`` does."""
+        done = list(Maintenance(self.catalog, table_id(self.name), KEY, {"engine-name": "calving"}).merge())
+        check(self.table, self.equality)
+        return done
+
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows that should be in the table."""
         return sorted((tuple(row.values()) for row in self.expected.values()), key=repr)

@@ -6,20 +6,14 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
-from pyiceberg.typedef import Record
 
 from calving.errors import CommitRefusedError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.delete_files import Deletions, KnownPositions
-from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.live_files import Manifests
-from calving.iceberg.manifests import FILE_PATH_ID, POS_ID
 from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import check_mutations
 from calving.iceberg.summary import mutations_in
@@ -30,6 +24,7 @@ from calving.protocol.commit import Admitted
 from calving.protocol.ledger import NO_LEDGER
 from harness.duckdb_extensions import duckdb_rows
 from harness.structure import check
+from tests.iceberg.foreign_deletes import delete_positions, places
 from tests.iceberg.histories import (
     KEY,
     LAYOUTS,
@@ -309,8 +304,7 @@ def test_a_vector_absorbs_positions_of_a_delete_file_about_several_data_files_wh
     """As Spark writes them with ``write.delete.granularity = partition``."""
     table = create(open_catalog("iceberg", {"type": "rest", "uri": rest_uri}), "flat", 2)
     table.commit(*(table.step([row(key, "a") for key in keys]) for keys in (range(8), range(8, 16))))
-    paths = sorted(task.file.file_path for task in table.table.scan().plan_files())
-    gone = delete_positions(table, [(path, at) for path in paths for at in (1, 3)])
+    delete_positions(table, places(table.table, (1, 3)))
     upgrade(table)
     table.commit(table.step([row(2, "b")], [{"id": 10}]))
     head = table.table.current_snapshot()
@@ -318,8 +312,6 @@ def test_a_vector_absorbs_positions_of_a_delete_file_about_several_data_files_wh
     live = Manifests([1]).live(table.table.io, head.manifest_list)
     assert [delete.file.record_count for delete in live.wide] == [4]
     assert sorted(d.file.record_count for of in live.scoped.values() for d in of) == [3, 3]
-    for key in gone:
-        del table.expected[key,]
     assert pyiceberg_rows(table.table) == table.rows() == duckdb_rows(table.table)
 
 
@@ -328,31 +320,3 @@ def test_equality_deletes_are_refused_for_version_3(rest_uri: str) -> None:
     with pytest.raises(ConfigError, match=f"table {table.name} has format version 3; row-deletes = equality is for"):
         equality = RowMutations(upsert=True, row_deletes="equality")
         check_mutations(table.name, 3, table.table.schema(), ["id"], equality)
-
-
-def delete_positions(table: MutationTable, places: list[tuple[str, int]]) -> list[int]:
-    """Commit one position-delete file about all of these; the keys of the rows."""
-    loaded = table.table
-    location = f"{loaded.location()}/data/wide-deletes.parquet"
-    names = ("file_path", FILE_PATH_ID, pa.string()), ("pos", POS_ID, pa.int64())
-    schema = pa.schema([pa.field(n, kind, False, {"PARQUET:field_id": str(i)}) for n, i, kind in names])
-    rows = pa.table([list(each) for each in zip(*places, strict=True)], schema)
-    with loaded.io.new_output(location).create() as out:
-        pq.write_table(rows, out)
-        size = out.tell()
-    file = DataFile.from_args(
-        3,
-        content=DataFileContent.POSITION_DELETES,
-        file_path=location,
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=len(places),
-        file_size_in_bytes=size,
-    )
-    file.spec_id = 0
-    snapshot = new_snapshot(loaded, {}, "main")
-    snapshot.add_deletes([file], ())
-    updates, requirements = snapshot.prepare()
-    table.catalog.commit_table(loaded, requirements, updates)
-    of = {path: pq.read_table(loaded.io.new_input(path).open())["id"].to_pylist() for path, _ in places}
-    return [of[path][at] for path, at in places]

@@ -32,11 +32,11 @@ class DeleteReplacement:
     manifests: frozenset[str]
     """Manifests that name removed files."""
     files: int
-    """How many equality-delete files are removed."""
-    keys: int
-    """How many keys the removed files have."""
+    """How many delete files are replaced."""
     rows: int
-    """How many rows position deletes delete now and did not delete before."""
+    """How many rows the new delete files delete that were not deleted by position before."""
+    keys: int = 0
+    """How many keys the replaced files have, if they are equality deletes."""
 
     @property
     def added(self) -> frozenset[str]:
@@ -96,9 +96,9 @@ class DeleteConversion:
             self._deletes(table, deleted),
             removed | self._chosen,
             manifests | {delete.manifest for delete in chosen},
-            len(chosen),
-            sum(delete.file.record_count for delete in chosen),
-            deletions.new,
+            files=len(chosen),
+            rows=deletions.new,
+            keys=sum(delete.file.record_count for delete in chosen),
         )
 
     def unused(self, used: Collection[str]) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +24,17 @@ from pyroaring import BitMap64
 
 from calving.errors import TableTroubleError
 from calving.iceberg.live_files import LiveFiles
-from calving.iceberg.manifests import CONTENT_OFFSET, CONTENT_SIZE, FILE_PATH_ID, POS_ID, FileKey, at, is_vector, key_of
+from calving.iceberg.manifests import (
+    CONTENT_OFFSET,
+    CONTENT_SIZE,
+    FILE_PATH_ID,
+    POS_ID,
+    REFERENCED,
+    FileKey,
+    at,
+    is_vector,
+    key_of,
+)
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column, ColumnReader
 from calving.version import __version__
@@ -46,26 +56,29 @@ _MOST_KNOWN = 4_000
 
 
 class KnownPositions:
-    """Caches the positions in delete files, which never change."""
+    """Caches the positions in delete files, which never change. Each file is read once."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
+        self._known: OrderedDict[FileKey, Mapping[str, BitMap64]] = OrderedDict()
 
     def of(self, table: Table, delete: DataFile, path: str) -> BitMap64:
         """The positions of a data file that a delete file names."""
-        known = key_of(delete), path
-        positions = self._known.pop(known, None)
-        self._keep(known, read_positions(table.io, delete, path) if positions is None else positions)
-        return self._known[known]
+        return self.by_file(table, delete).get(path, BitMap64())
+
+    def by_file(self, table: Table, delete: DataFile) -> Mapping[str, BitMap64]:
+        """The positions in a delete file, by the paths of the data files."""
+        positions = self._known.pop(key_of(delete), None)
+        self._keep(key_of(delete), positions_in(table.io, delete) if positions is None else positions)
+        return self._known[key_of(delete)]
 
     def know(self, deletes: Iterable[DataFile], deleted: Iterable[Deleted]) -> None:
         """Keep the positions that were written: those of each item of ``deleted`` are in the item of ``deletes`` with
         its index.
         """
         for file, each in zip(deletes, deleted, strict=True):
-            self._keep((key_of(file), each.file.path), each.positions)
+            self._keep(key_of(file), {each.file.path: each.positions})
 
-    def _keep(self, known: tuple[FileKey, str], positions: BitMap64) -> None:
+    def _keep(self, known: FileKey, positions: Mapping[str, BitMap64]) -> None:
         self._known[known] = positions
         while len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
@@ -100,19 +113,17 @@ class Deletions:
         """The files with newly deleted rows, and the files without any live row, if the rows in ``hits`` are
         deleted.
         """
-        partly, wholly = [], []
+        after: dict[str, BitMap64] = {}
         for path, rows in hits.items():
-            file, before = files[path], self.before(path)
-            new = rows - before
-            if not new:
-                continue
-            self.new += len(new)
-            after = before | new
-            if len(after) == file.records:
-                wholly.append(file)
-            else:
-                partly.append(Deleted(file, after))
-        return partly, wholly
+            before = self.before(path)
+            if new := rows - before:
+                self.new += len(new)
+                after[path] = before | new
+        return _divided(files, after)
+
+    def of(self, files: Mapping[str, Candidate]) -> tuple[list[Deleted], list[Candidate]]:
+        """Those of the files that have deleted rows and others, and those without any live row."""
+        return _divided(files, {path: self.before(path) for path in files})
 
     def removed(
         self, deleted: Sequence[Deleted], gone: Sequence[Candidate]
@@ -132,6 +143,17 @@ class Deletions:
                 removed.add((file.path, None))
                 manifests.add(self._live.data[file.path].manifest)
         return frozenset(removed), frozenset(manifests)
+
+
+def _divided(files: Mapping[str, Candidate], deleted: Mapping[str, BitMap64]) -> tuple[list[Deleted], list[Candidate]]:
+    """The files with deleted rows and others, and those without any live row."""
+    partly, wholly = [], []
+    for path, positions in deleted.items():
+        if len(positions) == files[path].records:
+            wholly.append(files[path])
+        elif positions:
+            partly.append(Deleted(files[path], positions))
+    return partly, wholly
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,15 +230,27 @@ def read_positions(io: FileIO, file: DataFile, of: str) -> BitMap64:
 
     :raises TableTroubleError: a deletion vector is damaged.
     """
+    return positions_in(io, file).get(of, BitMap64())
+
+
+def positions_in(io: FileIO, file: DataFile) -> Mapping[str, BitMap64]:
+    """The positions in a delete file, by the paths of the data files that it names.
+
+    :raises TableTroubleError: a deletion vector is damaged.
+    """
     if is_vector(file):
         with io.new_input(file.file_path).open() as stream:
             stream.seek(at(file, CONTENT_OFFSET))
-            return from_blob(bytes(stream.read(at(file, CONTENT_SIZE))), file.file_path)
-    positions = BitMap64()
+            blob = bytes(stream.read(at(file, CONTENT_SIZE)))
+        return {str(at(file, REFERENCED)): from_blob(blob, file.file_path)}
+    found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
     for batch in ColumnReader(io, _COLUMNS).batches(file.file_path, file.file_format.value):
-        mine = pc.equal(batch.column(0), of)
-        positions.update(batch.column(1).filter(mine).to_pylist())
-    return positions
+        # Such a file is sorted by path, so each path is one run.
+        runs, start = pc.run_end_encode(batch.column(0)), 0
+        for path, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            found[path].update(batch.column(1)[start:end].to_pylist())
+            start = end
+    return found
 
 
 def write_deleted(table: Table, deleted: Iterable[Deleted], written: list[str]) -> list[DataFile]:
@@ -228,6 +262,25 @@ def write_deleted(table: Table, deleted: Iterable[Deleted], written: list[str]) 
         return _vectors(table, by_path, written)
     with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-deletes") as pool:
         return list(pool.map(lambda each: _position_file(table, each, written), by_path.values()))
+
+
+class DeleteFiles:
+    """Writes the delete files of a change, which may be attempted several times. The files of an earlier attempt are
+    used again if all are the same: in version 3 they are one file.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[BitMap64, DataFile]] = {}
+        self.written: list[str] = []
+        """The paths of all files that were written."""
+
+    def of(self, table: Table, deleted: Sequence[Deleted]) -> tuple[DataFile, ...]:
+        """The manifest entries of the files for these rows."""
+        wanted = {each.file.path: each.positions for each in deleted}
+        if {path: positions for path, (positions, _) in self._made.items()} != wanted:
+            made = write_deleted(table, deleted, self.written)
+            self._made = {each.file.path: (each.positions, file) for each, file in zip(deleted, made, strict=True)}
+        return tuple(file for _, file in self._made.values())
 
 
 def _vectors(table: Table, deleted: Mapping[str, Deleted], written: list[str]) -> list[DataFile]:

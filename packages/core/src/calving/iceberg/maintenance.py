@@ -20,6 +20,7 @@ from calving.catalogs.foreign import refusal
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table
 from calving.iceberg.conversion import DeleteConversion, DeleteReplacement
+from calving.iceberg.delete_merge import DeleteMerge
 from calving.iceberg.history import LoadedTable, line_of, place_added
 from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
@@ -113,16 +114,29 @@ class Maintenance:
         :raises NewerVersionError: a later version has written the table.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
         """
-        table = find_table(self._catalog, self._table)
-        head = table.metadata.snapshot_by_name(self._key.branch) if table is not None else None
-        if head is None:
+        if (newest := self._newest()) is None:
             return
 
         def conversion() -> DeleteConversion:
-            return DeleteConversion(self._cache, self._at_once, self._tasks, head.sequence_number)
+            return DeleteConversion(self._cache, self._at_once, self._tasks, newest)
 
         while (done := self.commit(conversion())) is not None:
             yield done
+
+    def merge(self) -> Iterator[DeleteReplacement]:
+        """Merge the position deletes that the table has now into few files; yields each commit. Errors are those of
+        ``convert``.
+        """
+        if (newest := self._newest()) is None:
+            return
+        while (done := self.commit(DeleteMerge(newest, self._at_once))) is not None:
+            yield done
+
+    def _newest(self) -> int | None:
+        """The sequence number of the branch's head; None if there is none."""
+        table = find_table(self._catalog, self._table)
+        head = table.metadata.snapshot_by_name(self._key.branch) if table is not None else None
+        return (head.sequence_number or 0) if head is not None else None
 
     def mend(self, mending: Mending) -> Corrections | None:
         """Correct wrong bounds in one commit; None if there are none.

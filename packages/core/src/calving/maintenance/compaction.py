@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, takewhile
@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyroaring import BitMap64
 
-from calving.iceberg.delete_files import Deleted, Deletions, KnownPositions, write_deleted
+from calving.iceberg.delete_files import Deleted, DeleteFiles, Deletions, KnownPositions
 from calving.iceberg.equality import EqualitySearch, Scope, place_of, scope_of
 from calving.iceberg.history import ancestors, summary_of
 from calving.iceberg.live_files import LiveData, LiveDelete, LiveFiles, Manifests, partition_of
@@ -76,7 +76,7 @@ class Compaction:
         self._new_search = search
         self._searched: frozenset[FileKey] = frozenset()
         self._hits: dict[str, BitMap64] = {path: BitMap64() for path in inputs}
-        self._made: dict[str, tuple[BitMap64, DataFile]] = {}
+        self._deletes = DeleteFiles()
         self._written = [output.file_path for output in rewritten.outputs]
         if rewritten.places.permutation is not None:
             self._written.append(rewritten.places.permutation)
@@ -109,7 +109,7 @@ class Compaction:
 
     def unused(self, used: Collection[str]) -> list[str]:
         """The paths of the files that were written and are not among the ``used`` ones."""
-        return [path for path in self._written if path not in used]
+        return [path for path in (*self._written, *self._deletes.written) if path not in used]
 
     def _left(self, table: Table, branch: str) -> str | None:
         """Why this is no later state of the table whose files were rewritten; None if it is one."""
@@ -219,22 +219,12 @@ class Compaction:
         obsolete = list(_obsolete(table, live, [*left, *added]))
         return FileReplacement(
             tuple(outputs),
-            self._deletes(table, deleted),
+            self._deletes.of(table, deleted),
             frozenset((*((data.candidate.path, None) for data in gone), *(key_of(d.file) for d in obsolete))),
             frozenset((*(data.manifest for data in gone), *(delete.manifest for delete in obsolete))),
             sequence if table.metadata.format_version > 1 else None,
             sum(map(len, dead.values())),
         )
-
-    def _deletes(self, table: Table, deleted: Sequence[Deleted]) -> tuple[DataFile, ...]:
-        """The delete files for these rows. Those that an earlier attempt has written are used again if all are the
-        same: in version 3 they are one file.
-        """
-        wanted = {each.file.path: each.positions for each in deleted}
-        if {path: positions for path, (positions, _) in self._made.items()} != wanted:
-            made = write_deleted(table, deleted, self._written)
-            self._made = {each.file.path: (each.positions, file) for each, file in zip(deleted, made, strict=True)}
-        return tuple(file for _, file in self._made.values())
 
 
 def _is_same(now: LiveData | None, then: LiveData) -> bool:

@@ -1,13 +1,15 @@
-"""Turns the equality deletes of a sink's tables into position deletes."""
+"""Turns the equality deletes of a sink's tables into position deletes, and merges position deletes (E3, K19)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from pyiceberg.catalog import Catalog
 
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.live_files import Manifests
+from calving.iceberg.delete_merge import due
+from calving.iceberg.live_files import LiveFiles, Manifests
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.summary import engine
 from calving.model.text import counted
@@ -17,15 +19,16 @@ from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
 
 DELETES = "deletes"
+_NOTHING = "no deletes to convert or to merge"
 
 
 def converted(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator[MaintenanceStep]:
-    """Convert the equality deletes of one table; yields each commit.
+    """Convert the equality deletes of one table, then merge its position deletes; yields each commit.
 
     :raises CommandFailedError: others have committed too fast.
     """
     if dry_run:
-        yield _seen(means.catalog, sink, name)
+        yield from _planned(means.catalog, sink, name)
         return
     maintenance = Maintenance(
         catalog=means.catalog,
@@ -36,32 +39,48 @@ def converted(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator
         tasks=means.tasks,
         turn=means.turn(table_id(name)),
     )
-    commits = 0
+    steps = 0
     with committing(name):
-        for done in maintenance.convert():
-            commits += 1
-            text = (
-                f"{counted(done.files, 'equality-delete file')} with {counted(done.keys, 'key')} became"
-                f" {counted(done.rows, 'position')} in {counted(len(done.deletes), 'delete file')}"
-            )
-            numbers = {"files": done.files, "keys": done.keys, "positions": done.rows}
-            yield MaintenanceStep(name, DELETES, "done", text, numbers)
-    if not commits:
-        yield MaintenanceStep(name, DELETES, "nothing", "no equality deletes")
+        for step in chain(_conversions(name, maintenance), _merges(name, maintenance)):
+            steps += 1
+            yield step
+    if not steps:
+        yield MaintenanceStep(name, DELETES, "nothing", _NOTHING)
 
 
-def _seen(catalog: Catalog, sink: Sink, name: str) -> MaintenanceStep:
-    """The work that there is to do for a table."""
+def _conversions(name: str, maintenance: Maintenance) -> Iterator[MaintenanceStep]:
+    for done in maintenance.convert():
+        text = (
+            f"{counted(done.files, 'equality-delete file')} with {counted(done.keys, 'key')} became"
+            f" {counted(done.rows, 'position')} in {counted(len(done.deletes), 'delete file')}"
+        )
+        numbers = {"files": done.files, "keys": done.keys, "positions": done.rows}
+        yield MaintenanceStep(name, DELETES, "done", text, numbers)
+
+
+def _merges(name: str, maintenance: Maintenance) -> Iterator[MaintenanceStep]:
+    for done in maintenance.merge():
+        made = {file.file_path for file in done.deletes}
+        text = f"{counted(done.files, 'position-delete file')} became {counted(len(made), 'position-delete file')}"
+        yield MaintenanceStep(name, DELETES, "done", text, {"files": done.files, "outputs": len(made)})
+
+
+def _planned(catalog: Catalog, sink: Sink, name: str) -> Iterator[MaintenanceStep]:
     table, key = find_table(catalog, table_id(name)), ledger_key(sink, "", name)
     head = table.metadata.snapshot_by_name(key.branch) if table is not None else None
-    live = Manifests(()).live(table.io, head.manifest_list) if table is not None and head is not None else None
-    if live is None or not live.equality:
-        return MaintenanceStep(name, DELETES, "nothing", "no equality deletes")
-    newest = max(delete.sequence for delete in live.equality)
-    files = sum(data.sequence < newest for data in live.data.values())
-    keys = sum(delete.file.record_count for delete in live.equality)
-    text = (
-        f"{counted(len(live.equality), 'equality-delete file')} with {counted(keys, 'key')}, for at most"
-        f" {counted(files, 'data file')}"
-    )
-    return MaintenanceStep(name, DELETES, "planned", text, {"files": len(live.equality), "keys": keys})
+    live = Manifests(()).live(table.io, head.manifest_list) if table is not None and head is not None else LiveFiles()
+    merged = {delete.file.file_path for delete in due(live, table.metadata.format_version)} if table is not None else ()
+    if live.equality:
+        newest = max(delete.sequence for delete in live.equality)
+        files = sum(data.sequence < newest for data in live.data.values())
+        keys = sum(delete.file.record_count for delete in live.equality)
+        text = (
+            f"{counted(len(live.equality), 'equality-delete file')} with {counted(keys, 'key')}, for at most"
+            f" {counted(files, 'data file')}"
+        )
+        yield MaintenanceStep(name, DELETES, "planned", text, {"files": len(live.equality), "keys": keys})
+    if merged:
+        text = f"{counted(len(merged), 'position-delete file')} would be merged"
+        yield MaintenanceStep(name, DELETES, "planned", text, {"files": len(merged)})
+    if not live.equality and not merged:
+        yield MaintenanceStep(name, DELETES, "nothing", _NOTHING)
