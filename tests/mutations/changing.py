@@ -80,6 +80,7 @@ class Changing:
     """Offsets that the tables hold, which a recovery has the sink read again."""
     witness: str | None = None
     """A table that was loaded before."""
+    schema_defaults: bool = False
     keys: Mapping[str, str] | None = None
     """Of the catalog; by default it is an embedded one in the folder."""
 
@@ -119,6 +120,7 @@ class Changing:
         )
         rules = TableRules(
             create_properties=self.properties,
+            schema_defaults=self.schema_defaults,
             tables=self.tables,
             left_out=lambda name, properties: self.held,
             defaults=settings,

@@ -12,6 +12,7 @@ from harness.duckdb_extensions import duckdb_rows
 from harness.spark_reader import spark_on
 from tests.iceberg.histories import SCHEMA, MutationTable
 from tests.iceberg.reader import rows_of
+from tests.iceberg.test_schema_defaults import ID, record, sink_of
 
 pytestmark = pytest.mark.services
 
@@ -30,3 +31,28 @@ def test_spark_and_duckdb_read_the_default_of_a_record_that_lacks_the_field(tmp_
     assert [tuple(row.values()) for row in rows] == expected
     assert [(row[0], row[1], row[3]) for row in rows_of(table.table)] == expected
     assert sorted(duckdb_rows(table.table, "id, name, n")) == expected
+
+
+def test_spark_and_duckdb_read_the_defaults_that_a_schema_declares(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path)
+    sink.take(record([ID], id=1))
+    sink.take(record([ID, *DECLARED], id=2, **dict.fromkeys(field["field"] for field in DECLARED)))
+    sink.take(record([ID], id=3))
+    selected = "id, cast(n as string), cast(d as string), cast(at as string), cast(day as string), t, b"
+    (rows,) = spark_on(str(tmp_path), f"select {selected} from iceberg.db.t order by id")
+    expected = ("5", "2.58", "1970-01-01 00:00:00.001", "1970-01-02", "x", "true")
+    assert [tuple(str(v) for v in row.values())[1:] for row in rows] == [expected] * 3
+    assert [tuple(map(str, row)) for row in duckdb_rows(sink.table, "n, d, at::timestamp, day, t, b")] == [
+        ("5", "2.58", "1970-01-01 00:00:00.001000", "1970-01-02", "x", "True")
+    ] * 3
+
+
+DATA = "org.apache.kafka.connect.data."
+DECLARED = [
+    {"field": "n", "type": "int64", "optional": True, "default": 5},
+    {"field": "d", "type": "bytes", "name": f"{DATA}Decimal", "parameters": {"scale": "2"}, "default": "AQI="},
+    {"field": "at", "type": "int64", "name": "io.debezium.time.Timestamp", "default": 1},
+    {"field": "day", "type": "int32", "name": f"{DATA}Date", "default": 1},
+    {"field": "t", "type": "string", "default": "x"},
+    {"field": "b", "type": "boolean", "default": True},
+]

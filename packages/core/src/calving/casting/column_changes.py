@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ from calving.casting.findings import Findings
 from calving.records.arrays import JSON, as_list, children_of, entries, items_of
 from calving.records.fields import Target
 from calving.records.inferred import of_array, of_type
+from calving.records.schema_defaults import default_of
 from calving.records.semantics import plain
 from calving.records.values import objects
 
@@ -24,12 +26,13 @@ class ColumnChanges:
     def __init__(self, schema_evolution: SchemaEvolution, target: Target) -> None:
         self._schema_evolution, self._target = schema_evolution, target
 
-    def missing(self, column: pa.Array, path: Path, typed: bool, found: Findings) -> None:
-        """Request the column at this path. Without a schema a column is added only for a value. With one, nulls alone
-        bring it, too, unless the table cannot have it.
+    def missing(self, column: pa.Array, field: pa.Field, above: Path, typed: bool, found: Findings) -> None:
+        """Request the column of a field inside the column at ``above``. Without a schema a column is added only for a
+        value. With one, nulls alone bring it, too, unless the table cannot have it.
         """
         if not self._schema_evolution.adds or (column.null_count == len(column) and not found.with_nulls):
             return
+        path = (*above, field.name)
         if not typed and (pa.types.is_nested(column.type) or column.type == JSON):
             self._each_addition(column, path, found)
             return
@@ -38,10 +41,13 @@ class ColumnChanges:
             return
         present = pc.indices_nonzero(column.is_valid())
         try:
-            count = None if typed else len(present)
-            found.changes.append(
-                self._schema_evolution.add(path, kind, count, None if typed else objects(column.take(present[:1]))[0])
-            )
+            if typed:
+                default = default_of(field)
+                change = self._schema_evolution.add(path, kind)
+                found.changes.append(change if default is None else replace(change, defaults=(default,)))
+            else:
+                example = objects(column.take(present[:1]))[0]
+                found.changes.append(self._schema_evolution.add(path, kind, len(present), example))
         except UnfitError as error:
             for i in present.to_pylist():
                 found.reasons.setdefault(i, str(error))
@@ -68,7 +74,7 @@ class ColumnChanges:
                 for source, child in zip(column.type, children_of(column), strict=True):
                     target = self._target.lookup(kind).find(source.name)
                     if target is None:
-                        self.missing(child, (*path, source.name), typed, found)
+                        self.missing(child, source, path, typed, found)
                     else:
                         self.inner(child, target.field_type, (*path, target.name), typed, found)
             case ListType() if pa.types.is_list(column.type) and isinstance(column, pa.ListArray):

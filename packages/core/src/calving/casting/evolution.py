@@ -15,7 +15,7 @@ from calving.casting.type_counts import decide, join, seen_of
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RESERVED_COLUMNS, RefusedChange, SchemaChange
 from calving.records.foreign import takes_values
-from calving.records.inferred import InferredType, folded, merge
+from calving.records.inferred import InferredType, attributes, folded, merge
 
 
 class SchemaChanges(dict[tuple[str, str, tuple[str, ...]], SchemaChange]):
@@ -42,7 +42,8 @@ class SchemaChanges(dict[tuple[str, str, tuple[str, ...]], SchemaChange]):
             join(seen, change.seen, fold=self._fold)
         kind = folded(kind) if self._fold else kind
         keys = tuple(sorted({*change.keys, *(() if known is None else known.keys)}))
-        self[key] = SchemaChange(change.table, change.kind, spelt, kind, seen, keys)
+        defaults = tuple(sorted({*change.defaults, *(() if known is None else known.defaults)}))
+        self[key] = SchemaChange(change.table, change.kind, spelt, kind, seen, keys, defaults)
 
     def copy(self) -> SchemaChanges:
         """The same changes, to which others can be added."""
@@ -263,9 +264,7 @@ def distinct(kind: InferredType, path: Path, taken: set[str], key: Callable[[str
     if len(types) < (1 if "struct" in kind else len(inner)):
         return None
     if "struct" in kind:
-        fields = {"struct": {name: types[name] for name in inner if name in types}}
-        required = [name for name in kind.get("required", ()) if name in types]
-        return fields | ({"required": required} if required else {})
+        return {"struct": {name: types[name] for name in inner if name in types}, **attributes(kind, types)}
     parts = [*types.values()]
     return kind | ({"list": parts[0]} if "list" in kind else {"map": parts})
 
@@ -287,9 +286,8 @@ def fitting(
                 if (part := fitting(fields[name], left, rank, (*path, name))) is not None:
                     types[name] = part
                     left -= size_of(part)
-            required = [name for name in kind.get("required", ()) if name in types]
             cut = {"struct": {name: types[name] for name in fields if name in types}}
-            return (cut | ({"required": required} if required else {})) if types else None
+            return {**cut, **attributes(kind, types)} if types else None
         case {"list": element}:
             part = fitting(element, room - 1, rank, (*path, "element"))
             return None if part is None else {**kind, "list": part}

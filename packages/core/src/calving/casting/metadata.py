@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from calving.model.tables import SchemaChange
 from calving.records.arrays import children_of, struct
+from calving.records.inferred import attributes
 from calving.records.values import Values
 
 EVERY = "*"
@@ -105,7 +106,5 @@ class MetadataColumns:
             stays = self._stays((*path, name))
             if stays or (stays is None and isinstance(item, Mapping) and inside in item):
                 fields[name] = item if stays else self._within(item, inside, (*path, name))
-        left: dict[str, Any] = {inside: fields}
-        if "required" in kind:
-            left["required"] = [name for name in kind["required"] if name in fields]
-        return {**kind, **left}
+        around = {word: part for word, part in kind.items() if word not in ("required", "defaults")}
+        return {**around, inside: fields, **attributes(kind, fields)}

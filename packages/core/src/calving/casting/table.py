@@ -165,7 +165,7 @@ class TableConverter:
         findings = Findings(typed=typed, with_nulls=with_nulls, cells=self._limits.cells, records=len(data))
         for source, target, child in zip(data.type, self._columns_for(data.type), children_of(data), strict=True):
             if target is None:
-                self._column_changes.missing(child, (source.name,), typed, findings)
+                self._column_changes.missing(child, source, (), typed, findings)
             else:
                 # Of several fields for one column the last counts, as for records that are read one by one.
                 sources[target.field_id] = child

@@ -11,10 +11,12 @@ import re
 from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import _SetFreshIDs
 from pyiceberg.table import update
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.types import StructType
 
 from calving.errors import ConfigError
 
@@ -33,11 +35,24 @@ def transform_of(name: str, columns: list[int]) -> str:
 
 
 def install() -> None:
-    """Let pyiceberg's catalogs write such tables, and upgrade others to this version."""
+    """Let pyiceberg's catalogs write such tables, and upgrade others to this version; in every catalog, let new columns
+    keep their default values.
+    """
+    _SetFreshIDs.struct = _with_defaults  # type: ignore[method-assign, assignment]
     TableMetadataV3.model_dump_json = _metadata_file  # type: ignore[method-assign, assignment]
     update.SUPPORTED_TABLE_FORMAT_VERSION = _VERSION  # type: ignore[attr-defined]
     if update._apply_table_update.dispatch(AddSnapshotUpdate) is not _add_snapshot:
         update._apply_table_update.register(AddSnapshotUpdate, _add_snapshot)
+
+
+_renumbered = _SetFreshIDs.struct
+
+
+def _with_defaults(visitor: _SetFreshIDs, before: StructType, results: Any) -> StructType:
+    """A struct type whose fields get their ids."""
+    fields = zip(before.fields, _renumbered(visitor, before, results).fields, strict=True)
+    defaults = {"initial_default", "write_default"}
+    return StructType(*(new.model_copy(update={n: getattr(old, n) for n in defaults}) for old, new in fields))
 
 
 _add = update._apply_table_update.dispatch(AddSnapshotUpdate)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from calving.converters import building
 from calving.converters.avro_types import Schema, is_map_entry, logical_type
 from calving.converters.building import DAY_MS, MOST_DIGITS, Reading, decimal_type, time_of_day
+from calving.converters.declared_defaults import of_avro
 from calving.converters.schema_bounds import Extent, check_symbols
 from calving.records.cells import cells_of
 from calving.records.semantics import semantic, unscaled_decimal
@@ -176,8 +177,13 @@ class AvroColumns:
         if name in above:
             raise ValueError(f"the schema contains itself ({name}): a table cannot")
         self.extent.check(len(record["fields"]))
-        fields = [(f["name"], self.reading(f["type"], (*above, name))) for f in record["fields"]]
+        fields = [(field["name"], self._field(field, (*above, name))) for field in record["fields"]]
         return building.struct(fields, nullable=False)
+
+    def _field(self, field: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
+        reading = self.reading(field["type"], above)
+        default = field.get("default")
+        return reading if default is None else of_avro(default, reading, field["type"], self.named)
 
     def _array(self, options: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
         items = options["items"]

@@ -16,6 +16,7 @@ from calving.records.arrays import Indices, arrow, compose, holds
 from calving.records.cells import TOGETHER, Cells, FullBlockError, Together, cells_of
 from calving.records.failures import pass_on
 from calving.records.presence import Missing, divided, missing_from
+from calving.records.schema_defaults import described
 from calving.records.values import RecordError, Values
 
 Convert = Callable[[Any], Any]
@@ -54,15 +55,17 @@ class Reading:
     """How values of one schema become a column: the column's type, and the function that converts each value (None: no
     conversion).
 
-    ``convert`` is never called with None.
+    ``convert`` is never called with None. ``default``: the text of the default that the schema declares
+    (``schema_defaults``).
     """
 
     type: pa.DataType
     convert: Convert | None = None
     nullable: bool = True
+    default: str | None = None
 
     def field(self, name: str) -> pa.Field:
-        return pa.field(name, self.type, self.nullable)
+        return described(pa.field(name, self.type, self.nullable), self.default)
 
 
 def struct(fields: Sequence[tuple[str, Reading]], nullable: bool = True) -> Reading:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from calving.converters import typed_json
 from calving.converters.building import bad, collect, misfit
+from calving.converters.declared_defaults import told
 from calving.converters.interface import Converter, Decoded, flag, stage
 from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import payload_decoder
@@ -258,8 +259,10 @@ def _declared(schema: Any, defaults: bool, extent: Extent) -> Declared:
         raise ValueError(f"{kind} is not described as Connect does: {error} is missing") from error
     except (TypeError, AttributeError) as error:  # a part of it is of another type
         raise ValueError(f"{typed_json.shown(schema)} is not described as Connect does") from error
-    default = schema.get("default") if defaults else None
-    return typed_json.declare(form, schema.get("optional") is True, extent.cells, default)
+    default, nullable = schema.get("default"), schema.get("optional") is True
+    if defaults or default is None:
+        return typed_json.declare(form, nullable, extent.cells, default)
+    return told(typed_json.declare(form, nullable, extent.cells), default)
 
 
 def _type(schema: Mapping[str, Any], defaults: bool, extent: Extent) -> Form:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.converters import typed_json
+from calving.converters.declared_defaults import told
 from calving.converters.interface import Converter, Decoded, flag, stage
 from calving.converters.json_composition import Composition, alternatives, is_composed, type_branches
 from calving.converters.json_references import Documents, SchemaNode, is_reference
@@ -129,13 +130,13 @@ class _Shapes:
         return self._with_default(form, nullable or has_null, schema)
 
     def _with_default(self, form: Form, nullable: bool, schema: Mapping[str, Any]) -> Declared:
-        """The declared type of a form, with the schema's default. One that is not of the type is ignored, because to
-        JSON Schema it is a remark.
+        """The declared type of a form, with the schema's default. One that is not of the type replaces nothing, because
+        to JSON Schema it is a remark.
         """
-        if not self._in_branch:
-            with suppress(ValueError, ArithmeticError):
-                return declare(form, nullable, self._extent.cells, schema.get("default"))
-        return declare(form, nullable, self._extent.cells)
+        default = None if self._in_branch else schema.get("default")
+        with suppress(ValueError, ArithmeticError):
+            return declare(form, nullable, self._extent.cells, default)
+        return told(declare(form, nullable, self._extent.cells), default)
 
     def _type(self, place: SchemaNode) -> Form:
         schema = place.schema

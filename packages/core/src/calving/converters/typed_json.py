@@ -27,6 +27,7 @@ from calving.converters.building import (
 )
 from calving.records.cells import CELL, Cells, cells_of
 from calving.records.jsontext import check_start, in_plain_words
+from calving.records.schema_defaults import default_text, described
 from calving.records.semantics import semantic, unscaled_decimal
 
 Read = Callable[[Any], Any]
@@ -53,20 +54,21 @@ class Form:
 @dataclass(frozen=True, slots=True)
 class Declared:
     """A form whose value may be missing or not. ``read`` also takes None. ``replaced``: whether a default replaces
-    null.
+    null. ``default``: the text of the default that the schema declares (``schema_defaults``).
     """
 
     form: Form
     read: Read
     nullable: bool
     replaced: bool = False
+    default: str | None = None
 
     @property
     def type(self) -> pa.DataType:
         return self.form.type
 
     def field(self, name: str) -> pa.Field:
-        return pa.field(name, self.form.type, self.nullable)
+        return described(pa.field(name, self.form.type, self.nullable), self.default)
 
 
 def named(form: Form, name: object) -> Form:
@@ -92,7 +94,7 @@ def declare(form: Form, nullable: bool, cells: Cells, default: Any = None) -> De
             cells.take(size - 1)  # its first place counts where it stands
             return made
 
-        return Declared(form, replaced, nullable, replaced=True)
+        return Declared(form, replaced, nullable, replaced=True, default=default_text(made, form.type))
     if nullable:
         return Declared(form, lambda value: None if value is None else read(value), True)
 

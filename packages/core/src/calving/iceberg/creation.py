@@ -144,7 +144,7 @@ def _change(catalog: Catalog, name: str, changes: Sequence[SchemaChange], rules:
         with reaching(catalog, f"table {name}: its schema was not changed ({what})"):
             try:
                 changes = possible(table, pending, rules)
-                change_schema(table, changes)
+                change_schema(table, changes, defaults=rules.schema_defaults)
                 log.info("table %s: %s", name, what)
                 return
             except CommitFailedException:

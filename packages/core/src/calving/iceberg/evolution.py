@@ -14,7 +14,8 @@ from calving.casting.evolution import Path, distinct, fitting, size_of
 from calving.casting.metadata import MetadataColumns
 from calving.casting.type_counts import OutvotedValues, Seen, decide
 from calving.errors import BadRecordError
-from calving.iceberg.rules import TableRules, TableSettings, check_declared
+from calving.iceberg.defaults import SINCE, warn_of_version, with_defaults
+from calving.iceberg.rules import VERSION_KEY, TableRules, TableSettings, check_declared
 from calving.iceberg.schemas import spec_names
 from calving.model.tables import SchemaChange
 from calving.records.declared import declaration, with_declared
@@ -25,8 +26,9 @@ from calving.writing.terms import parse_term
 log = logging.getLogger(__name__)
 
 
-def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schema, PartitionSpec]:
-    """The schema and the partition spec of a table that is created from the records that ask for it.
+def new_table(name: str, change: SchemaChange, rules: TableRules, version: int) -> tuple[Schema, PartitionSpec]:
+    """The schema and the partition spec of a table that is created from the records that ask for it, in this format
+    version.
 
     :raises ConfigError: the table cannot be created as the settings say.
     :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
@@ -38,6 +40,11 @@ def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schem
     kind = new_type(name, _decided(name, change, rules), mine.missing, fold=rules.fold)
     kind = _within_limit(name, kind, change, rules)
     schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
+    if rules.schema_defaults and version < SINCE:
+        warn_of_version(name, kind, version, f"{VERSION_KEY} = {SINCE} creates tables that have them")
+    elif rules.schema_defaults:
+        columns = with_defaults(name, schema.as_struct(), kind, initial=False)
+        schema = Schema(*columns.fields, identifier_field_ids=schema.identifier_field_ids)
     return schema, partition_spec(mine.partition_by, schema, name)
 
 

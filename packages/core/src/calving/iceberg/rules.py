@@ -73,6 +73,8 @@ class TableRules:
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     defaults: TableSettings = TableSettings()
     force_optional: bool = False
+    schema_defaults: bool = False
+    """Whether new columns get the default values that the records' schemas declare."""
     left_out: Callable[[str, Mapping[str, str]], Coverage] = lambda name, properties: {}
     """The offsets to skip for a table with these properties."""
     evolution: Evolution = field(default_factory=Evolution)

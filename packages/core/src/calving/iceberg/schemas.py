@@ -11,9 +11,10 @@ from pyiceberg.schema import Schema, promote
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.types import IcebergType, ListType, MapType, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from calving.errors import CatalogRefusedError
+from calving.iceberg.defaults import SINCE, warn_of_version, with_defaults
 from calving.model.tables import SchemaChange
 from calving.records.fields import primitive
 from calving.records.foreign import variant_ids
@@ -43,8 +44,8 @@ def is_open(change: SchemaChange, schema: Schema) -> bool:
     return False
 
 
-def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
-    """Make all these changes in one commit.
+def change_schema(table: Table, changes: Sequence[SchemaChange], *, defaults: bool = False) -> None:
+    """Make all these changes in one commit. ``defaults``: whether new columns get the defaults that schemas declare.
 
     :raises CatalogRefusedError: the table's format version does not have the type of a column.
     """
@@ -63,13 +64,29 @@ def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
         if added:
             with transaction.update_schema() as update:
                 for change in added:
-                    kind = iceberg_type(change.type, itertools.count(1))
-                    if variant_ids(kind) and table.metadata.format_version < _VARIANTS_SINCE:
-                        version = table.metadata.format_version
-                        raise CatalogRefusedError(
-                            f"a table of format version {version} has no variants: upgrade it to {_VARIANTS_SINCE}"
-                        )
-                    update.add_column(change.path, kind, required=False)
+                    _add(update, change, table, defaults=defaults)
+
+
+def _add(update: UpdateSchema, change: SchemaChange, table: Table, *, defaults: bool) -> None:
+    """:raises CatalogRefusedError: as ``change_schema``."""
+    kind = iceberg_type(change.type, itertools.count(1))
+    version, name = table.metadata.format_version, ".".join(table.name())
+    if variant_ids(kind) and version < _VARIANTS_SINCE:
+        raise CatalogRefusedError(
+            f"a table of format version {version} has no variants: upgrade it to {_VARIANTS_SINCE}"
+        )
+    field = NestedField(0, change.path[-1], kind, required=False)
+    if defaults:
+        rows = {"struct": {field.name: change.type}, "defaults": {field.name: change.defaults}}
+        if version < SINCE:
+            warn_of_version(name, rows, version, "calving maintain --task upgrade makes it of version 3")
+        else:
+            (field,) = with_defaults(name, StructType(field), rows, initial=True).fields
+    update.add_column(change.path, field.field_type, required=False)
+    number = update._added_name_to_id[".".join(change.path)]
+    for fields in update._adds.values():  # add_column takes the defaults of some types only
+        known = {"initial_default": field.initial_default, "write_default": field.write_default}
+        fields[:] = [each.model_copy(update=known) if each.field_id == number else each for each in fields]
 
 
 def unreadable(then: Schema, now: Schema) -> str | None:

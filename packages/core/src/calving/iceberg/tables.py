@@ -315,11 +315,11 @@ class Tables:
 
     def _create(self, name: str, change: SchemaChange) -> None:
         named = self._rules.created_by(name, change.keys)
-        schema, spec = new_table(name, change, named)
         mark = {CREATED_BY: self._rules.creator} if self._rules.creator else {}
         properties = {**DEFAULT_PROPERTIES, **mark, **self._rules.create_properties}
         version = new_version(self._catalog, properties)
         _check_version(version, VERSION_KEY)
+        schema, spec = new_table(name, change, named, version)
         rules = named.of(name)
         if rules.mutations is not None:
             id_columns = as_in(schema, rules.id_columns, fold=self._rules.fold)

@@ -268,7 +268,8 @@ class SchemaChange:
 
     ``seen`` counts the types that values without a schema need (``casting.type_counts``). For values with a schema,
     ``type`` is the schema's type. ``keys``: the fields of the records' keys, if these name the id columns of a table to
-    create.
+    create. ``defaults``: those that schemas declare for the field of an added column (``records.schema_defaults``); of
+    fields inside it, and of a table's fields, they are in the type.
     """
 
     table: str
@@ -277,6 +278,7 @@ class SchemaChange:
     type: Any = None
     seen: Any = None
     keys: tuple[KeyFields, ...] = ()
+    defaults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

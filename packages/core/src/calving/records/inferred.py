@@ -1,14 +1,15 @@
 """Inferred types: the column type that a value needs, without field ids.
 
 Inferred types are sent as JSON. A text is an Iceberg primitive (``long``, ``decimal(9, 2)``). ``{"struct": {name:
-type}}`` has a second key, ``required``, with the names of required fields. ``{"list": type}`` and ``{"map": [key,
+type}}`` has a second key, ``required``, with the names of required fields, and a third, ``defaults``, with the
+defaults that schemas declare for fields (``schema_defaults``): all that differ. ``{"list": type}`` and ``{"map": [key,
 value]}`` have ``required`` = true if elements or values are never null. None means unknown: there were only nulls, or
 empty objects and arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from calving.records.arrays import JSON, Pairs, children_of, items_of
 from calving.records.jsontext import load_json
+from calving.records.schema_defaults import default_of
 from calving.records.semantics import SemanticType
 
 __all__ = [
@@ -116,7 +118,8 @@ def _of_nested(kind: pa.DataType) -> InferredType | None:
     if t.is_struct(kind):
         fields = {f.name: inferred for f in kind if (inferred := of_type(f.type)) is not None}
         required = [f.name for f in kind if not f.nullable and f.name in fields]
-        return {"struct": fields, "required": required} if fields else None
+        defaults = {f.name: [text] for f in kind if f.name in fields and (text := default_of(f)) is not None}
+        return _struct({"struct": fields, "required": required}, defaults) if fields else None
     if t.is_list(kind) or t.is_large_list(kind):
         element = of_type(kind.value_type)
         return None if element is None else {"list": element, "required": not kind.value_field.nullable}
@@ -188,7 +191,7 @@ def all_optional(kind: InferredType) -> InferredType:
     """The kind with all fields, elements and values optional."""
     match kind:
         case {"struct": fields}:
-            return {"struct": {name: all_optional(inner) for name, inner in fields.items()}}
+            return _struct({"struct": {name: all_optional(inner) for name, inner in fields.items()}}, _defaults(kind))
         case {"list": element}:
             return {"list": all_optional(element)}
         case {"map": [key, value]}:
@@ -205,8 +208,7 @@ def folded(kind: Any) -> Any:
                 first, inner = by_lower.get(name.lower(), (name, None))
                 by_lower[name.lower()] = (first, merge(inner, folded(fields[name])))
             merged: dict[str, Any] = {"struct": dict(by_lower.values())}
-            required = [n for n in kind.get("required", ()) if n in merged["struct"]]
-            return merged | ({"required": required} if required else {})
+            return merged | attributes(kind, merged["struct"])
         case {"list": element}:
             return {**kind, "list": folded(element)}
         case {"map": [key, value]}:
@@ -223,7 +225,23 @@ def _merge_structs(a: Mapping[str, Any], b: Mapping[str, Any]) -> InferredType:
     names = [*mine, *(n for n in theirs if n not in mine)]
     merged: dict[str, Any] = {"struct": {n: merge(mine.get(n), theirs.get(n)) for n in names}}
     required = [n for n in a.get("required", ()) if n in b.get("required", ())]
-    return merged | ({"required": required} if required else {})
+    defaults = {n: sorted({*_defaults(a).get(n, ()), *_defaults(b).get(n, ())}) for n in _defaults(a) | _defaults(b)}
+    return _struct(merged | ({"required": required} if required else {}), defaults)
+
+
+def attributes(kind: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """What a struct type says of its fields of these names besides their types."""
+    required = [name for name in kind.get("required", ()) if name in names]
+    defaults = {name: texts for name, texts in _defaults(kind).items() if name in names}
+    return _struct({"required": required} if required else {}, defaults)
+
+
+def _struct(kind: dict[str, Any], defaults: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    return kind | ({"defaults": defaults} if defaults else {})
+
+
+def _defaults(kind: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    return kind.get("defaults", {})  # type: ignore[no-any-return]
 
 
 def _merge_decimals(a: str, b: str) -> InferredType:

@@ -242,6 +242,7 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
         tables=tables,
         defaults=defaults,
         force_optional=keys.force_optional,
+        schema_defaults=keys.schema_defaults == "from-schema",
         any_year=keys.timestamp_range == "any",
         left_out=_left_out(sink, topics),
         evolution=_evolution(sink),

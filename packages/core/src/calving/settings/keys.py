@@ -470,6 +470,13 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.schema-force-optional",
         description="The sink creates every column as optional, even if the records' schema says that it is required.",
     )
+    schema_defaults: Literal["none", "from-schema"] = Field(
+        "none",
+        alias="iceberg.tables.defaults",
+        description="`from-schema`: a column that is made for records whose schema (Avro, JSON Schema, Connect)"
+        " declares a default for the field gets this [default value](types.md#default-values), in tables of format"
+        " version 3. `none`: new columns have none.",
+    )
     on_missing_table: RecordPolicy = Field(
         _ROUTING.missing_table,
         alias="iceberg.tables.on-missing-table",

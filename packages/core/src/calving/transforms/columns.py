@@ -32,7 +32,7 @@ class Fields:
             raise UnfitTypeError(f"it must be an object, not {kind_text(column.type)}")
         self._column, self.type = column, column.type
         children = children_of(column)
-        self._fields = {f.name: (child, f.nullable) for f, child in zip(column.type, children, strict=True)}
+        self._fields = {f.name: (child, f) for f, child in zip(column.type, children, strict=True)}
 
     def __contains__(self, name: str) -> bool:
         return name in self._fields
@@ -69,7 +69,7 @@ class Fields:
 
     def put(self, name: str, column: pa.Array, *, nullable: bool = True) -> None:
         """Replace a field in its place, or append it."""
-        self._fields[name] = (column, nullable)
+        self._fields[name] = (column, pa.field(name, column.type, nullable))
 
     def add(self, name: str, column: pa.Array, typed: bool, *, nullable: bool = True) -> None:
         """Append a field. Without a schema it may replace a field.
@@ -99,12 +99,9 @@ class Fields:
 
     def column(self) -> pa.Array:
         """The fields as a struct column."""
-        return struct_of(
-            {name: column for name, (column, _) in self._fields.items()},
-            self._column.is_null() if self._column.null_count else None,
-            len(self._column),
-            {name for name, (_, nullable) in self._fields.items() if not nullable},
-        )
+        columns = [column for column, _ in self._fields.values()]
+        kind = pa.struct([field.with_name(name) for name, (_, field) in self._fields.items()])
+        return struct(columns, kind, self._column.is_null() if self._column.null_count else None, len(self._column))
 
 
 def struct_of(

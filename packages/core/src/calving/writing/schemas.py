@@ -82,9 +82,13 @@ def spelt(kind: InferredType, names: Iterable[str]) -> InferredType:
         is_struct = isinstance(inner, Mapping) and "struct" in inner
         return spelt(inner, inside.get(name.lower(), ())) if is_struct else inner
 
+    def known(name: str) -> str:
+        return spelling.get(name.lower(), name)
+
     return kind | {
-        "struct": {spelling.get(name.lower(), name): within(name, inner) for name, inner in kind["struct"].items()},
-        "required": [spelling.get(name.lower(), name) for name in kind.get("required", ())],
+        "struct": {known(name): within(name, inner) for name, inner in kind["struct"].items()},
+        "required": [*map(known, kind.get("required", ()))],
+        "defaults": {known(name): texts for name, texts in kind.get("defaults", {}).items()},
     }
 
 
