@@ -2,7 +2,7 @@
 
 ``python -m tests.mutations.histories --seeds 1000`` plays histories of Debezium, AWS DMS and plain records: inserts that replace or are
 added, updates that change keys, deletes that remove or mark rows, order fields of several types with ties and late changes, id columns and
-order fields with initial defaults, and with ``--partial`` updates that lack values; in format versions 2 and 3, cut into batches and commits at random. The oracle knows the rules of ``docs/reference/row-mutations.md``, and nothing of calving. It needs no order of texts: a change has a
+order fields with initial defaults, with ``--partial`` updates that lack values, and with ``--unset`` updates that lack fields, also in a struct; in format versions 2 and 3, cut into batches and commits at random. The oracle knows the rules of ``docs/reference/row-mutations.md``, and nothing of calving. It needs no order of texts: a change has a
 number, and the text is made from the number.
 """
 
@@ -24,7 +24,7 @@ from uuid import uuid4
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, LongType, NestedField, StringType, TimestampType
+from pyiceberg.types import IcebergType, LongType, NestedField, StringType, StructType, TimestampType
 
 from calving.iceberg.catalog import table_id
 from calving.iceberg.maintenance import Maintenance
@@ -41,6 +41,9 @@ Row = dict[str, Any]
 _KEYS, _TENANTS = 8, ("eu", "us")
 _MARK = "_cdc_deleted"
 _LEFT_OUT = "__debezium_unavailable_value"
+_UNSET = object()
+_INNER = ("x", "y")
+"""The fields of the struct in ``--unset``."""
 _LAYOUTS: Mapping[str, Sequence[str]] = {"flat": (), "by key": ("bucket(id, 3)",), "moving": ("g",)}
 _ORDERS: Mapping[str, tuple[IcebergType, Callable[[int], Any]]] = {
     "long": (LongType(), lambda n: n),
@@ -77,12 +80,15 @@ class Shape:
     """Whether updates may lack values, and keep the stored ones."""
     skips: bool = False
     """Whether such an update without a stored row is left out."""
+    unset: bool = False
+    """Whether updates may lack fields, and keep the stored values of their columns."""
 
-    def with_gaps(self, chance: random.Random) -> Shape:
-        """A shape whose updates lack values, and so without what excludes that."""
+    def with_gaps(self, chance: random.Random, *, unset: bool) -> Shape:
+        """A shape whose updates lack values or fields, and so without what excludes that."""
         source = chance.choice(["Debezium", "plain", "upsert"])
         plain = replace(self, source=source, inserts="upsert", row_deletes="positions", order=None)
-        return replace(plain, lacks=True, skips=chance.random() < 0.4)
+        plain = replace(plain, lacks=True, skips=chance.random() < 0.4)
+        return replace(plain, unset=True, lacks=chance.random() < 0.5) if unset else plain
 
     @property
     def empties(self) -> bool:
@@ -153,11 +159,27 @@ class Oracle:
 
     def _filled(self, row: Row) -> Row | None:
         """The row with the values that it lacks; None if it is left out."""
-        gaps = {name for name, value in row.items() if value == _LEFT_OUT}
+        gaps = {name for name, value in row.items() if value in (_LEFT_OUT, _UNSET)}
+        part = row.get("s")
+        inside = {name for name, value in part.items() if value is _UNSET} if isinstance(part, dict) else set()
         held = next((held for held, _ in self.rows if self._key(held) == self._key(row)), None)
-        if not gaps or (held is None and self.shape.skips):
-            return None if gaps else row
-        return {**row, **{name: (held or {}).get(name) for name in gaps}}
+        if not (gaps or inside) or (held is None and self.shape.skips):
+            return None if gaps or inside else row
+        filled = {**row, **{name: (held or {}).get(name) for name in gaps}}
+        if inside:
+            stored = (held or {}).get("s") or {}
+            filled["s"] = {name: stored.get(name) if name in inside else value for name, value in (part or {}).items()}
+        return filled
+
+    def _given(self, row: Row, *, keeps: bool) -> Row:
+        """The row with a mark, or null, for each field that it lacks."""
+        if not self.shape.unset:
+            return row
+        nothing = _UNSET if keeps else None
+        given = {"name": nothing, "g": nothing, "s": nothing, **row}
+        if isinstance(given["s"], dict):
+            given["s"] = {name: given["s"].get(name, nothing) for name in _INNER}
+        return given
 
     def _apply(self, number: int, key: Row, row: Row | None, *, keeps: bool) -> None:
         same = [held for held in self.rows if self._key(held[0]) == self._key(key)]
@@ -181,10 +203,11 @@ class Oracle:
                     old["seq"] = change.row["seq"]
                 found.append((False, old, {**old, _MARK: True} if is_soft else None))
         if change.op == "d":
-            return [*found, (False, change.row, {**change.row, _MARK: True} if is_soft else None)]
+            row = self._given(change.row, keeps=True)
+            return [*found, (False, change.row, {**row, _MARK: True} if is_soft else None)]
         mark = {_MARK: False} if is_soft else {}
         keeps = change.op == "c" and self.shape.inserts == "append" and self.shape.source != "upsert"
-        return [*found, (keeps, change.row, {**change.row, **mark})]
+        return [*found, (keeps, change.row, {**self._given(change.row, keeps=change.op == "u"), **mark})]
 
     def _key(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in self.ids)
@@ -200,14 +223,14 @@ class Oracle:
 class History:
     """One table, its changes, and its oracle."""
 
-    def __init__(self, folder: Path, seed: int, rest: str | None, *, partial: bool) -> None:
+    def __init__(self, folder: Path, seed: int, rest: str | None, *, partial: bool, unset: bool) -> None:
         """``rest``: the address of a REST catalog, for version 3; None for version 2. ``partial``: whether updates lack
-        values.
+        values. ``unset``: whether they lack fields.
         """
         self.chance = random.Random(seed)
         self._gaps = random.Random(seed)
         shape = Shape.of(self.chance, 2 if rest is None else 3)
-        self.shape = shape = shape.with_gaps(self._gaps) if partial else shape
+        self.shape = shape = shape.with_gaps(self._gaps, unset=unset) if partial or unset else shape
         self.oracle = Oracle(shape)
         self.counts: Counter[str] = Counter()
         self._serial = 0
@@ -222,6 +245,7 @@ class History:
             NestedField(2, "name", StringType(), required=False),
             NestedField(3, "g", LongType(), required=False),
             *order,
+            *([NestedField(5, "s", _struct(), required=False)] if shape.unset else []),
         )
         self.sink.catalog.create_namespace_if_not_exists("db")
         self.sink.catalog.create_table(
@@ -245,6 +269,7 @@ class History:
             delete_mode=shape.delete,  # type: ignore[arg-type]
             on_truncate="delete" if shape.empties and not is_ordered else "fail",
             on_unavailable_value="keep" if shape.lacks else "fail",
+            unset_fields="keep" if shape.unset else "null",
             on_missing_row="skip" if shape.skips else "insert",
         )
         unwrap = {"Debezium": "DebeziumTransform", "DMS": "DmsTransform", "DMS fields": "DmsTransform"}.get(
@@ -261,7 +286,7 @@ class History:
                 self._commit(waiting)
                 self._grow()
             batch = {
-                p: [self._with_gaps(self._change(p)) for _ in range(self.chance.randrange(0, 12))]
+                p: [self._with_gaps(self._without_fields(self._change(p))) for _ in range(self.chance.randrange(0, 12))]
                 for p in range(self.shape.partitions)
             }
             outcome = self.sink.read({p: [*map(self._message, changes)] for p, changes in batch.items() if changes})
@@ -334,6 +359,22 @@ class History:
             row = {name: value for name, value in row.items() if name in needed or chance.random() < 0.5}
         return Change("c" if op == "r" else op, row, before if self.shape.source != "plain" else None, number)
 
+    def _without_fields(self, change: Change) -> Change:
+        """The change without some of its fields. It is bad if it changes its key then, and is no insert."""
+        chance = self._gaps
+        if not self.shape.unset or change.op == "t":
+            return change
+        inner = {name: chance.choice([None, chance.randrange(9)]) for name in _INNER if chance.random() < 0.6}
+        row = {name: value for name, value in change.row.items() if name not in ("name", "g") or chance.random() < 0.6}
+        if chance.random() < 0.6:
+            row["s"] = inner if chance.random() < 0.8 else None
+        part = row.get("s")
+        is_whole = {"name", "g", "s"} <= row.keys() and not (isinstance(part, dict) and len(part) < len(_INNER))
+        self.counts["unset"] += not is_whole
+        old = {**row, **(change.before or {})}
+        moves = change.op == "u" and any(old[name] != row[name] for name in self.oracle.ids)
+        return replace(change, row=row, number=None if moves and not is_whole else change.number)
+
     def _with_gaps(self, change: Change) -> Change:
         """The change, from which the source may have left out values. Then it must not be an insert, or change its key."""
         gaps = [name for name in ("name", "g") if name in change.row and self._gaps.random() < 0.4]
@@ -383,7 +424,7 @@ class History:
             assert not self.oracle.rows
             return
         names = [each.name for each in table.schema().fields]
-        wanted = [name for name in ("id", "tenant", "name", "g", "seq", _MARK) if name in names]
+        wanted = [name for name in ("id", "tenant", "name", "g", "s", "seq", _MARK) if name in names]
         expected = self.oracle.found(wanted)
         for reader, found in self._read(table, wanted).items():
             assert found == expected, f"{self.shape}, read by {reader}: the rows {found} are not {expected}"
@@ -403,16 +444,20 @@ class History:
         return found
 
 
+def _struct() -> StructType:
+    return StructType(*(NestedField(6 + i, name, LongType(), required=False) for i, name in enumerate(_INNER)))
+
+
 def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def played(folder: Path, seed: int, rest: str | None = None, *, partial: bool = False) -> History:
+def played(folder: Path, seed: int, rest: str | None = None, *, partial: bool = False, unset: bool = False) -> History:
     """A history, to its end.
 
     :raises AssertionError: the table has other rows than a replay leaves. The message has the history's shape.
     """
-    history = History(folder, seed, rest, partial=partial)
+    history = History(folder, seed, rest, partial=partial, unset=unset)
     history.play()
     history.compare()
     return history
@@ -424,6 +469,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--partial", action="store_true", help="updates lack values, and keep those of their rows")
+    parser.add_argument("--unset", action="store_true", help="updates lack fields, and keep those of their rows")
     parser.add_argument("--version", type=int, choices=[2, 3], help="of one format version only")
     args = parser.parse_args()
     end = time.monotonic() + 60 * args.minutes
@@ -440,7 +486,8 @@ def main() -> int:
             for rest in catalogs:
                 where = f"seed {seed}, version {2 if rest is None else 3}"
                 try:
-                    counts += played(Path(folder) / f"{seed}-{bool(rest)}", seed, rest, partial=args.partial).counts
+                    where_to = Path(folder) / f"{seed}-{bool(rest)}"
+                    counts += played(where_to, seed, rest, partial=args.partial, unset=args.unset).counts
                 except Exception as error:
                     failed += 1
                     print(f"{where}: {type(error).__name__}: {error}", flush=True)

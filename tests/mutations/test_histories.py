@@ -25,6 +25,19 @@ def test_a_history_of_partial_updates_leaves_what_a_replay_leaves(tmp_path: Path
     assert played(tmp_path, seed, partial=True).counts["partial"] > 1
 
 
+@pytest.mark.parametrize("seed", [2, 6])
+def test_a_history_of_updates_without_fields_leaves_what_a_replay_leaves(tmp_path: Path, seed: int) -> None:
+    assert played(tmp_path, seed, unset=True).counts["unset"] > 1
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("seed", [4])
+def test_a_history_of_updates_without_fields_leaves_the_same_in_version_3(
+    tmp_path: Path, rest_uri: str, seed: int
+) -> None:
+    assert played(tmp_path, seed, rest_uri, unset=True).counts["unset"] > 1
+
+
 @pytest.mark.services
 @pytest.mark.parametrize("seed", [3])
 def test_a_history_of_partial_updates_leaves_the_same_in_version_3(tmp_path: Path, rest_uri: str, seed: int) -> None:

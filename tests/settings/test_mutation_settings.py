@@ -187,9 +187,10 @@ def test_an_order_field_and_inserts_that_append_exclude_each_other() -> None:
     ],
     ids=["equality deletes", "appended inserts", "an order field"],
 )
-def test_stored_values_cannot_be_kept_beside(change: dict[str, str], why: str) -> None:
-    keys = {"iceberg.tables.cdc-field": "op", "iceberg.tables.on-unavailable-value": "keep"}
-    with pytest.raises(ConfigError, match=f"on-unavailable-value = keep {why}"):
+@pytest.mark.parametrize("key", ["on-unavailable-value", "unset-fields"])
+def test_stored_values_cannot_be_kept_beside(change: dict[str, str], why: str, key: str) -> None:
+    keys = {"iceberg.tables.cdc-field": "op", f"iceberg.tables.{key}": "keep"}
+    with pytest.raises(ConfigError, match=f"{key} = keep {why}"):
         parse({**BASE, **keys, **change})
 
 

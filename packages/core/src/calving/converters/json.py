@@ -118,7 +118,7 @@ def fields_of(target: Target) -> list[Field]:
     return [replace(field, null=NULL_VALUE) for field in _fields(target.columns, target)]
 
 
-def _fields(struct: StructType, target: Target) -> tuple[Field, ...]:
+def _fields(struct: StructType, target: Target, *, within_list: bool = False) -> tuple[Field, ...]:
     lookup = target.lookup(struct)
     fields = []
     for field in struct.fields:
@@ -127,23 +127,23 @@ def _fields(struct: StructType, target: Target) -> tuple[Field, ...]:
             raise NoWayError
         if names:  # otherwise no field of a record leads to it
             kind = _KEEPING.get(type(field.field_type)) if field.field_id in target.compared else None
-            made = _field(names, field, target) if kind is None else Field(names, kind)
-            fields.append(replace(made, tracked=field.write_default is not None))
+            made = _field(names, field, target, within_list=within_list) if kind is None else Field(names, kind)
+            fields.append(replace(made, tracked=target.is_tracked(field, within_list=within_list)))
     return tuple(fields)
 
 
-def _field(names: tuple[str, ...], column: NestedField, target: Target) -> Field:
+def _field(names: tuple[str, ...], column: NestedField, target: Target, *, within_list: bool) -> Field:
     kind, required = column.field_type, column.required
     null = NO_NULL if required else NULL_VALUE
     match kind:
         case StructType():
-            return Field(names, "struct", _fields(kind, target), null)
+            return Field(names, "struct", _fields(kind, target, within_list=within_list), null)
         case ListType():
-            element = _field(("element",), kind.element_field, target)
+            element = _field(("element",), kind.element_field, target, within_list=True)
             return Field(names, "list", (element,), null) if element.kind != "other" else Field(names, "other")
         case MapType():
-            key = _field(("key",), kind.key_field, target)
-            value = _field(("value",), kind.value_field, target)
+            key = _field(("key",), kind.key_field, target, within_list=True)
+            value = _field(("value",), kind.value_field, target, within_list=True)
             if key.kind not in _KEYS or value.kind == "other":
                 return Field(names, "other")
             return Field(names, "map", (key, value), null)

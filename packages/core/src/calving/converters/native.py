@@ -133,8 +133,10 @@ class Decoder:
         numbers: dict[Missing, list[pa.Array]] = {}
         for steps, of_shape in shapes:
             numbers.setdefault(Missing(self._tracked[step] for step in steps), []).append(of_shape)
-        missing = {fields: pa.concat_arrays(parts).sort().to_pylist() for fields, parts in numbers.items()}
         places = without(len(values), {*refused})
+        if numbers.keys() == {Missing()}:
+            return [(rows, places)], refused
+        missing = {fields: pa.concat_arrays(parts).sort().to_pylist() for fields, parts in numbers.items()}
         return [(part, compose(places, chosen)) for part, chosen in divided(rows, missing)], refused
 
     def read_whole(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int], list[tuple[list[int], pa.Array]]]:

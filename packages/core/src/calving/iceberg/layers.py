@@ -240,9 +240,9 @@ def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterab
     steps = list(steps)
     if any(file.is_partial for step in steps for file in step.delete_files):
         raise OtherSettingsError(
-            f"table {'.'.join(table.name())}: a file for it has rows without all values (on-unavailable-value = keep),"
-            " and this worker's settings have row-deletes = equality: let a worker with the former settings lead until"
-            " it has committed the file"
+            f"table {'.'.join(table.name())}: a file for it has rows without all values (on-unavailable-value or"
+            " unset-fields = keep), and this worker's settings have row-deletes = equality: let a worker with the"
+            " former settings lead until it has committed the file"
         )
     if any(file.equality_ids == EVERY_ROW for step in steps for file in step.delete_files):
         raise OtherSettingsError(

@@ -117,7 +117,8 @@ class PartialUpdates:
         numbers = pa.concat_arrays([keys for _, keys in parts])
         whole = rows.select(range(len(self._rows)))
         joiner = PartialRows(self._schema)
-        return self._written(joiner.settled(joiner.join(whole, numbers, rows.column(KEPT))))
+        joined = joiner.settled(joiner.join(whole, numbers, rows.column(KEPT)))
+        return self._written(joined, joiner.without_value(joined))
 
     def _partial_rows(
         self, changes: KeyChanges, bases: pa.Array, unfinished: pa.Array
@@ -189,16 +190,17 @@ class PartialUpdates:
         mapping = self._table.name_mapping()
         return RowReader(self._table.io, schema, tuple(mapping.root) if mapping is not None else ())
 
-    def _written(self, joined: Joined) -> tuple[DataFile, ...]:
+    def _written(self, joined: Joined, empty: Set[int]) -> tuple[DataFile, ...]:
+        """``empty``: the columns for which a row has no value."""
         rows = joined.rows
         missing = joined.kept.drop_null().to_pylist()
         if self._on_missing == "skip":
             rows = chosen_rows(rows, pc.indices_nonzero(joined.kept.is_null()).to_pylist())
             self._warn(len(missing), "the table does not get them (on-missing-row = skip)")
         else:
-            lacking = [ids for text in missing if (ids := kept_ids(text))]
-            self._check_required(frozenset(chain.from_iterable(lacking)))
-            self._warn(len(lacking), "these values are null in the new rows")
+            self._check_required(empty)
+            lacking = sum(bool(kept_ids(text)) for text in missing)
+            self._warn(lacking, "these values are null, or the defaults of their columns, in the new rows")
         if not rows.num_rows:
             return ()
         writer = TableWriter(self._as_written(), 0, Limits())
@@ -256,8 +258,9 @@ def check_id_columns(table: Table, key_files: Mapping[tuple[int, ...], Group]) -
         name = ".".join(table.name())
         raise TableTroubleError(
             f"table {name}: its id columns were changed while files with rows without all values waited"
-            " (on-unavailable-value = keep), and nothing is committed. To have their records, stop all workers, discard"
-            f" the files with `calving release FILE --table {name} --record OUT`, and run `calving recover FILE`"
+            " (on-unavailable-value or unset-fields = keep), and nothing is committed. To have their records, stop all"
+            f" workers, discard the files with `calving release FILE --table {name} --record OUT`, and run `calving"
+            " recover FILE`"
         )
 
 
@@ -273,8 +276,9 @@ def partial_files(table: Table, key_files: Group, *, is_ordered: bool, has_equal
     name = ".".join(table.name())
     if is_ordered:
         raise OtherSettingsError(
-            f"table {name}: a file for it has rows without all values (on-unavailable-value = keep), and this worker's"
-            " settings have an order-field: let a worker with the former settings lead until it has committed the file"
+            f"table {name}: a file for it has rows without all values (on-unavailable-value or unset-fields = keep),"
+            " and this worker's settings have an order-field: let a worker with the former settings lead until it has"
+            " committed the file"
         )
     if has_equality:
         raise TableTroubleError(

@@ -17,6 +17,7 @@ DeleteMode = Literal["hard", "soft"]
 Tombstones = Literal["skip", "delete"]
 OnTruncate = Literal["fail", "skip", "delete"]
 OnUnavailableValue = Literal["fail", "write", "keep"]
+UnsetFields = Literal["null", "keep"]
 OnMissingRow = Literal["insert", "skip"]
 OnMissingKey = Literal["fail", "dead-letter", "append"]
 OnRollback = Literal["continue", "stop", "stop-on-doubt"]
@@ -73,8 +74,8 @@ class RowMutations:
     which the table was created. ``on_missing_key``: the response to a record whose key names no column then.
     ``metadata_columns``: the fields that tell of a change and become columns, by their dotted names; ``*`` for all.
     ``on_unavailable_value``: the response to a row that has ``unavailable_value_placeholder`` for a value that its
-    source has left out. ``on_missing_row``: what becomes of an update that keeps values of a row which the table does
-    not have.
+    source has left out. ``unset_fields``: the value of a column for which an update has no field. ``on_missing_row``:
+    what becomes of an update that keeps values of a row which the table does not have.
     """
 
     cdc_field: str | None = None
@@ -92,12 +93,23 @@ class RowMutations:
     metadata_columns: tuple[str, ...] = ()
     on_unavailable_value: OnUnavailableValue = "fail"
     unavailable_value_placeholder: str = "__debezium_unavailable_value"
+    unset_fields: UnsetFields = "null"
     on_missing_row: OnMissingRow = "insert"
 
     @property
     def keeps(self) -> bool:
-        """Whether an update that lacks values keeps those of the stored row."""
+        """Whether an update may keep values of the stored row."""
+        return self.keeps_unavailable or self.keeps_unset
+
+    @property
+    def keeps_unavailable(self) -> bool:
+        """Whether an update from which its source has left out values keeps those of the stored row."""
         return self.on_unavailable_value == "keep"
+
+    @property
+    def keeps_unset(self) -> bool:
+        """Whether an update without a field keeps the column's value of the stored row."""
+        return self.unset_fields == "keep"
 
     @property
     def in_steps(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -151,11 +151,13 @@ class Target:
         moments: Moments | None = None,
         compared: Set[int] = frozenset(),
         fills: bool = True,
+        keeps: bool = False,
     ) -> None:
         """``names``: the table's name mapping, empty without one. ``compared``: the ids of the columns in which no
-        value may lose digits. ``fills``: whether a field that a value lacks has its column's default.
+        value may lose digits. ``fills``: whether a field that a value lacks has its column's default. ``keeps``:
+        whether rows keep the stored values of columns for which a value has no field.
         """
-        self.compared, self._fills = compared, fills
+        self.compared, self._fills, self._keeps = compared, fills, keeps
         self.columns, self._names, self._case_insensitive = columns, names, case_insensitive
         self._lookups: dict[int, Lookup] = {}
         moments = moments or Moments()
@@ -179,9 +181,13 @@ class Target:
 
     @cached_property
     def presence(self) -> frozenset[str]:
-        """The names in lower case that lead to columns with a default value."""
-        columns = [*with_default(self.columns)]
+        """The names in lower case that lead to columns for which no field is not the same as null."""
+        columns = [*with_default(self.columns), *(_within_structs(self.columns) if self._keeps else ())]
         return frozenset(name.lower() for c in columns for name in self._names.get(c.field_id) or (c.name,))
+
+    def is_tracked(self, column: NestedField, *, within_list: bool) -> bool:
+        """Whether no field for this column is not the same as null. ``within_list``: or within a map."""
+        return column.write_default is not None or (self._keeps and not within_list)
 
     def counting(self, column_id: int) -> Counting:
         """How the numbers of the column with this id count."""
@@ -217,6 +223,14 @@ class Target:
             return False
         pairs = ((field.type, self.lookup(column).find(field.name)) for field in kind)
         return all(to is None or self._takes_apart(inner, to.field_type) for inner, to in pairs)
+
+
+def _within_structs(columns: StructType) -> Iterator[NestedField]:
+    """The columns, and those in structs among them."""
+    for column in columns.fields:
+        yield column
+        if isinstance(column.field_type, StructType):
+            yield from _within_structs(column.field_type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from calving.model.tables import (
     RowDeletes,
     RowMutations,
     Tombstones,
+    UnsetFields,
     is_table_name,
 )
 from calving.source.start import EARLIEST, Start
@@ -235,6 +236,7 @@ MUTATIONS = (
     "metadata_columns",
     "on_unavailable_value",
     "unavailable_value_placeholder",
+    "unset_fields",
     "on_missing_row",
 )
 """Keys of row mutations. The sink has them for all tables, and each table has its own."""
@@ -312,6 +314,9 @@ class TableKeys(BaseModel):
     )
     unavailable_value_placeholder: Text | None = Field(
         None, alias="unavailable-value-placeholder", description="As `iceberg.tables.unavailable-value-placeholder`."
+    )
+    unset_fields: UnsetFields | None = Field(
+        None, alias="unset-fields", description="As `iceberg.tables.unset-fields`."
     )
     on_missing_row: OnMissingRow | None = Field(
         None, alias="on-missing-row", description="As `iceberg.tables.on-missing-row`."
@@ -573,12 +578,19 @@ class SinkKeys(BaseModel):
         description="Debezium's `unavailable.value.placeholder`, if it is not the default one. It is found as text, as"
         " bytes, and in arrays.",
     )
+    unset_fields: UnsetFields = Field(
+        _MUTATIONS.unset_fields,
+        alias="iceberg.tables.unset-fields",
+        description="What an update says of a column for which it has no field. `null`: the column becomes null, or the"
+        " column's `write-default`. `keep`: the row keeps the value that the table has; a field that is there and is"
+        " null makes the column null.",
+    )
     on_missing_row: OnMissingRow = Field(
         _MUTATIONS.on_missing_row,
         alias="iceberg.tables.on-missing-row",
-        description="With `on-unavailable-value = keep`: what becomes of an update that keeps values, if the table has"
-        " no row of its key. `insert`: the row is added, without these values. `skip`: the table does not get it. Both"
-        " are logged.",
+        description="With `on-unavailable-value = keep` or `unset-fields = keep`: what becomes of an update that keeps"
+        " values, if the table has no row of its key. `insert`: the row is added, without these values. `skip`: the"
+        " table does not get it. Both are logged.",
     )
     on_rollback: OnRollback | None = Field(
         None,

@@ -40,9 +40,10 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
 
 def _check_keeping(found: Mapping[str, Any], where: str) -> None:
     """:raises ConfigError: another key contradicts that updates keep stored values."""
-    if found["on_unavailable_value"] != "keep":
+    keys = [key for key in ("on-unavailable-value", "unset-fields") if found[key.replace("-", "_")] == "keep"]
+    if not keys:
         return
-    keeping = f"{where}on-unavailable-value = keep"
+    keeping = f"{where}{keys[0]} = keep"
     if found["row_deletes"] != "positions":
         raise ConfigError(f"{keeping} needs row-deletes = positions: the stored row is found by its position")
     if found["inserts"] == "append":

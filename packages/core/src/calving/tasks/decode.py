@@ -260,17 +260,19 @@ class Projections:
             columns = row_schema(spec).as_struct()
             names = name_mapping(spec.properties)
             needed = identity_of(spec).needed if spec.mutations is not None else frozenset()
-            known = Target(columns, names, case_insensitive=fold, moments=spec.moments, compared=needed)
+            keeps = spec.mutations is not None and spec.mutations.keeps_unset
+            known = Target(columns, names, case_insensitive=fold, moments=spec.moments, compared=needed, keeps=keeps)
             self._targets[table] = known
         return known
 
 
 def _presence(table: TableSpec) -> frozenset[str]:
-    """The names in lower case that lead to columns with a default value."""
-    if '"write-default"' not in table.schema_json:
+    """The names in lower case that lead to columns for which no field is not the same as null."""
+    keeps = table.mutations is not None and table.mutations.keeps_unset
+    if not keeps and '"write-default"' not in table.schema_json:
         return frozenset()
     schema, names = table_schema(table.schema_json), name_mapping(table.properties)
-    return Target(schema.as_struct(), names, case_insensitive=False).presence
+    return Target(schema.as_struct(), names, case_insensitive=False, keeps=keeps).presence
 
 
 def _has_same_but_for_case(kind: pa.DataType) -> bool:

@@ -23,7 +23,8 @@ from calving.records.values import RecordError, Values
 from calving.source.reading import Block
 from calving.tasks.before_images import bad_images, moved
 from calving.tasks.changed_fields import ChangedFields
-from calving.tasks.unavailable import UnavailableValues
+from calving.tasks.unavailable import LackingValues, UnavailableValues
+from calving.tasks.unset_fields import UnsetFields
 from calving.writing.changes import (
     DELETE,
     TRUNCATE,
@@ -85,8 +86,10 @@ class Conversion:
         self._unavailable = UnavailableValues(table, evolution, names)
         mark = () if self._mutations.delete_mode == "hard" else (self._mutations.soft_delete_field,)
         self._changed_fields = ChangedFields(table, evolution, names, limits, own=mark)
+        self._unset_fields = UnsetFields(table, evolution, names, own=mark) if self._mutations.keeps_unset else None
         self._partial: dict[frozenset[int], TableConverter] = {}
-        """The converters of rows that lack columns, by the ids of these columns."""
+        """The converters of rows that lack columns, by the ids of the required ones among these."""
+        self._required = frozenset(each for each in schema.field_ids if schema.find_field(each).required)
         self._relaxed = relaxed
         # They widen a column for a key, as a row does. Else a key would be bad beside the row, and good after it.
         self._deleted_keys = self._converter(schema=self._identity.schema(schema), adds=False)
@@ -124,10 +127,10 @@ class Conversion:
             gone = pc.indices_nonzero(is_operation(operations, DELETE)).to_pylist()
         stays = without(len(values.data), dict.fromkeys(gone))
         parts = []
-        lacking = self._lacking(values).among(values, stays, operations)
+        lacking = self._lacking(values, stays, operations)
         if lacking.rows:
             parts.append(Converted(None, [], lacking.bad))
-            parts += (self._partial_rows(*group, values, operations, before) for group in lacking.groups)
+            parts += (self._partial_rows(group, lacking, values, operations, before) for group in lacking.groups)
             stays = without(len(values.data), {**dict.fromkeys(gone), **dict.fromkeys(lacking.rows)})
         left: list[Converted] = []
         if len(stays):
@@ -143,32 +146,42 @@ class Conversion:
             *(self._marked(each, deletes, origin) for each in left),
         ]
 
-    def _lacking(self, values: Values) -> UnavailableValues | ChangedFields:
-        """What finds the values' rows that lack columns."""
-        return self._changed_fields if values.content == "partial row" else self._unavailable
+    def _lacking(self, values: Values, rows: Indices, operations: pa.Array) -> LackingValues:
+        """Those of these rows that lack columns."""
+        if values.content == "partial row":
+            return self._changed_fields.among(values, rows, operations)
+        found = self._unavailable.among(values, rows, operations)
+        return found if self._unset_fields is None else self._unset_fields.beside(found, values, rows, operations)
+
+    def _moved(self, row: int, values: Values, lacking: LackingValues) -> RecordError:
+        """The error for a row that lacks columns, whose key the update has changed."""
+        if self._unset_fields is not None and row in lacking.unset:
+            return self._unset_fields.moved(row)
+        return (self._changed_fields if values.content == "partial row" else self._unavailable).moved(row)
 
     def _partial_rows(
         self,
-        ids: frozenset[int],
-        lacking: Values,
-        index: Indices,
+        group: tuple[frozenset[int], Values, Indices],
+        lacking: LackingValues,
         values: Values,
         operations: pa.Array,
         before: Sequence[Values],
     ) -> Converted:
-        """The rows of values that lack the columns with these ``ids``. ``index``: their places among all ``values``.
-        One whose key the update has changed is bad: its values are in the row of the former key.
+        """The rows of a group of ``lacking``, which are among all ``values``. One whose key the update has changed is
+        bad: its values are in the row of the former key.
         """
+        found, partial, index = group
+        ids = found & self._required
         if ids not in self._partial:
             self._partial[ids] = self._converter(schema=optional(self._relaxed, ids))
         own = chosen(operations, index)
-        rows = _within(self._rows_beside(lacking, own, before, self._partial[ids]), index)
+        rows = _within(self._rows_beside(partial, own, before, self._partial[ids]), index)
         left = [*self._changed_keys(rows, values, operations, before)]
         elsewhere = {i for each in left for i in (*each.index, *(error.index for error in each.bad))}
         if not elsewhere or rows.rows is None:
             return rows
         here = [row for row, i in enumerate(rows.index) if i not in elsewhere]
-        bad = [self._lacking(values).moved(i) for i in sorted(elsewhere)]
+        bad = [self._moved(i, values, lacking) for i in sorted(elsewhere)]
         return Converted(chosen_rows(rows.rows, here), compose(rows.index, here), [*rows.bad, *bad])
 
     def emptied(self, origin: Origin) -> Converted:

@@ -70,11 +70,11 @@ def complete_only(routed: Routed, tables: Mapping[str, TableSpec | MissingTable]
         return routed
     for name in routed.tables:
         mutations = None if (table := tables.get(name)) is None else table.mutations
-        if mutations is None or (content == "partial row" and mutations.keeps):
+        if mutations is None or (content == "partial row" and mutations.keeps_unavailable):
             continue
         advice = (
             "a transform behind MongoDebeziumTransform may have changed the names of these fields: leave it out"
-            if mutations.keeps
+            if mutations.keeps_unavailable
             else "set on-unavailable-value = keep, which keeps these"
         )
         reason = (

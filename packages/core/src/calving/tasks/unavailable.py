@@ -32,6 +32,8 @@ class LackingValues:
     kept: Mapping[int, str | None] = field(default_factory=dict)
     groups: list[tuple[frozenset[int], Values, list[int]]] = field(default_factory=list)
     """Ids, values, and the index of each value."""
+    unset: frozenset[int] = frozenset()
+    """The rows that lack nothing but fields (``UnsetFields``)."""
 
     @property
     def rows(self) -> list[int]:
@@ -87,7 +89,7 @@ class UnavailableValues:
     def _why_bad(self, row: int, paths: Iterable[FieldPath], operations: pa.Array) -> str | None:
         """Why a row with placeholders is bad; None if it is a partial row."""
         name = ".".join(min(paths))
-        if not self._mutations.keeps:
+        if not self._mutations.keeps_unavailable:
             return (
                 f"field '{name}' has the placeholder {self._text}: the source has left out a value that did not change,"
                 " and the placeholder would replace it: let the source write whole rows (in Postgres REPLICA IDENTITY"

@@ -71,8 +71,8 @@ def is_rootless(kept: pa.Array) -> pa.Array:
 @dataclass(frozen=True, slots=True)
 class Joined:
     """One row for each key, as its changes leave it. ``numbers``: of the keys. ``kept``: the columns that a row still
-    lacks, maybe none; null if the changes of its key begin with a whole row. ``last``: the place of each key's last
-    change.
+    lacks, maybe none; null if the changes of its key begin with a whole row. They have what the key's first change has
+    there: null, or a default value. ``last``: the place of each key's last change.
     """
 
     rows: pa.RecordBatch
@@ -108,6 +108,8 @@ class PartialRows:
         first = _last_of(numbers, pc.if_else(replaces, places, None), numbers)
         counts = pc.fill_null(pc.greater_equal(places, first), True)
         keys = numbers.filter(counts).unique()
+        begins = pc.index_in(keys, value_set=numbers.filter(counts))
+        begins = places.filter(counts).take(begins)
         last = _last_of(numbers, places, keys)
         texts = [text for text in kept.unique().to_pylist() if text is not None]
         lacks = {text: self._with_inner(kept_ids(text)) for text in texts}
@@ -117,7 +119,7 @@ class PartialRows:
             without = pa.array([text for text, ids in lacks.items() if each in ids], pa.string())
             has = pc.and_(counts, pc.invert(pc.is_in(kept, value_set=without)))
             source = _last_of(numbers, pc.if_else(has, places, None), keys)
-            made = self._with_column(made, each, rows, source, left)
+            made = self._with_column(made, each, rows, (source, begins), left)
         steps: list[dict[int, Sequence[Step]]] = [{} for _ in range(len(keys))]
         for each in sorted(there & frozenset().union(*map(kept_steps, texts))):
             chains = _chains(each, rows, numbers, kept, counts, lacks)
@@ -132,16 +134,32 @@ class PartialRows:
         return Joined(made, keys, pa.array(kept_of, pa.string()), last)
 
     def _with_column(
-        self, made: pa.RecordBatch, number: int, rows: pa.RecordBatch, source: pa.Array, left: Sequence[set[int]]
+        self,
+        made: pa.RecordBatch,
+        number: int,
+        rows: pa.RecordBatch,
+        sources: tuple[pa.Array, pa.Array],
+        left: Sequence[set[int]],
     ) -> pa.RecordBatch:
-        """The rows with their values of the column with this id, which the rows of ``source`` have. ``left``: the
-        columns that each row lacks still; this one, where no row has it.
+        """The rows with their values of the column with this id. ``sources``: of each row the one that has the column,
+        maybe none, and the first one. ``left``: the columns that each row lacks still; this one, where no row has it.
         """
-        column = self._columns[number]
+        column, (source, begins) = self._columns[number], sources
         for place in pc.indices_nonzero(source.is_null()).to_pylist():
             if left[place].isdisjoint(column.around):
                 left[place].add(number)
-        return _with(made, column.path, _at(rows, column.path), source)
+        return _with(made, column.path, _at(rows, column.path), pc.coalesce(source, begins))
+
+    def without_value(self, joined: Joined) -> set[int]:
+        """The columns that a row still lacks, and that are null in it."""
+        texts = {text: kept_ids(text) for text in joined.kept.unique().to_pylist() if text is not None}
+        found = set[int]()
+        for each in self._columns.keys() & frozenset().union(*texts.values()):
+            lacking = pa.array([text for text, ids in texts.items() if each in ids], pa.string())
+            column = _at(joined.rows, self._columns[each].path)
+            if column.filter(pc.is_in(joined.kept, value_set=lacking)).null_count:
+                found.add(each)
+        return found
 
     def settled(self, joined: Joined) -> Joined:
         """The rows with null instead of lists that still have steps: there is no list that these change."""

@@ -1,0 +1,138 @@
+"""Updates that have no field for some columns: they become partial rows, which keep the stored values (rule M15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import pyarrow as pa
+from pyiceberg.types import NestedField, StructType
+
+from calving.model.dead_letters import Stage
+from calving.model.record_path import Evolution
+from calving.model.tables import TableSpec
+from calving.records.arrays import Indices, Pairs, children_of, compose
+from calving.records.fields import Target, table_schema
+from calving.records.values import RecordError, Values
+from calving.tasks.unavailable import LackingValues
+from calving.writing.changes import INSERT, identity_of
+from calving.writing.partial_rows import kept_text
+
+_Ids = frozenset[int]
+
+
+class UnsetFields:
+    """Finds the columns of one mutation table for which updates have no field, also within structs. A struct that is
+    null has all of its fields.
+    """
+
+    def __init__(
+        self,
+        table: TableSpec,
+        evolution: Evolution,
+        names: Mapping[int, tuple[str, ...]],
+        *,
+        own: Iterable[str] = (),
+    ) -> None:
+        """``names``: the table's name mapping. ``own``: columns that no record has, and every change sets."""
+        assert table.mutations is not None  # noqa: S101 - else rows are appended
+        self._table, self._skips = table.name, table.mutations.on_missing_row == "skip"
+        schema = table_schema(table.schema_json)
+        self._struct = schema.as_struct()
+        self._target = Target(self._struct, names, case_insensitive=evolution.case_insensitive)
+        marks = (schema.find_field(name).field_id for name in own if name in schema.column_names)
+        self._never = identity_of(table).needed.union(marks)
+
+    def beside(self, found: LackingValues, values: Values, rows: Indices, operations: pa.Array) -> LackingValues:
+        """``found``, with those of these rows that have no field for a column. ``operations``: the operation of each of
+        the values.
+        """
+        unset = self._among(values, [row for row in rows if operations[row].as_py() != INSERT])
+        if not unset:
+            return found
+        known = {*found.rows}
+        others = [row for row in unset if row not in known]
+        parts = [*found.groups, (_Ids(), values.choose(others), others)] if others else found.groups
+        kept, groups = dict(found.kept), []
+        for ids, own, places in parts:
+            by_unset: dict[_Ids, list[int]] = {}
+            for at, row in enumerate(places):
+                by_unset.setdefault(unset.get(row, _Ids()), []).append(at)
+            for more, ats in by_unset.items():
+                rows_of = compose(places, ats)
+                every = ids | more
+                kept.update(dict.fromkeys(rows_of, kept_text(every) if every else None))
+                groups.append((ids | self._relaxed(more), own.choose(ats), [*rows_of]))
+        return LackingValues(found.bad, kept, groups, unset=frozenset(others))
+
+    def moved(self, row: int) -> RecordError:
+        """The error for an update without all fields, whose key it has changed."""
+        why = (
+            "the update has changed the key, and has no field for some columns: their values are in the row of the"
+            " former key (unset-fields = keep). Let the source write whole rows"
+        )
+        return RecordError(row, Stage.CONVERSION, "PartialUpdateError", f"table {self._table}: {why}")
+
+    def _relaxed(self, ids: _Ids) -> _Ids:
+        """The columns among these that a row needs no value of, even if they are required: without a stored row it is
+        left out. Otherwise a required column that a row lacks would hold up the table.
+        """
+        return ids if self._skips else _Ids()
+
+    def _among(self, values: Values, rows: Indices) -> dict[int, _Ids]:
+        """The columns that each of these rows lacks, for those that lack some."""
+        if not len(rows):
+            return {}
+        data = values.choose(rows).data
+        if isinstance(data, list):
+            found = [_Ids(self._of_object(value, self._struct)) for value in data]
+        else:
+            found = self._of_rows(cast("pa.StructArray", data))
+        return {row: ids for row, ids in zip(rows, found, strict=True) if ids}
+
+    def _of_rows(self, data: pa.StructArray) -> list[_Ids]:
+        every, some = _Ids(), []
+        for ids, there in self._of_structs(data, self._struct):
+            if there is None:
+                every |= ids
+            else:
+                some.append((ids, there.to_pylist()))
+        if not some:
+            return [every] * len(data)
+        flags = [*zip(*(there for _, there in some), strict=True)]
+        made = dict[tuple[bool, ...], _Ids]()
+        for each in flags:
+            if each not in made:
+                made[each] = every.union(*(ids for (ids, _), is_there in zip(some, each, strict=True) if is_there))
+        return [made[each] for each in flags]
+
+    def _of_structs(self, data: pa.StructArray, columns: StructType) -> Iterator[tuple[_Ids, pa.Array | None]]:
+        """The columns for which structs of one type have no field, with the rows that have the struct around them;
+        None: all have.
+        """
+        given = self._given(((field.name, place) for place, field in enumerate(data.type)), columns)
+        if lacking := self._without(columns, given):
+            yield lacking, data.is_valid() if data.null_count else None
+        for column, place in given.values():
+            if isinstance(column.field_type, StructType) and pa.types.is_struct(data.type.field(place).type):
+                inside = cast("pa.StructArray", children_of(data)[place])
+                yield from self._of_structs(inside, column.field_type)
+
+    def _of_object(self, value: Any, columns: StructType) -> Iterator[int]:
+        if isinstance(value, Pairs) and all(isinstance(name, str) for name, _ in value):
+            value = dict(value)
+        if not isinstance(value, Mapping):  # null, or it does not fit
+            return
+        given = self._given(value.items(), columns)
+        yield from self._without(columns, given)
+        for column, item in given.values():
+            if isinstance(column.field_type, StructType):
+                yield from self._of_object(item, column.field_type)
+
+    def _given(self, fields: Iterable[tuple[str, Any]], columns: StructType) -> dict[int, tuple[NestedField, Any]]:
+        """The columns to which these fields lead, each with what the last of its fields has."""
+        find = self._target.lookup(columns).find
+        return {column.field_id: (column, item) for name, item in fields if (column := find(name)) is not None}
+
+    def _without(self, columns: StructType, given: Mapping[int, Any]) -> _Ids:
+        return _Ids(each.field_id for each in columns.fields if each.field_id not in given) - self._never
