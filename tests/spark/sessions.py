@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from calving.host import cache_folder
 from calving.services.process import LOOPBACK
 from harness.jvm import spark
 from tests.engine.connect_server import ConnectServer
@@ -36,6 +42,32 @@ def is_connect() -> bool:
     return chosen().startswith("connect")
 
 
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """A query with ``foreachBatch``. For its process of Python Spark Connect waits ten seconds, and a machine that does
+    other things needs more to import PySpark; a start that has failed so is repeated.
+    """
+    while True:
+        try:
+            return writer.start()
+        except PySparkException as failure:
+            if "worker failed to connect back" not in str(failure):
+                raise
+
+
+def python_of_spark() -> str:
+    """A program for Spark's processes of Python that imports PySpark where it is installed. Spark names archives of its
+    sources first, which hold no compiled code: a second and a half of each process, and there are six for each query.
+    """
+    program = cache_folder() / f"python-of-spark-{hashlib.sha256((sys.executable + _ROOT).encode()).hexdigest()[:12]}"
+    if not program.exists():
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        made = program.with_name(f"{program.name}.{os.getpid()}")
+        made.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(_ROOT)} exec {shlex.quote(sys.executable)} "$@"\n')
+        made.chmod(0o755)
+        made.rename(program)
+    return str(program)
+
+
 @contextlib.contextmanager
 def opened(kind: Kind, folder: Path) -> Iterator[SparkSession]:
     """A session. Where it is local, a task may fail once. Tasks find the modules of the tests."""
@@ -44,8 +76,9 @@ def opened(kind: Kind, folder: Path) -> Iterator[SparkSession]:
     with contextlib.ExitStack() as stack:
         settings = {**common, **stack.enter_context(_standalone(folder) if where == "standalone" else _local())}
         if api == "connect":
-            server = ConnectServer(folder, sys.executable, settings, PYTHONPATH=_ROOT)
+            server = ConnectServer(folder, python_of_spark(), settings, PYTHONPATH=_ROOT)
             stack.callback(server.close)
+            stack.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)  # PySpark sets it for the whole process
             made = SparkSession.builder.remote(server.properties["spark.remote"]).getOrCreate()
         else:
             made = stack.enter_context(_classic({**settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}))
@@ -78,7 +111,7 @@ def _standalone(folder: Path) -> Iterator[Mapping[str, str]]:
 @contextlib.contextmanager
 def _classic(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_PYTHON", python_of_spark())
         patch.setenv("PYTHONPATH", _ROOT, prepend=os.pathsep)
         made = SparkSession.builder.config(map={**settings}).getOrCreate()
         made.sparkContext.setLogLevel("OFF")

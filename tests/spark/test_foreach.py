@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from calving_spark import write_batch
 from tests.spark.lake import SparkLake
+from tests.spark.sessions import Kind, chosen, opened, started
 from tests.spark.test_streams import BATCH, SECONDS
 
 pytestmark = pytest.mark.services
 
 Function = Callable[[DataFrame, int], None]
+CONNECT: Kind = "connect local"
+
+
+@pytest.fixture(scope="module", params=sorted({chosen(), CONNECT}))
+def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Also of Connect: there the function runs in a process beside the server, and tasks do not know their query."""
+    with opened(request.param, tmp_path_factory.mktemp("spark")) as made:
+        yield made
 
 
 @pytest.fixture
@@ -26,18 +36,20 @@ def run(session: SparkSession, tmp_path: Path) -> Callable[[Function], str]:
     def start(function: Function) -> str:
         source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH).load().select("value")
         writer = source.writeStream.foreachBatch(function).trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query = started(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
         query.awaitTermination(SECONDS)
         return str(query.id)
 
     return start
 
 
-def test_a_batch_that_fails_after_its_commit_is_not_written_again(
-    run: Callable[[Function], str], lake: SparkLake
+def test_a_batch_that_fails_after_its_commit_is_not_written_again_and_a_new_checkpoint_is_refused(
+    run: Callable[[Function], str], lake: SparkLake, tmp_path: Path
 ) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+
     def write(frame: DataFrame, batch: int) -> None:
-        write_batch(frame, batch, table="lake.t", sink="numbers", options=lake.options)
+        write_batch(frame, batch, table="lake.t", sink="numbers", options=lake.options, checkpoint=checkpoint)
 
     def write_and_fail(frame: DataFrame, batch: int) -> None:
         write(frame, batch)
@@ -51,3 +63,19 @@ def test_a_batch_that_fails_after_its_commit_is_not_written_again(
     assert values == [*range(len(values))]
     assert lake.orphans("lake.t") == set()
     assert json.loads(lake.table("lake.t").properties["calving.spark-batch.numbers"])["query"] == query
+    shutil.rmtree(checkpoint)
+    with pytest.raises(PySparkException, match="sink numbers was written by query"):
+        run(write)
+    assert lake.values("lake.t") == values
+
+
+@pytest.mark.parametrize("session", [CONNECT], indirect=True)
+def test_on_connect_a_batch_whose_checkpoint_is_not_named_is_refused(
+    run: Callable[[Function], str], lake: SparkLake
+) -> None:
+    def write(frame: DataFrame, batch: int) -> None:
+        write_batch(frame, batch, table="lake.t", sink="numbers", options=lake.options)
+
+    with pytest.raises(PySparkException, match="call write_batch with checkpoint = the query's checkpointLocation"):
+        run(write)
+    assert not lake.catalog.table_exists("lake.t")

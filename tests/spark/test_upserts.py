@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from calving_spark import write_batch
 from tests.spark.lake import SparkLake
+from tests.spark.sessions import started
 from tests.spark.test_batch_writes import append
 from tests.spark.test_streams import BATCH, SECONDS
 
@@ -26,14 +27,16 @@ def test_rows_in_any_task_replace_and_delete_by_their_order(session: SparkSessio
 def test_an_aggregation_in_update_mode_replaces_the_rows_of_its_groups(
     session: SparkSession, lake: SparkLake, tmp_path: Path
 ) -> None:
+    options, checkpoint = {**lake.options, "keys": "id"}, str(tmp_path / "checkpoint")
+
     def write(frame: DataFrame, batch: int) -> None:
-        write_batch(frame, batch, table="lake.t", sink="sums", options={**lake.options, "keys": "id"})
+        write_batch(frame, batch, table="lake.t", sink="sums", options=options, checkpoint=checkpoint)
 
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH).load()
     sums = source.groupBy((source.value % 3).alias("id")).count()
     for _ in range(2):
         writer = sums.writeStream.outputMode("update").foreachBatch(write).trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query = started(writer.option("checkpointLocation", checkpoint))
         query.awaitTermination(SECONDS)
     counts = lake.table("lake.t").scan().to_arrow().to_pylist()
     assert sorted(row["id"] for row in counts) == [0, 1, 2]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
+from pyspark.sql.utils import is_remote
 
+from calving.errors import ConfigError
 from calving_spark import __version__
 from calving_spark.commits import commit_stream
 from calving_spark.options import read
@@ -26,20 +29,36 @@ def write_batch(
     table: str,
     sink: str,
     options: Mapping[str, str],
-    query: str | None = None,
+    checkpoint: str | None = None,
 ) -> None:
     """Append the rows of a micro-batch, unless the table holds it. Call it once for a table in each batch.
 
-    ``options``: as of ``format("calving")``. ``query``: the id of the streaming query; needed only where Spark's tasks
-    do not know it.
+    ``options``: as of ``format("calving")``. ``checkpoint``: the query's ``checkpointLocation``, needed on Spark
+    Connect, where tasks do not know their query.
 
     :raises ConfigError: the options or the table must be changed; or the table was written by another query.
     :raises CalvingError: the batch may have landed, or not; let the query fail, and start it again.
     """
     read_options = read({**options, "table": table, "sink": sink})
+    query = _query(frame, checkpoint) if is_remote() else None
     rows = frame.mapInArrow(_Task(plan(read_options, frame.schema), __version__), f"{_COLUMN} binary")
     messages = [pickle.loads(row[_COLUMN]) for row in rows.collect()]  # noqa: S301 - from this query's own tasks
     commit_stream(read_options, messages, batch_id, query)
+
+
+def _query(frame: DataFrame, checkpoint: str | None) -> str:
+    """The id of the query, which Spark writes into a checkpoint before the first batch.
+
+    :raises ConfigError: no checkpoint is named.
+    """
+    if checkpoint is None:
+        raise ConfigError(
+            "on Spark Connect the tasks of a batch do not know their query: call write_batch with checkpoint = the"
+            " query's checkpointLocation"
+        )
+    (row,) = frame.sparkSession.read.text(f"{checkpoint.rstrip('/')}/metadata").collect()
+    found: str = json.loads(row["value"])["id"]
+    return found
 
 
 class _Task:
