@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from calving.errors import ConfigError
+from calving.lean import without_pandas
 
 if TYPE_CHECKING:
     from calving_spark.readers import TableReader
@@ -29,6 +30,7 @@ class DefaultSource(DataSource):
 
         :raises ConfigError: the options must be changed, or the table has nothing that they name.
         """
+        without_pandas()
         from calving_spark.options import read_of_scan
         from calving_spark.scans import Scan
         from calving_spark.table_columns import chosen, frame_schema
@@ -40,6 +42,7 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> TableReader:
         """:raises ConfigError: the options must be changed, or the table has nothing that they name."""
+        without_pandas()
         from calving_spark.options import read_of_scan
         from calving_spark.readers import reader_for
         from calving_spark.scans import Scan
@@ -53,6 +56,7 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """:raises ConfigError: the options or the table must be changed; no task has run."""
+        without_pandas()
         from calving_spark.options import read
         from calving_spark.planning import plan
         from calving_spark.writers import BatchWriter
@@ -64,6 +68,7 @@ class DefaultSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - as in Spark
         """:raises ConfigError: the options or the table must be changed; no task has run."""
+        without_pandas()
         from calving_spark.options import read
         from calving_spark.planning import plan
         from calving_spark.writers import StreamWriter

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from calving.lean import without_pandas
 from calving_spark import __version__
-from calving_spark.options import WriteOptions
-from calving_spark.planning import WritePlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from calving_spark.options import WriteOptions
+    from calving_spark.planning import WritePlan
+
+without_pandas()  # here, because a task imports this module before it has the plan, which imports everything
 
 
 class _Writer:
