@@ -50,10 +50,20 @@ def line(*summaries: Mapping[str, str], below: int | None = None) -> Line:
     )
 
 
-@pytest.mark.parametrize(("last", "held"), [(6, False), (7, True), (8, True)])
-def test_a_batch_up_to_the_last_one_of_its_query_is_held(last: int, held: bool) -> None:
+@pytest.mark.parametrize(("last", "held"), [(6, False), (7, True)])
+def test_the_last_batch_of_its_query_is_held(last: int, held: bool) -> None:
     branch = line({}, {ORDERS: said("q1", last)}, {ORDERS: said("q1", 1)})
     assert BATCH.is_held(branch, {ORDERS: stored("q1", last, 2)}) is held
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["last", "before one of another query"])
+def test_an_earlier_batch_is_refused_because_its_checkpoint_is_older_than_the_table(other: bool) -> None:
+    """Spark repeats the last batch alone. With an older checkpoint the batch may have other rows, which would be lost."""
+    summaries = [{ORDERS: said("q0", 3)}] * other + [{ORDERS: said("q1", 8)}]
+    branch, properties = line(*summaries), {ORDERS: stored("q0" if other else "q1", 3 if other else 8, len(summaries))}
+    with pytest.raises(ConfigError, match=r"holds batch 8 of query q1, .* this is batch 7: the checkpoint is older"):
+        BATCH.is_held(branch, properties)
+    assert not replace(BATCH, continues=True).is_held(branch, properties)
 
 
 def test_a_table_without_an_entry_holds_no_batch() -> None:

@@ -105,10 +105,10 @@ class StreamBatch:
         if last is None:
             return False
         if last.query == self.query:
-            return self.batch <= last.batch
+            return self._repeats(last.batch)
         # With `continue`, the queries of two checkpoints may have written in turn.
         own = next((each for each in self._shown(line) if each.query == self.query), None)
-        if own is not None and self.batch <= own.batch:
+        if own is not None and self._repeats(own.batch):
             return True
         if not self.continues:
             raise ConfigError(
@@ -118,6 +118,19 @@ class StreamBatch:
                 " set on-new-checkpoint = continue"
             )
         return False
+
+    def _repeats(self, last: int) -> bool:
+        """Whether this is the last batch of the query again. Spark repeats no earlier one: an id that goes back is of
+        an older checkpoint, whose offsets are planned anew, so this batch may have other rows than the one of its id.
+        """
+        if self.batch < last and not self.continues:
+            raise ConfigError(
+                f"table {self.table} holds batch {last} of query {self.query}, which sink {self.sink} has written; this"
+                f" is batch {self.batch}: the checkpoint is older than the table, and rows that the table lacks may be"
+                " among others. Start the query from a new checkpoint at the place that the table has reached, and set"
+                " on-new-checkpoint = continue"
+            )
+        return self.batch == last
 
     def place(self, properties: Mapping[str, str]) -> SnapshotPlace | None:
         """As ``BatchEntry.place``."""
