@@ -209,6 +209,11 @@ def test_options_that_cannot_be_followed_are_refused(batches: Make, options: dic
         batches(**options).write([row(1, "a", 1)])
 
 
+def test_a_dataframe_without_columns_is_refused(batches: Make) -> None:
+    with pytest.raises(ConfigError, match=r"table lake\.t: the DataFrame has no columns"):
+        batches(StructType()).write([])
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -31,8 +31,10 @@ _SIMPLE: dict[type[spark.DataType], pa.DataType] = {
 def row_type(table: str, schema: spark.StructType, *, fold: bool) -> pa.StructType:
     """The type of a DataFrame's rows. ``fold``: names that differ only by case are one name.
 
-    :raises ConfigError: a column has a type that no column of Iceberg has, or two have one name.
+    :raises ConfigError: a column has a type that no column of Iceberg has, or two have one name; or there is none.
     """
+    if not schema.names:
+        raise ConfigError(f"table {table}: the DataFrame has no columns")
     names = Counter(name.lower() if fold else name for name in schema.names)
     twice = next((name for name, count in names.items() if count > 1), None)
     if twice is not None:
