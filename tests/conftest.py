@@ -37,6 +37,7 @@ _LONGEST = {"test_campaign.py", "test_engine.py", "test_parking.py", "test_clust
 _LONGEST |= {"test_rollback_interruptions.py", "test_positions.py", "test_trials.py", "test_campaign_rollbacks.py"}
 _LONGEST |= {"test_streams.py", "test_batch_writes.py", "test_guide.py", "test_backfill.py", "test_pipelines.py"}
 _LONGEST |= {"test_deleted_keys.py", "test_row_orders.py", "test_translation.py", "test_spark_writes.py"}
+_LONGEST |= {"test_foreach.py", "test_reads.py", "test_upserts.py"}
 """Modules that take minutes. They come first, so that none of several processes is left with one at the end."""
 _SERVICES = {"servers", "own_broker", "rest_uri"}
 """Fixtures that start a service. Tests that start one by another way carry the marker themselves."""
