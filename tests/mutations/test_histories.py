@@ -10,7 +10,7 @@ import pytest
 
 from calving.mutations import ordering
 from calving.mutations.columns import Column
-from calving.tasks import mutations
+from calving.tasks import mutations, unset_fields
 from calving.writing import changes
 from tests.mutations.histories import played
 
@@ -61,6 +61,18 @@ def keep_rows_under_their_old_keys(patch: pytest.MonkeyPatch) -> None:
 
 def take_null_for_a_default(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Column, "missing", lambda column, rows: pa.nulls(rows, column.arrow))
+
+
+def take_an_insert_for_an_update(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(unset_fields, "INSERT", -1)
+
+
+def test_a_history_of_updates_without_fields_notices_a_broken_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_an_insert_for_an_update(monkeypatch)
+    with pytest.raises(AssertionError, match="the rows"):
+        played(tmp_path, 2, unset=True)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from calving.converters.native import SWITCH
-from calving.model.record_path import Evolution, Limits
+from calving.model.record_path import ConverterSpec, Evolution, Limits, TopicConverters
 from calving.model.tables import RowMutations
 from harness.structure import check
+from tests.converters.test_envelope import envelope
 from tests.mutations.changing import NAME, Changing, Message
 from tests.mutations.test_unavailable_values import DEBEZIUM, TEXT, event
 
@@ -114,6 +115,20 @@ def test_what_a_null_struct_held_does_not_come_back(tmp_path: Path) -> None:
     sink.take(put(1, s={"x": 1, "y": 2}))
     sink.take(put(1, s=None), put(1, s={"x": 5}))
     assert sink.rows("s") == [({"x": 5, "y": None, "z": None},)]
+
+
+def test_a_null_struct_has_all_fields_that_its_schema_lacks(tmp_path: Path) -> None:
+    converters = TopicConverters(ConverterSpec("json"), ConverterSpec("json", {"schemas.enable": "true"}))
+    sink = sink_with(tmp_path, column(2, "s", INNER), converters=converters)
+
+    def of(fields: str, **row: Any) -> Message:
+        inner = [{"field": name, "type": "int64", "optional": True} for name in fields]
+        outer = {"field": "s", "type": "struct", "optional": True, "fields": inner}
+        return {"id": row["id"]}, envelope([{"field": "id", "type": "int64"}, outer], row)
+
+    sink.take(of("xy", id=1, s={"x": 1, "y": 2}), of("xy", id=2, s={"x": 1, "y": 2}))
+    sink.take(of("x", id=1, s=None), of("x", id=2, s={"x": 5}), of("x", id=1, s={"x": 5}))
+    assert sink.rows("id", "s") == [(1, {"x": 5, "y": None, "z": None}), (2, {"x": 5, "y": 2, "z": None})]
 
 
 def test_lists_and_maps_are_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -89,7 +89,6 @@ class Conversion:
         self._unset_fields = UnsetFields(table, evolution, names, own=mark) if self._mutations.keeps_unset else None
         self._partial: dict[frozenset[int], TableConverter] = {}
         """The converters of rows that lack columns, by the ids of the required ones among these."""
-        self._required = frozenset(each for each in schema.field_ids if schema.find_field(each).required)
         self._relaxed = relaxed
         # They widen a column for a key, as a row does. Else a key would be bad beside the row, and good after it.
         self._deleted_keys = self._converter(schema=self._identity.schema(schema), adds=False)
@@ -104,9 +103,7 @@ class Conversion:
         self._old_identity = images.within(images.schema(schema))
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)
-        mark = (self._mutations.soft_delete_field,)
-        refused = (each.reason for each in table.refused if (each.kind, each.path) == ("add", mark))
-        self._without_mark = next(refused, None)
+        self._without_mark = _refusal(table, ("add", (self._mutations.soft_delete_field,)))
         """Why the column that marks deleted rows cannot be added; None if it can."""
 
     def convert(
@@ -171,7 +168,7 @@ class Conversion:
         bad: its values are in the row of the former key.
         """
         found, partial, index = group
-        ids = found & self._required
+        ids = frozenset(each for each in found if self._relaxed.find_field(each).required)
         if ids not in self._partial:
             self._partial[ids] = self._converter(schema=optional(self._relaxed, ids))
         own = chosen(operations, index)
@@ -286,6 +283,11 @@ def _within(found: Converted, outer: Indices) -> Converted:
     """``found`` with the indices of the outer values: it is a conversion of the values at ``outer``."""
     bad = [error.within(outer) for error in found.bad]
     return replace(found, index=compose(outer, found.index), bad=bad)
+
+
+def _refusal(table: TableSpec, change: tuple[str, tuple[str, ...]]) -> str | None:
+    """Why the table refuses a change, of which the kind and the path are given; None if it does not."""
+    return next((each.reason for each in table.refused if (each.kind, each.path) == change), None)
 
 
 def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | None:

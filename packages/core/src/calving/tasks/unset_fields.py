@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.types import NestedField, StructType
 
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution
 from calving.model.tables import TableSpec
-from calving.records.arrays import Indices, Pairs, children_of, compose
+from calving.records.arrays import Indices, Pairs, children_of, chosen, compose
 from calving.records.fields import Target, table_schema
 from calving.records.values import RecordError, Values
 from calving.tasks.unavailable import LackingValues
@@ -47,7 +48,8 @@ class UnsetFields:
         """``found``, with those of these rows that have no field for a column. ``operations``: the operation of each of
         the values.
         """
-        unset = self._among(values, [row for row in rows if operations[row].as_py() != INSERT])
+        updates = pc.indices_nonzero(pc.not_equal(chosen(operations, rows), INSERT)).to_pylist()
+        unset = self._among(values, compose(rows, updates))
         if not unset:
             return found
         known = {*found.rows}

@@ -113,24 +113,25 @@ class PartialRows:
         last = _last_of(numbers, places, keys)
         texts = [text for text in kept.unique().to_pylist() if text is not None]
         lacks = {text: self._with_inner(kept_ids(text)) for text in texts}
-        made, left = chosen_rows(rows, last.to_pylist()), [set[int]() for _ in range(len(keys))]
+        made, left = chosen_rows(rows, last.to_pylist()), defaultdict[int, set[int]](set)
         there = self._columns.keys()  # others are gone
         for each in sorted(there & frozenset().union(*lacks.values()), key=self._depth):
             without = pa.array([text for text, ids in lacks.items() if each in ids], pa.string())
             has = pc.and_(counts, pc.invert(pc.is_in(kept, value_set=without)))
             source = _last_of(numbers, pc.if_else(has, places, None), keys)
             made = self._with_column(made, each, rows, (source, begins), left)
-        steps: list[dict[int, Sequence[Step]]] = [{} for _ in range(len(keys))]
+        steps = defaultdict[int, dict[int, Sequence[Step]]](dict)
         for each in sorted(there & frozenset().union(*map(kept_steps, texts))):
             chains = _chains(each, rows, numbers, kept, counts, lacks)
             made = self._with_lists(made, self._columns[each], rows, keys, chains, steps)
-        base = kept.take(_at_keys(first, numbers, keys))
-        is_whole = pc.and_(_at_keys(first, numbers, keys).is_valid(), base.is_null()).to_pylist()
-        rootless = pc.fill_null(is_rootless(base), False).to_pylist()
-        kept_of = [
-            None if whole else kept_text(ids, of_lists, rootless=gone)
-            for ids, of_lists, whole, gone in zip(left, steps, is_whole, rootless, strict=True)
-        ]
+        replacing = _at_keys(first, numbers, keys)
+        base = kept.take(replacing)
+        roots = pc.if_else(pc.fill_null(is_rootless(base), False), kept_text((), rootless=True), kept_text(()))
+        kept_of = pc.if_else(pc.and_(replacing.is_valid(), base.is_null()), None, roots).to_pylist()
+        for place in {*left, *steps}:
+            if kept_of[place] is not None:
+                gone = kept_of[place] == ROOTLESS
+                kept_of[place] = kept_text(left.get(place, ()), steps.get(place), rootless=gone)
         return Joined(made, keys, pa.array(kept_of, pa.string()), last)
 
     def _with_column(
@@ -139,7 +140,7 @@ class PartialRows:
         number: int,
         rows: pa.RecordBatch,
         sources: tuple[pa.Array, pa.Array],
-        left: Sequence[set[int]],
+        left: defaultdict[int, set[int]],
     ) -> pa.RecordBatch:
         """The rows with their values of the column with this id. ``sources``: of each row the one that has the column,
         maybe none, and the first one. ``left``: the columns that each row lacks still; this one, where no row has it.
@@ -191,7 +192,7 @@ class PartialRows:
         rows: pa.RecordBatch,
         keys: pa.Array,
         chains: Mapping[int, Chain],
-        left: Sequence[dict[int, Sequence[Step]]],
+        left: defaultdict[int, dict[int, Sequence[Step]]],
     ) -> pa.RecordBatch:
         """The rows with the lists of one column that steps change. ``chains``: by number of the key. ``left``: for each
         row, the steps for which there is no list yet.
