@@ -55,11 +55,13 @@ def type_of(made: Converter, body: bytes) -> pa.DataType:
 
 def declared(kind: pa.DataType) -> tuple[str, ...]:
     """The texts of the defaults of ``v``."""
-    return tuple(of_type(kind).get("defaults", {}).get("v", ()))
+    inferred: Any = of_type(kind)
+    return tuple(inferred.get("defaults", {}).get("v", ()))
 
 
 def column_of(kind: pa.DataType) -> IcebergType:
-    return iceberg_type(of_type(kind)["struct"]["v"], itertools.count(1))
+    inferred: Any = of_type(kind)
+    return iceberg_type(inferred["struct"]["v"], itertools.count(1))
 
 
 def default_of(kind: pa.DataType, column: str | None = None) -> Any:

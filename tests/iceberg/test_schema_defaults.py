@@ -10,12 +10,13 @@ import pytest
 
 from calving.model.record_path import ConverterSpec, Evolution, TopicConverters, TransformSpec
 from tests.iceberg.reader import rows_of
-from tests.mutations.changing import Changing
+from tests.mutations.changing import JSON_KEYS, Changing
 
-ID = {"field": "id", "type": "int64"}
+ENVELOPE = TopicConverters(ConverterSpec("json"), ConverterSpec("json", {"schemas.enable": "true"}))
+ID: dict[str, Any] = {"field": "id", "type": "int64"}
 N = {"field": "n", "type": "int64", "default": 5}
 TAGS = {"field": "tags", "type": "array", "items": {"type": "string"}, "default": []}
-POINT = {
+POINT: dict[str, Any] = {
     "field": "p",
     "type": "struct",
     "optional": True,
@@ -28,13 +29,15 @@ def record(fields: list[dict[str, Any]], **values: Any) -> tuple[None, dict[str,
     return None, {"schema": {"type": "struct", "optional": False, "fields": fields}, "payload": values}
 
 
-def sink_of(folder: Path, *, version: int = 3, schema_defaults: bool = True, **more: Any) -> Changing:
+def sink_of(
+    folder: Path, *, version: int = 3, schema_defaults: bool = True, converters: Any = ENVELOPE, **more: Any
+) -> Changing:
     return Changing(
         folder,
         mutations=None,
         id_columns=(),
         evolution=Evolution(create=True, evolve=True),
-        converters=TopicConverters(ConverterSpec("json"), ConverterSpec("json", {"schemas.enable": "true"})),
+        converters=converters or JSON_KEYS,
         properties={"format-version": str(version)},
         schema_defaults=schema_defaults,
         **more,

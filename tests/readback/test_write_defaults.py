@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.types import IntegerType
@@ -40,7 +41,7 @@ def test_spark_and_duckdb_read_the_defaults_that_a_schema_declares(tmp_path: Pat
     sink.take(record([ID], id=3))
     selected = "id, cast(n as string), cast(d as string), cast(at as string), cast(day as string), t, b"
     (rows,) = spark_on(str(tmp_path), f"select {selected} from iceberg.db.t order by id")
-    expected = ("5", "2.58", "1970-01-01 00:00:00.001", "1970-01-02", "x", "true")
+    expected = ("5", "2.58", "1970-01-01 00:00:00.001", "1970-01-02", "x", "True")
     assert [tuple(str(v) for v in row.values())[1:] for row in rows] == [expected] * 3
     assert [tuple(map(str, row)) for row in duckdb_rows(sink.table, "n, d, at::timestamp, day, t, b")] == [
         ("5", "2.58", "1970-01-01 00:00:00.001000", "1970-01-02", "x", "True")
@@ -48,7 +49,7 @@ def test_spark_and_duckdb_read_the_defaults_that_a_schema_declares(tmp_path: Pat
 
 
 DATA = "org.apache.kafka.connect.data."
-DECLARED = [
+DECLARED: list[dict[str, Any]] = [
     {"field": "n", "type": "int64", "optional": True, "default": 5},
     {"field": "d", "type": "bytes", "name": f"{DATA}Decimal", "parameters": {"scale": "2"}, "default": "AQI="},
     {"field": "at", "type": "int64", "name": "io.debezium.time.Timestamp", "default": 1},

@@ -43,7 +43,7 @@ class SchemaChanges(dict[tuple[str, str, tuple[str, ...]], SchemaChange]):
         kind = folded(kind) if self._fold else kind
         keys = tuple(sorted({*change.keys, *(() if known is None else known.keys)}))
         defaults = tuple(sorted({*change.defaults, *(() if known is None else known.defaults)}))
-        self[key] = SchemaChange(change.table, change.kind, spelt, kind, seen, keys, defaults)
+        self[key] = SchemaChange(change.table, change.kind, spelt, kind, seen, keys, defaults=defaults)
 
     def copy(self) -> SchemaChanges:
         """The same changes, to which others can be added."""

@@ -234,8 +234,7 @@ def decimal(precision: int, scale: int) -> Form:
     :raises ValueError: no table can have such decimals.
     """
     kind = decimal_type(precision, scale)
-    unit = Decimal(1).scaleb(-scale)
-    exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
+    unit, exact = Decimal(1).scaleb(-scale), Context(prec=precision, traps=[Inexact, InvalidOperation])
 
     def read(value: Any) -> Decimal:
         if type(value) is str:

@@ -14,6 +14,7 @@ from pyiceberg.types import (
     ListType,
     MapType,
     NestedField,
+    PrimitiveType,
     StructType,
     TimestampNanoType,
     TimestamptzNanoType,
@@ -121,12 +122,12 @@ def column_default(kind: IcebergType, texts: Sequence[str]) -> Any:
 def _of_text(kind: IcebergType, text: str) -> Any:
     value = default_value(text)
     try:
-        return _json(kind, primitive(value, kind))
+        return _json(kind, primitive(value, kind))  # type: ignore[arg-type]
     except ValueError as error:
         raise ValueError(f"{short(value)} is not a {kind}: {first_line(error)}") from error
 
 
-def _json(kind: IcebergType, value: Any) -> Any:
+def _json(kind: PrimitiveType, value: Any) -> Any:
     """A value that ``primitive`` has made, in JSON."""
     if isinstance(kind, TimestampNanoType | TimestamptzNanoType):
         zone = "+00:00" if isinstance(kind, TimestamptzNanoType) else ""
