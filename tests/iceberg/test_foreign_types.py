@@ -123,7 +123,6 @@ def test_rows_without_a_value_for_such_columns_are_written(sink: Changing) -> No
         ({"geo": "POINT (1 2)"}, "geo", r"geometry\(EPSG:4326\)"),
         ({"area": "x"}, "area", r"geography\(EPSG:4326, karney\)"),
         ({"plain": "x"}, "plain", "geometry"),
-        ({"nothing": 1}, "nothing", "unknown"),
         ({"l": [1]}, "l.element", "geometry"),
         ({"l": []}, "l", "list<geometry>"),
         ({"l": [None]}, "l", "list<geometry>"),

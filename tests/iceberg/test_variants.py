@@ -90,7 +90,7 @@ def test_a_table_of_an_earlier_version_that_is_there_gets_no_variant(tmp_path: P
     sink.take((None, {"id": 1}))
     outcome = sink.take((None, {"id": 2, "payload": 1}), (None, {"id": 3}))
     ((_, reason),) = sink.reasons(outcome)
-    assert f"a table of format version {version} has no variants: upgrade it to 3" in reason
+    assert f"a table of format version {version} has no type variant: upgrade it to 3" in reason
     assert columns(sink) == [("id", "long")]
 
 

@@ -81,6 +81,7 @@ class Changing:
     witness: str | None = None
     """A table that was loaded before."""
     schema_defaults: bool = False
+    nanos: bool = False
     keys: Mapping[str, str] | None = None
     """Of the catalog; by default it is an embedded one in the folder."""
 
@@ -121,6 +122,7 @@ class Changing:
         rules = TableRules(
             create_properties=self.properties,
             schema_defaults=self.schema_defaults,
+            nanos=self.nanos,
             tables=self.tables,
             left_out=lambda name, properties: self.held,
             defaults=settings,

@@ -118,7 +118,7 @@ def _lacking(spec: TableSpec, kind: pa.StructType, fold: bool) -> list[SchemaCha
         spec.name, schema, Evolution(evolve=True, case_insensitive=fold), Limits(), spec.partition_names, spec.refused
     )
     columns = schema.as_struct()
-    target = Target(columns, name_mapping(spec.properties), case_insensitive=fold)
+    target = Target(columns, name_mapping(spec.properties), case_insensitive=fold, promotes=True)
     changes, found, row = ColumnChanges(evolution, target), Findings(typed=True, records=1), one_row(kind)
     lookup = target.lookup(columns)
     for source, child in zip(kind, children_of(row), strict=True):

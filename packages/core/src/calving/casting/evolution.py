@@ -14,6 +14,7 @@ from pyiceberg.types import NestedField, StructType
 from calving.casting.type_counts import decide, join, seen_of
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RESERVED_COLUMNS, RefusedChange, SchemaChange
+from calving.records.fields import awaits_type
 from calving.records.foreign import takes_values
 from calving.records.inferred import InferredType, attributes, folded, merge
 
@@ -64,6 +65,11 @@ class UnfitError(ValueError):
         super().__init__(f"field '{'.'.join(path)}': {reason}" if path else reason)
 
 
+def names_in_use(schema: Schema) -> list[str]:
+    """The full names of the columns, without those that have no type yet: a column that is added takes their place."""
+    return [name for name, number in index_by_name(schema).items() if not awaits_type(schema.find_field(number))]
+
+
 class SchemaEvolution:
     """The schema changes that one table allows; any other makes a record bad."""
 
@@ -84,7 +90,7 @@ class SchemaEvolution:
         self._table, self._limits, self._columns = table, limits, len(schema.column_names)
         self.evolves, self._adds = evolution.evolve, adds
         self._fold = evolution.case_insensitive
-        self._names = {self._key(name) for name in index_by_name(schema)}
+        self._names = {self._key(name) for name in names_in_use(schema)}
         self._partitions = {*map(self._key, partition_names)}
         self._refused = {(each.kind, self._key(".".join(each.path))): each.reason for each in refused}
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))

@@ -78,7 +78,13 @@ class TableConverter:
         self._arrow = arrow_schema(schema)
         fold = evolution.case_insensitive
         self.target = Target(
-            self._struct, names, case_insensitive=fold, moments=moments, compared=compared, fills=fills
+            self._struct,
+            names,
+            case_insensitive=fold,
+            moments=moments,
+            compared=compared,
+            fills=fills,
+            promotes=evolution.evolve,
         )
         self._lookup = self.target.lookup
         self._column_changes = ColumnChanges(self._schema_evolution, self.target)

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from calving.casting.evolution import Path, distinct, fitting, size_of
+from calving.casting.evolution import Path, distinct, fitting, names_in_use, size_of
 from calving.casting.metadata import MetadataColumns
 from calving.casting.type_counts import OutvotedValues, Seen, decide
 from calving.errors import BadRecordError
 from calving.iceberg.defaults import SINCE, warn_of_version, with_defaults
 from calving.iceberg.rules import VERSION_KEY, TableRules, TableSettings, check_declared
-from calving.iceberg.schemas import spec_names
+from calving.iceberg.schemas import as_in, spec_names
 from calving.model.tables import SchemaChange
 from calving.records.declared import declaration, with_declared
-from calving.records.inferred import InferredType, all_optional, merge
+from calving.records.inferred import InferredType, all_optional, in_micros, merge
 from calving.writing.schemas import moments, new_type, partition_spec, schema_of
 from calving.writing.terms import parse_term
 
@@ -37,7 +37,8 @@ def new_table(name: str, change: SchemaChange, rules: TableRules, version: int) 
     check_declared(name, mine.columns, fold=rules.fold)
     if mine.mutations is not None:
         change = _without_metadata(name, change, mine, fold=rules.fold)
-    kind = new_type(name, _decided(name, change, rules), mine.missing, fold=rules.fold)
+    new = replace(mine.missing, moments=rules.moments(name, version))
+    kind = new_type(name, _decided(name, change, rules), new, fold=rules.fold)
     kind = _within_limit(name, kind, change, rules)
     schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
     if rules.schema_defaults and version < SINCE:
@@ -101,21 +102,27 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
     """
     name = ".".join(table.name())
     declared, fold = rules.of(name).declared, rules.fold
-    taken = {rules.key(known) for known in (*index_by_name(table.schema()), *spec_names(table.metadata))}
+    schema = table.schema()
+    taken = {rules.key(known) for known in (*names_in_use(schema), *spec_names(table.metadata))}
     allowed: list[SchemaChange] = []
     added = 0
     for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
         if change.kind == "add":
             there = len(taken)
-            type_ = with_declared(_decided(name, change, rules), declared, fold=fold, within=change.path)
+            decided = _decided(name, change, rules)
+            decided = decided if rules.moments(name, table.metadata.format_version).nanos else in_micros(decided)
+            type_ = with_declared(decided, declared, fold=fold, within=change.path)
             new = distinct({"struct": {change.path[-1]: type_}}, change.path[:-1], taken, rules.key)
             if new is None:
                 continue
             added += len(taken) - there
             kind = new["struct"][change.path[-1]]
             change = replace(change, type=all_optional(kind) if rules.force_optional else kind)
+            if rules.fold:  # a column that has no type yet keeps its name
+                (spelt,) = as_in(schema, [".".join(change.path)], fold=True)
+                change = replace(change, path=(*change.path[:-1], spelt[-len(change.path[-1]) :]))
         allowed.append(change)
-    room = rules.limits.columns - len(table.schema().column_names)
+    room = rules.limits.columns - len(schema.column_names)
     return allowed if added <= room else _within_room(name, allowed, room, rules)
 
 

@@ -26,6 +26,7 @@ from calving.model.tables import (
     KeyFields,
     Landing,
     MissingTable,
+    Moments,
     RowMutations,
     SchemaChange,
     Unit,
@@ -85,6 +86,8 @@ class TableRules:
     """
     any_year: bool = False
     """Whether dates and timestamps outside the years 1 to 9999 are taken."""
+    nanos: bool = False
+    """Whether new columns for the nanoseconds of a schema count nanoseconds, in format versions that can."""
     tolerates: bool = False
     """Whether bad records become dead letters."""
     creator: str = ""
@@ -119,6 +122,10 @@ class TableRules:
         mine = replace(mine, id_columns=ids, mutations=mine.mutations if ids else None)
         return replace(self, tables={**self.tables, table: mine})
 
+    def moments(self, table: str, version: int) -> Moments:
+        """The moments of the columns of a table of this format version."""
+        return Moments(self.of(table).units, self.any_year, self.nanos and version >= NANOS_SINCE)
+
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)
 
@@ -135,6 +142,8 @@ class TableRules:
 log = logging.getLogger(__name__)
 
 VERSION_KEY = "iceberg.tables.auto-create-props.format-version"
+NANOS_SINCE = 3
+"""The first format version with timestamps in nanoseconds."""
 
 
 def new_version(catalog: Catalog, properties: Mapping[str, str]) -> int:

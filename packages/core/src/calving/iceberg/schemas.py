@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from pyiceberg.exceptions import ResolveError
@@ -11,17 +11,13 @@ from pyiceberg.schema import Schema, promote
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from calving.errors import CatalogRefusedError
 from calving.iceberg.defaults import SINCE, warn_of_version, with_defaults
 from calving.model.tables import SchemaChange
-from calving.records.fields import primitive
-from calving.records.foreign import variant_ids
+from calving.records.fields import awaits_type, primitive
 from calving.writing.schemas import iceberg_type
-
-_VARIANTS_SINCE = 3
-"""The first format version with variants."""
 
 
 def spec_names(metadata: TableMetadata) -> tuple[str, ...]:
@@ -37,6 +33,8 @@ def is_open(change: SchemaChange, schema: Schema) -> bool:
     except ValueError:
         return change.kind == "add"
     match change.kind:
+        case "add":
+            return awaits_type(field)
         case "optional":
             return bool(field.required)
         case "widen":
@@ -71,10 +69,9 @@ def _add(update: UpdateSchema, change: SchemaChange, table: Table, *, defaults: 
     """:raises CatalogRefusedError: as ``change_schema``."""
     kind = iceberg_type(change.type, itertools.count(1))
     version, name = table.metadata.format_version, ".".join(table.name())
-    if variant_ids(kind) and version < _VARIANTS_SINCE:
-        raise CatalogRefusedError(
-            f"a table of format version {version} has no variants: upgrade it to {_VARIANTS_SINCE}"
-        )
+    if (later := next((each for each in _singles(kind) if each.minimum_format_version() > version), None)) is not None:
+        since = later.minimum_format_version()
+        raise CatalogRefusedError(f"a table of format version {version} has no type {later}: upgrade it to {since}")
     field = NestedField(0, change.path[-1], kind, required=False)
     if defaults:
         rows = {"struct": {field.name: change.type}, "defaults": {field.name: change.defaults}}
@@ -82,11 +79,37 @@ def _add(update: UpdateSchema, change: SchemaChange, table: Table, *, defaults: 
             warn_of_version(name, rows, version, "calving maintain --task upgrade makes it of version 3")
         else:
             (field,) = with_defaults(name, StructType(field), rows, initial=True).fields
+    if _awaits_type(table.schema(), change.path):
+        if isinstance(kind, PrimitiveType):
+            update.update_column(change.path, field_type=kind)
+            return
+        update.delete_column(change.path)  # no file has the column, and Iceberg promotes it to single values only
     update.add_column(change.path, field.field_type, required=False)
     number = update._added_name_to_id[".".join(change.path)]
     for fields in update._adds.values():  # add_column takes the defaults of some types only
         known = {"initial_default": field.initial_default, "write_default": field.write_default}
         fields[:] = [each.model_copy(update=known) if each.field_id == number else each for each in fields]
+
+
+def _awaits_type(schema: Schema, path: Sequence[str]) -> bool:
+    with suppress(ValueError):
+        return awaits_type(schema.find_field(".".join(path)))
+    return False
+
+
+def _singles(kind: IcebergType) -> Iterator[PrimitiveType]:
+    """The types of single values in a type."""
+    match kind:
+        case PrimitiveType():
+            yield kind
+        case StructType():
+            for field in kind.fields:
+                yield from _singles(field.field_type)
+        case ListType():
+            yield from _singles(kind.element_type)
+        case MapType():
+            yield from _singles(kind.key_type)
+            yield from _singles(kind.value_type)
 
 
 def unreadable(then: Schema, now: Schema) -> str | None:

@@ -37,7 +37,7 @@ from calving.iceberg.schemas import as_in, spec_names
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import encode_coverage
-from calving.model.tables import Distribution, MissingTable, Moments, RefusedChange, SchemaChange, TableSpec
+from calving.model.tables import Distribution, MissingTable, RefusedChange, SchemaChange, TableSpec
 from calving.writing.layout import Layout
 from calving.writing.partitioning import is_divided
 from calving.writing.properties import WriteProperties
@@ -138,10 +138,10 @@ class Tables:
         """The tables that were looked for and do not exist."""
         rules = self._rules
         properties = {**rules.create_properties, **rules.write_properties}
-        settings = {name: rules.of(name) for name in self._missing}
+        version = new_version(self._catalog, {**DEFAULT_PROPERTIES, **rules.create_properties}) if rules.nanos else 0
         return {
-            name: replace(mine.missing, moments=Moments(mine.units, rules.any_year), properties=properties)
-            for name, mine in settings.items()
+            name: replace(rules.of(name).missing, moments=rules.moments(name, version), properties=properties)
+            for name in self._missing
         }
 
     @property
@@ -260,7 +260,7 @@ class Tables:
             id_columns=id_columns,
             mutations=mutations,
             partition_names=spec_names(metadata),
-            moments=Moments(rules.units, self._rules.any_year),
+            moments=self._rules.moments(name, metadata.format_version),
             declared=rules.declared,
             moved_to_json=metadata.spec().model_dump_json() if landed is not None else None,
         )

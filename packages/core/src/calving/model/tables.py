@@ -213,11 +213,12 @@ Unit = Literal["s", "ms", "us", "ns"]
 class Moments:
     """The moments of a table's columns. ``units``: how whole numbers without a schema count times and timestamps, by
     the dotted name of the column; milliseconds where there is none. ``any_year``: whether dates and timestamps outside
-    the years 1 to 9999 are taken.
+    the years 1 to 9999 are taken. ``nanos``: whether new columns for the nanoseconds of a schema count nanoseconds.
     """
 
     units: Mapping[str, Unit] = field(default_factory=dict)
     any_year: bool = False
+    nanos: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,14 @@ _WORD = re.compile(r"\s*([^\s<>,():]+)")
 _SIZES = re.compile(r"\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
 _LENGTH = re.compile(r"\[([0-9]+)\]")
 _FROM = re.compile(r"from\b", re.IGNORECASE)
+UNKNOWN = "unknown"
+"""The type of a column that gets that of its first value."""
 _SIMPLE = {
     **{
         name: name
         for name in (
             *("boolean", "int", "long", "float", "double", "date", "time", "string", "uuid", "binary"),
-            *("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "variant"),
+            *("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "variant", UNKNOWN),
         )
     },
     "text": "string",
@@ -27,8 +29,9 @@ _SIMPLE = {
     "bigint": "long",
 }
 _HELP = (
-    "a type is boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamptz, string, uuid,"
-    " binary, fixed[n], variant, list<type>, map<type, type> or struct<name: type, ...>"
+    "a type is boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamptz, timestamp_ns,"
+    " timestamptz_ns, string, uuid, binary, fixed[n], variant, unknown, list<type>, map<type, type> or"
+    " struct<name: type, ...>"
 )
 
 
@@ -139,17 +142,26 @@ class _Reader:
 
     def _nested(self, name: str, column: str) -> InferredType:
         if name == "map":
-            key = self.type(f"{column}.key")
+            key = self._part(f"{column}.key")
             self.take(",")
-            return {"map": [key, self.type(f"{column}.value")]}
+            return {"map": [key, self._part(f"{column}.value")]}
         if name != "struct":
-            return {"list": self.type(f"{column}.element")}
+            return {"list": self._part(f"{column}.element")}
         fields: dict[str, InferredType] = {}
         while not fields or self._takes(","):
             field = self.word(f"a field of column '{column}'")
             self._takes(":")
             fields[field] = self.type(f"{column}.{field}")
         return {"struct": fields}
+
+    def _part(self, column: str) -> InferredType:
+        """The type of the elements of a list or a map, which Iceberg does not promote."""
+        kind = self.type(column)
+        if kind == UNKNOWN:
+            raise ValueError(
+                f"column '{column}': only a field can be {UNKNOWN}: declare a type, or leave the column out"
+            )
+        return kind
 
     def _decimal(self, column: str) -> str:
         match = _SIZES.match(self._rest)
@@ -174,6 +186,8 @@ def with_declared(
     key = str.lower if fold else str
     above = ".".join(within)
     for name, type_ in declared.items():
+        if type_ == UNKNOWN and (name not in everywhere or find(kind, name, key) is not None):
+            continue
         if key(name) == key(above):
             return type_
         if above and not key(name).startswith(f"{key(above)}."):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
-from pyiceberg.types import IcebergType, NestedField, PrimitiveType, StructType
+from pyiceberg.types import IcebergType, NestedField, PrimitiveType, StructType, UnknownType
 
 from calving.caches import cached_by_length
 from calving.model.tables import Moments, Unit
@@ -100,8 +100,17 @@ class Lookup:
     case: nothing else tells these columns apart.
     """
 
-    def __init__(self, struct: StructType, case_insensitive: bool, names: Mapping[int, tuple[str, ...]]) -> None:
-        named = [(name, f) for f in struct.fields for name in names.get(f.field_id) or (f.name,)]
+    def __init__(
+        self,
+        struct: StructType,
+        case_insensitive: bool,
+        names: Mapping[int, tuple[str, ...]],
+        *,
+        promotes: bool = False,
+    ) -> None:
+        """``promotes``: no field leads to a column of the type unknown, so that a value for it asks for the column."""
+        fields = [f for f in struct.fields if not (promotes and awaits_type(f) and f.field_id not in names)]
+        named = [(name, f) for f in fields for name in names.get(f.field_id) or (f.name,)]
         self._fold = case_insensitive and not (names and _same_but_for_case(named))
         self.is_exact = not case_insensitive and not names
         """Whether each column is found by its own name and no other."""
@@ -121,6 +130,11 @@ class Lookup:
 
     def find(self, name: str) -> NestedField | None:
         return self._fields.get(self._key(name))
+
+
+def awaits_type(column: NestedField) -> bool:
+    """Whether the column has no type yet: it becomes that of the first value."""
+    return isinstance(column.field_type, UnknownType)
 
 
 def _same_but_for_case(named: Iterable[tuple[str, NestedField]]) -> bool:
@@ -152,12 +166,14 @@ class Target:
         compared: Set[int] = frozenset(),
         fills: bool = True,
         keeps: bool = False,
+        promotes: bool = False,
     ) -> None:
         """``names``: the table's name mapping, empty without one. ``compared``: the ids of the columns in which no
         value may lose digits. ``fills``: whether a field that a value lacks has its column's default. ``keeps``:
-        whether rows keep the stored values of columns for which a value has no field.
+        whether rows keep the stored values of columns for which a value has no field. ``promotes``: as ``Lookup``
+        takes it.
         """
-        self.compared, self._fills, self._keeps = compared, fills, keeps
+        self.compared, self._fills, self._keeps, self._promotes = compared, fills, keeps, promotes
         self.columns, self._names, self._case_insensitive = columns, names, case_insensitive
         self._lookups: dict[int, Lookup] = {}
         moments = moments or Moments()
@@ -207,7 +223,9 @@ class Target:
         """The lookup for the table's columns, or for the fields of a struct within them."""
         known = self._lookups.get(id(struct))
         if known is None:
-            known = self._lookups[id(struct)] = Lookup(struct, self._case_insensitive, self._names)
+            known = self._lookups[id(struct)] = Lookup(
+                struct, self._case_insensitive, self._names, promotes=self._promotes
+            )
         return known
 
     def hides_order(self, kind: pa.DataType) -> bool:

@@ -103,7 +103,7 @@ def of_type(kind: pa.DataType) -> InferredType | None:
         digits = max(kind.precision - min(0, kind.scale), kind.scale)
         return f"decimal({min(38, digits)}, {min(38, max(0, kind.scale))})"
     if t.is_timestamp(kind):
-        return "timestamp" if kind.tz is None else "timestamptz"
+        return ("timestamp" if kind.tz is None else "timestamptz") + (_NANOS if kind.unit == "ns" else "")
     if t.is_fixed_size_binary(kind):
         return f"fixed[{kind.byte_width}]"
     if kind == pa.uuid():
@@ -145,6 +145,24 @@ _PRIMITIVES: Mapping[pa.DataType, str] = {
 }
 
 
+_NANOS = "_ns"
+"""Ends the names of timestamps in nanoseconds."""
+
+
+def in_micros(kind: Any) -> Any:
+    """The kind, with timestamps in microseconds in place of those in nanoseconds."""
+    match kind:
+        case str():
+            return kind.removesuffix(_NANOS)
+        case {"struct": fields}:
+            return {**kind, "struct": {name: in_micros(inner) for name, inner in fields.items()}}
+        case {"list": element}:
+            return {**kind, "list": in_micros(element)}
+        case {"map": [key, value]}:
+            return {**kind, "map": [in_micros(key), in_micros(value)]}
+    return kind
+
+
 def _merge_nested(a: Mapping[str, Any], b: Mapping[str, Any]) -> InferredType:
     if "struct" in a and "struct" in b:
         return _merge_structs(a, b)
@@ -162,11 +180,16 @@ def merge(a: InferredType | None, b: InferredType | None) -> InferredType | None
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return _merge_nested(a, b)
     if isinstance(a, str) and isinstance(b, str):
-        if a in _NUMBERS and b in _NUMBERS:
-            return "double" if {a, b} == {"long", "float"} else max(a, b, key=_NUMBERS.index)
-        if a.startswith("decimal") or b.startswith("decimal"):
-            return _merge_decimals(a, b)
+        return _merge_singles(a, b)
     return "string"
+
+
+def _merge_singles(a: str, b: str) -> InferredType:
+    if a in _NUMBERS and b in _NUMBERS:
+        return "double" if {a, b} == {"long", "float"} else max(a, b, key=_NUMBERS.index)
+    if in_micros(a) == in_micros(b):  # nanoseconds do not reach the years that microseconds do
+        return in_micros(a)
+    return _merge_decimals(a, b) if a.startswith("decimal") or b.startswith("decimal") else "string"
 
 
 def find(

@@ -55,7 +55,7 @@ _NUMBERS = (
     Meaning(f"{_TIME}NanoTime", "time", "time", "ns"),
     Meaning(f"{_TIME}Timestamp", "timestamp", "timestamp", "ms"),
     Meaning(f"{_TIME}MicroTimestamp", "timestamp", "timestamp", "us"),
-    Meaning(f"{_TIME}NanoTimestamp", "timestamp", "timestamp", "ns"),
+    Meaning(f"{_TIME}NanoTimestamp", "timestamp", "timestamp_ns", "ns"),
     Meaning(f"{_TIME}Year", "number", "int"),
     Meaning(f"{_TIME}MicroDuration", "number", "long"),
     Meaning(f"{_TIME}NanoDuration", "number", "long"),

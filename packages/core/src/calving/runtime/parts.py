@@ -244,6 +244,7 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
         force_optional=keys.force_optional,
         schema_defaults=keys.schema_defaults == "from-schema",
         any_year=keys.timestamp_range == "any",
+        nanos=keys.nanoseconds == "keep",
         left_out=_left_out(sink, topics),
         evolution=_evolution(sink),
         limits=_limits(sink),

@@ -422,6 +422,13 @@ class SinkKeys(BaseModel):
         description="`years-1-9999`: a date or timestamp outside these years is a bad record. Most readers in Python"
         " cannot read it, and mostly its number has another unit. `any`: all moments that the column's type holds.",
     )
+    nanoseconds: Literal["cut", "keep"] = Field(
+        "cut",
+        alias="iceberg.tables.nanoseconds",
+        description="`keep`: a column that is made for timestamps whose schema counts nanoseconds is a `timestamp_ns`"
+        " or `timestamptz_ns`, in tables of format version 3. DuckDB reads these; Spark 4.1 cannot read such a table."
+        " `cut`: it counts microseconds.",
+    )
     type_share: float = Field(
         TYPE_SHARE,
         ge=0,

@@ -256,12 +256,19 @@ class Projections:
     def _target(self, table: str) -> Target:
         known = self._targets.get(table)
         if known is None:
-            spec, fold = self._spec.tables[table], self._spec.path.evolution.case_insensitive
+            spec, evolution = self._spec.tables[table], self._spec.path.evolution
             columns = row_schema(spec).as_struct()
             names = name_mapping(spec.properties)
             needed = identity_of(spec).needed if spec.mutations is not None else frozenset()
-            keeps = spec.mutations is not None and spec.mutations.keeps_unset
-            known = Target(columns, names, case_insensitive=fold, moments=spec.moments, compared=needed, keeps=keeps)
+            known = Target(
+                columns,
+                names,
+                case_insensitive=evolution.case_insensitive,
+                moments=spec.moments,
+                compared=needed,
+                keeps=spec.mutations is not None and spec.mutations.keeps_unset,
+                promotes=evolution.evolve,
+            )
             self._targets[table] = known
         return known
 

@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from calving.casting.evolution import UnfitError, distinct
+from calving.casting.evolution import UnfitError, distinct, names_in_use
 from calving.casting.type_counts import decide
 from calving.errors import ConfigError
 from calving.model.tables import MissingTable, SchemaChange, TableSpec
 from calving.records.declared import with_declared
 from calving.records.fields import primitive, table_schema
-from calving.records.inferred import InferredType, all_optional, find, merge
+from calving.records.inferred import InferredType, all_optional, find, in_micros, merge
 from calving.writing.terms import (
     becomes_moment,
     check_names,
@@ -30,7 +30,8 @@ from calving.writing.terms import (
 
 def new_type(name: str, kind: InferredType | None, new: MissingTable, *, fold: bool) -> InferredType:
     """The columns of a new table, of which records have this type. ``fold``: names are compared ignoring case."""
-    kind = distinct(kind, (), set(), str.lower if fold else str) or {"struct": {}}
+    kind = distinct(kind if new.moments.nanos else in_micros(kind), (), set(), str.lower if fold else str)
+    kind = kind or {"struct": {}}
     if fold:
         terms = [parse_term(term, name)[0] for term in new.partition_by]
         kind = spelt(kind, [*new.id_columns, *terms, *new.declared])
@@ -168,11 +169,12 @@ def evolved(table: TableSpec, changes: Sequence[SchemaChange], *, fold: bool) ->
     schema = table_schema(table.schema_json)
     ids = itertools.count(schema.highest_field_id + 1)
     key = str.lower if fold else str
-    taken = {*map(key, index_by_name(schema))}
+    taken = {*map(key, names_in_use(schema))}
     fields: Sequence[NestedField] = schema.fields
     for change in changes:
         kind = change.type if change.seen is None else merge(change.type, decide(change.seen, 0).kind)
         if change.kind == "add":
+            kind = kind if table.moments.nanos else in_micros(kind)
             kind = with_declared(kind, table.declared, fold=fold, within=change.path) or kind
             new = distinct({"struct": {change.path[-1]: kind}}, change.path[:-1], taken, key)
             if new is None:
@@ -197,7 +199,8 @@ def _with(
     name, *inner = path
     if not inner and change == "add":
         number = next(ids)
-        return [*fields, NestedField(number, name, iceberg_type(kind, ids), required=False)]
+        kept = [field for field in fields if field.name != name]  # one that has no type yet
+        return [*kept, NestedField(number, name, iceberg_type(kind, ids), required=False)]
     return [_changed(each, inner, change, kind, ids) if each.name == name else each for each in fields]
 
 
