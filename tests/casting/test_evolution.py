@@ -244,11 +244,11 @@ def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_nee
     other = Tables(grown.catalog, "iceberg", TableRules())
     theirs = [schemaless({"theirs": 1}), schemaless({"both": 1})]
 
-    def late(update: Any, need: Any) -> None:
+    def late(update: Any, need: Any, *, defaults: bool) -> None:
         if theirs:
             changes = grown.convert(theirs.pop(0)).changes
             other.apply(changes)
-        change_schema(update, need)
+        change_schema(update, need, defaults=defaults)
 
     monkeypatch.setattr(creation, "change_schema", late)
     rows = grown.take(schemaless({"ours": 1}, {"both": 2}))
@@ -261,10 +261,10 @@ def test_a_table_that_keeps_changing_is_tried_again_later(grown: Grown, monkeypa
 
     rounds = iter(range(100))
 
-    def raced(update: Any, need: Any) -> None:
+    def raced(update: Any, need: Any, *, defaults: bool) -> None:
         with grown.catalog.load_table("db.t").update_schema() as theirs:
             theirs.add_column(f"c{next(rounds)}", LongType())
-        change_schema(update, need)
+        change_schema(update, need, defaults=defaults)
 
     monkeypatch.setattr(creation, "change_schema", raced)
     monkeypatch.setattr(time, "sleep", lambda _: None)
