@@ -21,7 +21,6 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate
 
 from calving.casting.table import TableConverter
 from calving.converters.native import SWITCH
@@ -242,17 +241,13 @@ class Sink:
                 wanted = histories.Wanted(target.schema, target.spec, target.order, target.properties)
                 histories.create(self.catalog, target.name, wanted, target.history)
             elif target.schema is not None:
-                table = self.catalog.create_table(
+                self.catalog.create_table(
                     target.name,
                     target.schema,
                     partition_spec=target.spec,
                     sort_order=target.order,
                     properties=dict(target.properties),
                 )
-                if "write defaults" in target.drawn:  # which pyiceberg leaves out of a new table
-                    schema = target.schema.model_copy(update={"schema_id": 1})
-                    updates = (AddSchemaUpdate.model_validate({"schema": schema}), SetCurrentSchemaUpdate(schema_id=-1))
-                    self.catalog.commit_table(table, (), updates)
         path = RecordPath(
             {},
             run.routing,
