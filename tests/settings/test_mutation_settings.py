@@ -184,12 +184,8 @@ def test_an_order_field_and_inserts_that_append_exclude_each_other() -> None:
         ({"iceberg.tables.row-deletes": "equality"}, "needs row-deletes = positions"),
         ({"iceberg.tables.inserts": "append"}, "and inserts = append exclude each other"),
         ({"iceberg.tables.order-field": "n"}, "and order-field exclude each other"),
-        (
-            {"iceberg.tables.on-other-type": "text-column"},
-            "and iceberg.tables.on-other-type = text-column exclude each",
-        ),
     ],
-    ids=["equality deletes", "appended inserts", "an order field", "columns of texts"],
+    ids=["equality deletes", "appended inserts", "an order field"],
 )
 @pytest.mark.parametrize("key", ["on-unavailable-value", "unset-fields"])
 def test_stored_values_cannot_be_kept_beside(change: dict[str, str], why: str, key: str) -> None:

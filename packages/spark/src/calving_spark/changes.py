@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.casting.findings import Converted
+from calving.casting.table import Converted
 from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.batches import repeated_key
 from calving.model.files import DataFile

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import NestedField
 
 from calving.casting.texts import TooMuchTextError, string
 from calving.model.record_path import Limits
 from calving.model.tables import SchemaChange
-from calving.records.arrays import Indices, Scaled
+from calving.records.arrays import Scaled
 from calving.records.cells import CELL, TOGETHER, FullBlockError
-from calving.records.values import RecordError
 
 
 @dataclass
@@ -34,8 +32,6 @@ class Findings:
     with_nulls: bool = False
     cells: int = Limits().cells
     records: int = 1
-    unfit: dict[int, NestedField] = field(default_factory=dict)
-    """As of ``Converted``."""
 
     @cached_property
     def texts(self) -> MadeTexts:
@@ -49,22 +45,6 @@ class Findings:
             rows = parents().to_pylist()
             for i, reason in inner.reasons.items():
                 self.reasons.setdefault(rows[i], reason)
-
-
-@dataclass(slots=True)
-class Converted:
-    """Rows in the table's Arrow schema, with their indices among the values; values that do not fit; schema changes.
-
-    With schema changes there are no rows: the values are converted again after the table has changed.
-    """
-
-    rows: pa.RecordBatch | None
-    index: Indices
-    """The index of each row's value."""
-    bad: list[RecordError] = field(default_factory=list)
-    changes: list[SchemaChange] = field(default_factory=list)
-    unfit: Mapping[int, NestedField] = field(default_factory=dict)
-    """A column that cannot hold a value's field, by the index of the value, which is bad."""
 
 
 class MadeTexts:

@@ -5,6 +5,7 @@ values need.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +17,11 @@ from calving.casting.column_changes import ColumnChanges
 from calving.casting.columns import REFUSALS, cast, cast_each
 from calving.casting.evolution import SchemaEvolution, UnfitError, columns_added
 from calving.casting.exact import ExactConverter
-from calving.casting.findings import Converted, Findings, missing_rows
+from calving.casting.findings import Findings, missing_rows
 from calving.casting.objects import columns_of, simple_column
-from calving.casting.other_types import TextColumns, joined
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import Moments, RefusedChange
+from calving.model.tables import Moments, RefusedChange, SchemaChange
 from calving.records.arrays import (
     Indices,
     arrow,
@@ -40,6 +40,20 @@ from calving.records.values import RecordError, Values, objects, objects_in_part
 
 NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
 NO_COLUMNS = "it has no columns, and the record brings none: add a column to the table"
+
+
+@dataclass(slots=True)
+class Converted:
+    """Rows in the table's Arrow schema, with their indices among the values; values that do not fit; schema changes.
+
+    With schema changes there are no rows: the values are converted again after the table has changed.
+    """
+
+    rows: pa.RecordBatch | None
+    index: Indices
+    """The index of each row's value."""
+    bad: list[RecordError] = field(default_factory=list)
+    changes: list[SchemaChange] = field(default_factory=list)
 
 
 TableRows = tuple[str, Converted]
@@ -89,10 +103,6 @@ class TableConverter:
         self._lookup = self.target.lookup
         self._column_changes = ColumnChanges(self._schema_evolution, self.target)
         self.cells = TableCells(self.target, self._limits.cells)
-        self._texts = None
-        if evolution.texts_beside:
-            free = self._schema_evolution.adds
-            self._texts = TextColumns(self._lookup(self._struct), compared, adds=free, cells=self._limits.cells)
         self._last_type: pa.DataType = pa.null()
         self._last_columns: Sequence[NestedField | None] = ()
 
@@ -150,13 +160,6 @@ class TableConverter:
         return reasons
 
     def _convert(self, values: Values, *, with_nulls: bool = False) -> Converted:
-        converted = self._convert_as_they_are(values, with_nulls=with_nulls)
-        if self._texts is None or not converted.unfit:
-            return converted
-        moved = self._texts.moved(values, converted.unfit)
-        return joined(converted, [(places, self._convert(made, with_nulls=with_nulls)) for places, made in moved])
-
-    def _convert_as_they_are(self, values: Values, *, with_nulls: bool) -> Converted:
         if isinstance(values.data, list):
             return self._objects(values.data)
         if not isinstance(values.data, pa.StructArray):
@@ -269,7 +272,7 @@ class TableConverter:
                 try:
                     rows[i - start] = converter.value(value, target, path)
                 except UnfitError as error:
-                    found.reasons[i], found.unfit[i] = str(error), target
+                    found.reasons[i] = str(error)
         found.changes += converter.changes
         return arrow(rows, wanted)
 
@@ -322,12 +325,12 @@ class TableConverter:
             found.reasons = dict.fromkeys(range(size), NO_COLUMNS) | found.reasons
         bad = [self._bad(i, reason) for i, reason in sorted(found.reasons.items())]
         if found.changes:
-            return Converted(None, [], bad, found.changes, found.unfit)
+            return Converted(None, [], bad, found.changes)
         if not bad:
             return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow), range(size))
         index = without(size, found.reasons)
         rows = pa.RecordBatch.from_arrays([chosen(c, index) for c in columns], schema=self._arrow)
-        return Converted(rows, index, bad, unfit=found.unfit)
+        return Converted(rows, index, bad)
 
     def _bad(self, index: int, reason: str) -> RecordError:
         return RecordError(index, Stage.CONVERSION, "UnfitError", f"table {self._table}: {reason}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -56,13 +56,6 @@ class Evolution:
     create: bool = False
     evolve: bool = False
     case_insensitive: bool = False
-    texts_beside: bool = False
-    """Whether a value that its column cannot hold becomes a text in a column beside it."""
-
-    @property
-    def as_it_is(self) -> Evolution:
-        """Changes of no table; all else as here."""
-        return replace(self, create=False, evolve=False)
 
 
 @dataclass(frozen=True, slots=True)

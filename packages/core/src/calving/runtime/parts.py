@@ -171,7 +171,7 @@ def record_path(sink: Sink) -> RecordPath:
 
 def _evolution(sink: Sink) -> Evolution:
     keys = sink.keys
-    return Evolution(keys.auto_create, keys.evolve, keys.case_insensitive, keys.on_other_type == "text-column")
+    return Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive)
 
 
 def _limits(sink: Sink) -> Limits:

@@ -447,14 +447,6 @@ class SinkKeys(BaseModel):
         description="The sink adds columns, widens types and drops NOT NULL when records need it. If false, it ignores"
         " unknown fields.",
     )
-    on_other_type: Literal["bad-record", "text-column"] = Field(
-        "bad-record",
-        alias="iceberg.tables.on-other-type",
-        description="The sink's response to a value that its column cannot hold, such as a text in a column of numbers"
-        " because the source has changed a type. `bad-record`: the record is bad, so `errors.tolerance` decides."
-        " `text-column`: the column is null, and a column of texts beside it, whose name ends in `_text`, has the"
-        " value.",
-    )
     case_insensitive: bool = Field(
         False,
         alias="iceberg.tables.schema-case-insensitive",

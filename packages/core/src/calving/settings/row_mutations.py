@@ -31,18 +31,15 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
     if fields["inserts"] is None:
         fields["inserts"] = "upsert" if fields["row_deletes"] == "positions" else "append"
     _check_order_field(fields, changed, where)
-    _check_keeping(fields, where, moves=keys.on_other_type == "text-column")
+    _check_keeping(fields, where)
     mutations = RowMutations(**fields, by_key=is_by_key(keys, own, where))
     if (why := mutations.contradiction) is not None:
         raise ConfigError(f"{where}{why}")
     return mutations
 
 
-def _check_keeping(found: Mapping[str, Any], where: str, *, moves: bool) -> None:
-    """``moves``: whether values that a column cannot hold are in a column beside it.
-
-    :raises ConfigError: another key contradicts that updates keep stored values.
-    """
+def _check_keeping(found: Mapping[str, Any], where: str) -> None:
+    """:raises ConfigError: another key contradicts that updates keep stored values."""
     keys = [key for key in ("on-unavailable-value", "unset-fields") if found[key.replace("-", "_")] == "keep"]
     if not keys:
         return
@@ -53,11 +50,6 @@ def _check_keeping(found: Mapping[str, Any], where: str, *, moves: bool) -> None
         raise ConfigError(
             f"{keeping} and inserts = append exclude each other: a key with several rows has no one row whose values"
             " are kept"
-        )
-    if moves:
-        raise ConfigError(
-            f"{keeping} and iceberg.tables.on-other-type = text-column exclude each other: a value that an update"
-            " keeps may be in either of two columns"
         )
     if found["order_field"] is not None:
         raise ConfigError(

@@ -10,8 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.casting.findings import Converted
-from calving.casting.table import TableConverter
+from calving.casting.table import Converted, TableConverter
 from calving.records.arrays import Indices, children_of, chosen, chosen_rows, compose, struct
 from calving.records.values import RecordError, Values
 from calving.writing.changes import ColumnPath, Identity

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from calving.casting.findings import Converted
-from calving.casting.table import NOT_AN_OBJECT, TableConverter, TableRows
+from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter, TableRows
 from calving.errors import ConfigError
 from calving.model.dead_letters import Stage
+from calving.model.record_path import Evolution
 from calving.model.tables import MissingTable, SchemaChange, TableSpec
 from calving.records.arrays import Indices, compose, without
 from calving.records.cells import FullBlockError
@@ -189,7 +189,7 @@ class Caster:
             table: evolved(spec.tables[table], [each for each in changes if each.table == table], fold=fold)
             for table in tables
         }
-        path = replace(spec.path, evolution=spec.path.evolution.as_it_is)
+        path = replace(spec.path, evolution=Evolution(case_insensitive=fold))
         spec = replace(spec, tables=changed, path=path)
         later = Caster(spec, self._held, self._timings)
         try:

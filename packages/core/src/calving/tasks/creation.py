@@ -16,6 +16,7 @@ from calving.casting.table import TableConverter
 from calving.casting.type_counts import seen_of
 from calving.errors import ConfigError
 from calving.model.dead_letters import Stage
+from calving.model.record_path import Evolution
 from calving.model.tables import MissingTable, SchemaChange
 from calving.records.arrays import JSON, children_of, compose
 from calving.records.declared import declaration
@@ -102,7 +103,7 @@ class Creation:
         try:
             spec = planned(table, kind, new, fold=fold)
             columns = table_schema(spec.schema_json)
-            converter = TableConverter(table, columns, path.evolution.as_it_is, {}, path.limits, spec.moments)
+            converter = TableConverter(table, columns, Evolution(case_insensitive=fold), {}, path.limits, spec.moments)
             converted = converter.convert(values)
             found = refusals(replace(self._spec, tables={table: spec}), [(table, converted)])
         except (ConfigError, UnfitError):  # whoever creates the table finds that these values cannot

@@ -244,7 +244,7 @@ class Projections:
         if is_flat(left):
             return True
         evolution = self._spec.path.evolution
-        is_final = not (evolution.evolve or evolution.create or evolution.texts_beside)  # else a text may be made
+        is_final = not (evolution.evolve or evolution.create)  # otherwise an unknown column may come
         return is_final and all(self._target(table).hides_order(left) for table in self._spec.tables)
 
     def _joins_fields(self, kind: pa.DataType) -> bool:

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
-from calving.casting.findings import Converted
 from calving.casting.metadata import MetadataColumns
-from calving.casting.table import TableConverter
+from calving.casting.table import Converted, TableConverter
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import OrderType, RowMutations, SchemaChange, TableSpec
