@@ -137,6 +137,14 @@ def test_the_ledger_is_in_the_snapshot_and_in_the_property_of_one_commit(lake: L
     )
 
 
+def test_a_batch_without_rows_is_refused_too_if_its_checkpoint_is_older(lake: Lake) -> None:
+    committer = BatchCommitter(lake.catalog, ("db", "t"))
+    commit(lake, replace(ENTRY, batch=7), 1)
+    committer.check(replace(ENTRY, batch=8))
+    with pytest.raises(ConfigError, match="the checkpoint is older than the table"):
+        committer.check(replace(ENTRY, batch=6))
+
+
 def test_a_batch_whose_snapshot_has_expired_is_held(lake: Lake) -> None:
     commit(lake, ENTRY, 1)
     lake.append(2)

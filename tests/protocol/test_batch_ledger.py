@@ -61,9 +61,11 @@ def test_an_earlier_batch_is_refused_because_its_checkpoint_is_older_than_the_ta
     """Spark repeats the last batch alone. With an older checkpoint the batch may have other rows, which would be lost."""
     summaries = [{ORDERS: said("q0", 3)}] * other + [{ORDERS: said("q1", 8)}]
     branch, properties = line(*summaries), {ORDERS: stored("q0" if other else "q1", 3 if other else 8, len(summaries))}
-    with pytest.raises(ConfigError, match=r"holds batch 8 of query q1, .* this is batch 7: the checkpoint is older"):
-        BATCH.is_held(branch, properties)
-    assert not replace(BATCH, continues=True).is_held(branch, properties)
+    for continues in (False, True):
+        with pytest.raises(
+            ConfigError, match=r"holds batch 8 of query q1, .* this is batch 7: the checkpoint is older"
+        ):
+            replace(BATCH, continues=continues).is_held(branch, properties)
 
 
 def test_a_table_without_an_entry_holds_no_batch() -> None:

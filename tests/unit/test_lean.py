@@ -25,6 +25,19 @@ def test_a_worker_of_spark_starts_without_pandas() -> None:
     assert printed(code) == ["False"]
 
 
+def test_a_process_that_leaves_pandas_out_again_and_again_looks_for_it_once() -> None:
+    code = """
+import sys
+from calving.lean import without_pandas
+without_pandas()
+before = len(sys.meta_path)
+for _ in range(3):
+    without_pandas()
+print(len(sys.meta_path) - before)
+"""
+    assert printed(code) == ["0"]
+
+
 def test_the_daemon_of_spark_collects_no_garbage_until_it_has_imported_what_workers_need() -> None:
     code = """
 import gc

@@ -66,7 +66,7 @@ def without_pandas() -> None:
     pandas is installed, its import takes longer than everything else at start. Call this only in processes that run
     nothing but calving.
     """
-    if "pandas" in sys.modules:
+    if "pandas" in sys.modules or any(isinstance(finder, _PandasFinder) for finder in sys.meta_path):
         return
     refusing = _Refusing()
     sys.meta_path.insert(0, refusing)

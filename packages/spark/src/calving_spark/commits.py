@@ -78,6 +78,8 @@ def commit_stream(
         branch=keys.branch,
         continues=keys.on_new_checkpoint == "continue",
     )
+    if not any(message.rows for message in found):
+        BatchCommitter(catalog_of(options), table_id(keys.table), keys.branch).check(entry)
     _commit(options, found, what, entry)
 
 

@@ -88,15 +88,7 @@ class BatchCommitter:
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``. It is unknown whether the batch
             landed; repeat it.
         """
-        target = IcebergTarget(
-            catalog=self._catalog,
-            table=self._table,
-            branch=self._branch,
-            key=LedgerKey("calving-spark", batch.what, "", self._branch),
-            summary={},
-            sleep=self._sleep,
-            resolver=self._resolver,
-        )
+        target = self._target(batch.what)
         state = self._loaded(target, batch)
         for is_last in tries(MAX_TRIES, target.pause):
             if entry is not None and entry.is_held(state.line, state.properties):
@@ -115,6 +107,26 @@ class BatchCommitter:
                 delete_orphans(state.table.io, (*target.unused.get(landed, ()), *batch.others))
                 return landed
         raise AssertionError("unreachable")
+
+    def check(self, entry: BatchEntry) -> None:
+        """Whether a batch without rows may follow what the table holds. It is not noted.
+
+        :raises ConfigError: the table does not tell whether the next commit would double rows.
+        :raises TableTroubleError: the table cannot be loaded.
+        """
+        state = self._target(entry.name).load()
+        entry.is_held(state.line, state.properties)
+
+    def _target(self, what: str) -> IcebergTarget:
+        return IcebergTarget(
+            catalog=self._catalog,
+            table=self._table,
+            branch=self._branch,
+            key=LedgerKey("calving-spark", what, "", self._branch),
+            summary={},
+            sleep=self._sleep,
+            resolver=self._resolver,
+        )
 
     def _loaded(self, target: IcebergTarget, batch: BatchFiles) -> LoadedTable:
         state = target.load()

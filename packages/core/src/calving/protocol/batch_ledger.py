@@ -123,7 +123,7 @@ class StreamBatch:
         """Whether this is the last batch of the query again. Spark repeats no earlier one: an id that goes back is of
         an older checkpoint, whose offsets are planned anew, so this batch may have other rows than the one of its id.
         """
-        if self.batch < last and not self.continues:
+        if self.batch < last:
             raise ConfigError(
                 f"table {self.table} holds batch {last} of query {self.query}, which sink {self.sink} has written; this"
                 f" is batch {self.batch}: the checkpoint is older than the table, and rows that the table lacks may be"
