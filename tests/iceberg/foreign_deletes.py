@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
@@ -31,6 +32,14 @@ def delete_positions(table: MutationTable, rows: Places) -> None:
     partition``. The rows are not expected any more.
     """
     loaded = table.table
+    commit_deletes(table.catalog, loaded, rows)
+    for path, at in rows:
+        rows_of = pq.read_table(loaded.io.new_input(path).open()).select(table.ids).to_pylist()
+        del table.expected[tuple(rows_of[at].values())]
+
+
+def commit_deletes(catalog: Catalog, loaded: Table, rows: Places) -> None:
+    """Commit position-delete files, one for each partition."""
     files = {task.file.file_path: task.file for task in loaded.scan().plan_files()}
     by_partition: defaultdict[tuple[int, Record], list[tuple[str, int]]] = defaultdict(list)
     for path, at in rows:
@@ -38,10 +47,7 @@ def delete_positions(table: MutationTable, rows: Places) -> None:
     snapshot = new_snapshot(loaded, {}, "main")
     snapshot.add_deletes([_file(loaded, *of, sorted(mine)) for of, mine in by_partition.items()], ())
     updates, requirements = snapshot.prepare()
-    table.catalog.commit_table(loaded, requirements, updates)
-    for path, at in rows:
-        rows_of = pq.read_table(loaded.io.new_input(path).open()).select(table.ids).to_pylist()
-        del table.expected[tuple(rows_of[at].values())]
+    catalog.commit_table(loaded, requirements, updates)
 
 
 def _file(table: Table, spec_id: int, partition: Record, rows: Places) -> DataFile:

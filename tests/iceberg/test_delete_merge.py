@@ -12,13 +12,16 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
+from pyiceberg.typedef import Record
 
-from calving.iceberg import delete_files
+from calving.iceberg import delete_files, delete_merge
 from calving.iceberg.delete_merge import SPARSE_FILES, DeleteMerge
-from calving.iceberg.live_files import LiveFiles, Manifests
+from calving.iceberg.live_files import LiveFiles, Manifests, partition_of
+from calving.iceberg.maintenance import Maintenance
 from harness.duckdb_extensions import duckdb_rows
-from tests.iceberg.foreign_deletes import delete_positions, places
+from tests.iceberg.foreign_deletes import commit_deletes, delete_positions, places
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
+from tests.iceberg.lake import Lake
 from tests.iceberg.reader import rows_of
 
 
@@ -90,11 +93,13 @@ def test_files_of_version_2_become_vectors_of_one_file(catalog: Catalog) -> None
 
 
 def sparse(catalog: Catalog, count: int) -> MutationTable:
-    """A table of version 3 in which so many Puffin files have one small live vector each."""
+    """A table of version 3 with so many Puffin files of which one vector of three is live; and as many others."""
     table = create(catalog, "flat", 3)
-    table.commit(*(table.step([row(100 * number + key, "a") for key in range(5)]) for number in range(count)))
-    for number in range(count):
-        table.commit(table.step([], [{"id": 100 * number + 1}]))
+    keys = [[10 * (3 * number + file) for file in range(3)] for number in range(count)]
+    table.commit(*(table.step([row(key + at, "a") for at in range(5)]) for of_three in keys for key in of_three))
+    for first, second, third in keys:
+        table.commit(table.step([], [{"id": key} for key in (first, second, third)]))
+        table.commit(table.step([], [{"id": key + 1} for key in (first, second)]))
     return table
 
 
@@ -104,15 +109,23 @@ def puffins(table: MutationTable) -> int:
 
 def test_many_puffin_files_of_which_less_than_half_is_live_become_one(catalog: Catalog) -> None:
     table = sparse(catalog, SPARSE_FILES)
-    assert puffins(table) == SPARSE_FILES
     (done,) = table.merge()
-    assert done.files == SPARSE_FILES and puffins(table) == 1
+    assert done.files == SPARSE_FILES and puffins(table) == SPARSE_FILES + 1
     assert_rows(table)
+    assert table.merge() == []
 
 
 def test_a_few_such_files_stay(catalog: Catalog) -> None:
     table = sparse(catalog, SPARSE_FILES - 1)
-    assert table.merge() == [] and puffins(table) == SPARSE_FILES - 1
+    assert table.merge() == [] and puffins(table) == 2 * (SPARSE_FILES - 1)
+
+
+def test_puffin_files_with_one_live_vector_each_are_not_sparse(catalog: Catalog) -> None:
+    table = create(catalog, "flat", 3)
+    table.commit(*(table.step([row(10 * number + at, "a") for at in range(5)]) for number in range(SPARSE_FILES)))
+    for number in range(SPARSE_FILES):
+        table.commit(table.step([], [{"id": 10 * number}]))
+    assert table.merge() == [] and puffins(table) == SPARSE_FILES
 
 
 def test_what_the_sink_deletes_needs_no_merge(catalog: Catalog) -> None:
@@ -196,18 +209,54 @@ def test_a_file_about_many_data_files_is_read_once(catalog: Catalog, monkeypatch
         read.append(file.file_path)
         return original(io, file)
 
-    monkeypatch.setattr(delete_files, "positions_in", counted)
+    monkeypatch.setattr(delete_merge, "positions_in", counted)
     table.merge()
     assert len([path for path in read if "wide" in path]) == 1
 
 
-def test_one_commit_merges_about_so_many_positions(catalog: Catalog) -> None:
-    table = filled(catalog)
-    for position in range(3):
+def test_one_commit_takes_whole_partitions_the_oldest_first(catalog: Catalog) -> None:
+    table = filled(catalog, "moving")
+    for position in range(2):
         delete_positions(table, places(table.table, (position,)))
-    merge = DeleteMerge(until=1_000, at_once=3)
-    change = merge.of(table.table, "main")
+
+    change = DeleteMerge(until=100, at_once=1).of(table.table, "main")
     assert change is not None and change.files == 2
+    whole = DeleteMerge(until=100).of(table.table, "main")
+    assert whole is not None and whole.files == len(live(table).wide) == 6
+
+
+def test_after_a_refused_attempt_of_version_2_only_what_changed_is_written(catalog: Catalog) -> None:
+    table = filled(catalog)
+    delete_positions(table, places(table.table, (0, 1)))
+    merge = DeleteMerge(until=100)
+    assert merge.of(table.table, "main") is not None and len(merge._deletes.written) == 2
+    table.commit(table.step([], [{"id": 5}]))
+    assert merge.of(table.table, "main") is not None and len(merge._deletes.written) == 3
+
+
+def test_nothing_is_merged_in_a_table_that_was_rolled_back_until_somebody_answers(catalog: Catalog) -> None:
+    lake = Lake(catalog, "2", "main")
+    lake.commit(0, 10)
+    commit_deletes(catalog, lake.table, places(lake.table, (0,)))
+    before = lake.head
+    lake.commit(10, 20)
+    lake.roll_back(before)
+    assert list(Maintenance(catalog, ("db", "t"), lake.key, {}).merge()) == []
+    assert lake.head == before
+
+
+def test_positions_beyond_the_end_of_a_file_remove_no_row(catalog: Catalog) -> None:
+    table = filled(catalog)
+    (path, _), *_ = places(table.table, (0,))
+    delete_positions(table, [(path, at) for at in range(11)])
+    commit_deletes(catalog, table.table, [(path, 99)])
+    table.merge()
+    assert_rows(table)
+
+
+def test_files_of_the_partition_nan_are_in_one_partition() -> None:
+    first, second = (DataFile.from_args(partition=Record(float("nan"), 1)) for _ in range(2))
+    assert partition_of(first) == partition_of(second)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -224,7 +224,7 @@ def test_commits_in_between_are_kept_and_nothing_is_written_twice(
 
     def raced(self: DeleteConversion, loaded: Table, branch: str) -> Any:
         found = original(self, loaded, branch)
-        written.append(len(self._written))
+        written.append(len(self._deletes.written))
         if (number := next(left, None)) is not None:
             table.commit(table.step([row(number, "meanwhile")], [{"id": 5 + number}]))
         return found

@@ -13,7 +13,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from calving.iceberg.delete_files import Deleted, Deletions, KnownPositions, write_deleted
+from calving.iceberg.delete_files import DeleteFiles, Deletions, KnownPositions
 from calving.iceberg.equality import EqualitySearch
 from calving.iceberg.live_files import LiveDelete, LiveFiles, Manifests
 from calving.iceberg.manifests import FileKey, key_of
@@ -71,8 +71,7 @@ class DeleteConversion:
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self._chosen: frozenset[FileKey] = frozenset()
         self._hits: dict[str, BitMap64] = {}
-        self._made: dict[str, tuple[BitMap64, DataFile]] = {}
-        self._written: list[str] = []
+        self._deletes = DeleteFiles()
 
     def of(self, table: Table, branch: str) -> DeleteReplacement | None:
         """The changes of the next commit on this head of the branch; None if it has no equality deletes to convert.
@@ -93,7 +92,7 @@ class DeleteConversion:
         deleted, gone = deletions.added(files, {path: rows for path in files if (rows := self._hits[path])})
         removed, manifests = deletions.removed(deleted, gone)
         return DeleteReplacement(
-            self._deletes(table, deleted),
+            self._deletes.of(table, deleted),
             removed | self._chosen,
             manifests | {delete.manifest for delete in chosen},
             files=len(chosen),
@@ -103,7 +102,7 @@ class DeleteConversion:
 
     def unused(self, used: Collection[str]) -> list[str]:
         """The paths of the files that were written and are not among the ``used`` ones."""
-        return [path for path in self._written if path not in used]
+        return [path for path in self._deletes.written if path not in used]
 
     def _live(self, table: Table, branch: str) -> LiveFiles:
         """The live files, with the bounds of the columns that the equality deletes compare."""
@@ -134,10 +133,3 @@ class DeleteConversion:
                 return
             yield delete
             left -= delete.file.record_count
-
-    def _deletes(self, table: Table, deleted: Sequence[Deleted]) -> tuple[DataFile, ...]:
-        """The delete files for these rows. Delete files that an earlier attempt has written are reused."""
-        missing = [each for each in deleted if self._made.get(each.file.path, (None,))[0] != each.positions]
-        for each, made in zip(missing, write_deleted(table, missing, self._written), strict=True):
-            self._made[each.file.path] = each.positions, made
-        return tuple(self._made[each.file.path][1] for each in deleted)

@@ -28,6 +28,7 @@ from calving.iceberg.manifests import (
     CONTENT_OFFSET,
     CONTENT_SIZE,
     FILE_PATH_ID,
+    LINEAGE_VERSION,
     POS_ID,
     REFERENCED,
     FileKey,
@@ -56,29 +57,26 @@ _MOST_KNOWN = 4_000
 
 
 class KnownPositions:
-    """Caches the positions in delete files, which never change. Each file is read once."""
+    """Caches the positions in delete files, which never change."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[FileKey, Mapping[str, BitMap64]] = OrderedDict()
+        self._known: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
 
     def of(self, table: Table, delete: DataFile, path: str) -> BitMap64:
         """The positions of a data file that a delete file names."""
-        return self.by_file(table, delete).get(path, BitMap64())
-
-    def by_file(self, table: Table, delete: DataFile) -> Mapping[str, BitMap64]:
-        """The positions in a delete file, by the paths of the data files."""
-        positions = self._known.pop(key_of(delete), None)
-        self._keep(key_of(delete), positions_in(table.io, delete) if positions is None else positions)
-        return self._known[key_of(delete)]
+        known = key_of(delete), path
+        positions = self._known.pop(known, None)
+        self._keep(known, read_positions(table.io, delete, path) if positions is None else positions)
+        return self._known[known]
 
     def know(self, deletes: Iterable[DataFile], deleted: Iterable[Deleted]) -> None:
         """Keep the positions that were written: those of each item of ``deleted`` are in the item of ``deletes`` with
         its index.
         """
         for file, each in zip(deletes, deleted, strict=True):
-            self._keep(key_of(file), {each.file.path: each.positions})
+            self._keep((key_of(file), each.file.path), each.positions)
 
-    def _keep(self, known: FileKey, positions: Mapping[str, BitMap64]) -> None:
+    def _keep(self, known: tuple[FileKey, str], positions: BitMap64) -> None:
         self._known[known] = positions
         while len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
@@ -105,6 +103,7 @@ class Deletions:
         if data is not None:
             for delete in (*self._live.scoped_of(data), *self._live.wide_of(data)):
                 positions |= self._known.of(self._table, delete.file, path)
+            positions = within(positions, data.candidate.records)
         return positions
 
     def added(
@@ -119,11 +118,7 @@ class Deletions:
             if new := rows - before:
                 self.new += len(new)
                 after[path] = before | new
-        return _divided(files, after)
-
-    def of(self, files: Mapping[str, Candidate]) -> tuple[list[Deleted], list[Candidate]]:
-        """Those of the files that have deleted rows and others, and those without any live row."""
-        return _divided(files, {path: self.before(path) for path in files})
+        return divided(files, after)
 
     def removed(
         self, deleted: Sequence[Deleted], gone: Sequence[Candidate]
@@ -145,8 +140,15 @@ class Deletions:
         return frozenset(removed), frozenset(manifests)
 
 
-def _divided(files: Mapping[str, Candidate], deleted: Mapping[str, BitMap64]) -> tuple[list[Deleted], list[Candidate]]:
-    """The files with deleted rows and others, and those without any live row."""
+def within(positions: BitMap64, records: int) -> BitMap64:
+    """The positions that a file with so many rows has. A delete file may name others."""
+    return positions & BitMap64(range(records)) if positions and positions.max() >= records else positions
+
+
+def divided(files: Mapping[str, Candidate], deleted: Mapping[str, BitMap64]) -> tuple[list[Deleted], list[Candidate]]:
+    """The files with deleted rows and others, and those without any live row. ``deleted``: the deleted rows of files,
+    by their paths.
+    """
     partly, wholly = [], []
     for path, positions in deleted.items():
         if len(positions) == files[path].records:
@@ -258,29 +260,34 @@ def write_deleted(table: Table, deleted: Iterable[Deleted], written: list[str]) 
     by_path = {each.file.path: each for each in deleted}
     if not by_path:
         return []
-    if table.metadata.format_version >= 3:
+    if table.metadata.format_version >= LINEAGE_VERSION:
         return _vectors(table, by_path, written)
     with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-deletes") as pool:
         return list(pool.map(lambda each: _position_file(table, each, written), by_path.values()))
 
 
 class DeleteFiles:
-    """Writes the delete files of a change, which may be attempted several times. The files of an earlier attempt are
-    used again if all are the same: in version 3 they are one file.
+    """Writes the delete files of a change that may be attempted several times. Files of an earlier attempt are used
+    again: in version 2 those of data files with the same positions, in version 3, where they are one file, if all are
+    the same.
     """
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[BitMap64, DataFile]] = {}
+        self._version: int | None = None
         self.written: list[str] = []
         """The paths of all files that were written."""
 
     def of(self, table: Table, deleted: Sequence[Deleted]) -> tuple[DataFile, ...]:
         """The manifest entries of the files for these rows."""
-        wanted = {each.file.path: each.positions for each in deleted}
-        if {path: positions for path, (positions, _) in self._made.items()} != wanted:
-            made = write_deleted(table, deleted, self.written)
-            self._made = {each.file.path: (each.positions, file) for each, file in zip(deleted, made, strict=True)}
-        return tuple(file for _, file in self._made.values())
+        version, wanted = table.metadata.format_version, {each.file.path: each.positions for each in deleted}
+        is_same = {path: positions for path, (positions, _) in self._made.items()} == wanted
+        if version != self._version or (version >= LINEAGE_VERSION and not is_same):
+            self._version, self._made = version, {}
+        missing = [each for each in deleted if self._made.get(each.file.path, (None,))[0] != each.positions]
+        for each, made in zip(missing, write_deleted(table, missing, self.written), strict=True):
+            self._made[each.file.path] = each.positions, made
+        return tuple(self._made[each.file.path][1] for each in deleted)
 
 
 def _vectors(table: Table, deleted: Mapping[str, Deleted], written: list[str]) -> list[DataFile]:

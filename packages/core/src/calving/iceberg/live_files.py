@@ -21,6 +21,8 @@ from calving.iceberg.manifests import FILE_PATH_ID, FIRST_ROW_ID, REFERENCED, at
 from calving.mutations.candidates import Candidate
 
 _MOST_KNOWN = 200_000
+_NAN = float("nan")
+"""One object, because NaN is equal to nothing but itself, and files of the partition NaN are in one partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class LiveDelete:
         """The data sequence number of the deletes."""
         return self.entry.sequence_number or 0
 
+    @property
+    def partition(self) -> tuple[int, tuple[Any, ...]]:
+        """Its spec, and the values of its partition."""
+        return self.file.spec_id, partition_of(self.file)
+
 
 @dataclass(slots=True)
 class LiveFiles:
@@ -84,11 +91,15 @@ class LiveFiles:
 
     def wide_of(self, data: LiveData) -> Iterator[LiveDelete]:
         """The ``wide`` delete files that may refer to a data file."""
-        about = data.candidate
         for delete in self.wide:
-            same = delete.file.spec_id == about.spec_id and partition_of(delete.file) == about.partition
-            if same and delete.sequence >= data.sequence:
+            if may_apply(delete, data):
                 yield delete
+
+
+def may_apply(delete: LiveDelete, data: LiveData) -> bool:
+    """Whether a ``wide`` delete file may refer to a data file."""
+    about = data.candidate
+    return delete.partition == (about.spec_id, about.partition) and delete.sequence >= data.sequence
 
 
 class Manifests:
@@ -167,7 +178,8 @@ def _kept(entry: ManifestEntry, manifest: str, ids: Collection[int]) -> LiveData
 
 def partition_of(file: DataFile) -> tuple[Any, ...]:
     """The values of the file's partition."""
-    return tuple(file.partition[i] for i in range(len(file.partition)))
+    values = (file.partition[i] for i in range(len(file.partition)))
+    return tuple(value if value == value else _NAN for value in values)
 
 
 def _sort_in(live: LiveFiles, entry: LiveData | LiveDelete) -> None:

@@ -120,7 +120,7 @@ class Maintenance:
         def conversion() -> DeleteConversion:
             return DeleteConversion(self._cache, self._at_once, self._tasks, newest)
 
-        while (done := self.commit(conversion())) is not None:
+        while (done := self.commit(_UnlessRolledBack(conversion(), self._key))) is not None:
             yield done
 
     def merge(self) -> Iterator[DeleteReplacement]:
@@ -129,7 +129,7 @@ class Maintenance:
         """
         if (newest := self._newest()) is None:
             return
-        while (done := self.commit(DeleteMerge(newest, self._at_once))) is not None:
+        while (done := self.commit(_UnlessRolledBack(DeleteMerge(newest, self._at_once), self._key))) is not None:
             yield done
 
     def _newest(self) -> int | None:
@@ -190,6 +190,21 @@ class Maintenance:
         except Exception:  # a storage may raise anything
             snapshot.discard()
             raise
+
+
+class _UnlessRolledBack(Generic[C]):
+    """A task that changes nothing of a table whose rollback nobody has answered (K14): a commit on the head of then
+    would make ``restore`` impossible.
+    """
+
+    def __init__(self, task: Task[C], key: LedgerKey) -> None:
+        self._task, self._key = task, key
+
+    def of(self, table: Table, branch: str) -> C | None:
+        return None if rolled_back(table, self._key) is not None else self._task.of(table, branch)
+
+    def unused(self, used: Collection[str]) -> list[str]:
+        return self._task.unused(used)
 
 
 class _Attempts(Generic[C]):

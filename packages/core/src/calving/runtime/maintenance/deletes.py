@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.delete_merge import due
 from calving.iceberg.live_files import LiveFiles, Manifests
-from calving.iceberg.maintenance import Maintenance
+from calving.iceberg.maintenance import Maintenance, rolled_back
 from calving.iceberg.summary import engine
 from calving.model.text import counted
+from calving.protocol.ledger_key import LedgerKey
 from calving.runtime.maintenance.means import Means
 from calving.runtime.maintenance.step import MaintenanceStep, committing
 from calving.runtime.preflight import ledger_key
@@ -27,13 +28,17 @@ def converted(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator
 
     :raises CommandFailedError: others have committed too fast.
     """
+    table, key = find_table(means.catalog, table_id(name)), ledger_key(sink, "", name)
+    if table is not None and (why := rolled_back(table, key)) is not None:
+        yield MaintenanceStep(name, DELETES, "left alone", f"no deletes are converted or merged: {why}")
+        return
     if dry_run:
-        yield from _planned(means.catalog, sink, name)
+        yield from _planned(table, name, key)
         return
     maintenance = Maintenance(
         catalog=means.catalog,
         table=table_id(name),
-        key=ledger_key(sink, "", name),
+        key=key,
         about=engine(),
         cache=means.cache(),
         tasks=means.tasks,
@@ -46,6 +51,11 @@ def converted(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator
             yield step
     if not steps:
         yield MaintenanceStep(name, DELETES, "nothing", _NOTHING)
+
+
+def is_conversion(step: MaintenanceStep) -> bool:
+    """Whether the step has turned equality deletes into positions."""
+    return step.task == DELETES and "keys" in step.numbers
 
 
 def _conversions(name: str, maintenance: Maintenance) -> Iterator[MaintenanceStep]:
@@ -65,8 +75,7 @@ def _merges(name: str, maintenance: Maintenance) -> Iterator[MaintenanceStep]:
         yield MaintenanceStep(name, DELETES, "done", text, {"files": done.files, "outputs": len(made)})
 
 
-def _planned(catalog: Catalog, sink: Sink, name: str) -> Iterator[MaintenanceStep]:
-    table, key = find_table(catalog, table_id(name)), ledger_key(sink, "", name)
+def _planned(table: Table | None, name: str, key: LedgerKey) -> Iterator[MaintenanceStep]:
     head = table.metadata.snapshot_by_name(key.branch) if table is not None else None
     live = Manifests(()).live(table.io, head.manifest_list) if table is not None and head is not None else LiveFiles()
     merged = {delete.file.file_path for delete in due(live, table.metadata.format_version)} if table is not None else ()

@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 
 DEFAULT = (DELETES, COMPACT, MANIFESTS, EXPIRE)
 """The tasks that are done if none is named, in their order: files with equality deletes are not compacted."""
-_FOR_ALL = {UPGRADE, BOUNDS, COMPACT, MANIFESTS, EXPIRE, ORPHANS}
-"""The tasks that are also for tables to which the sink only appends."""
 Run = Callable[[str], Iterator[MaintenanceStep]]
 """Starts a run of all tasks for a table, which yields its steps; a step makes at most one commit."""
 
@@ -68,9 +66,9 @@ class Maintainer:
     def tables(self) -> tuple[list[str], list[MaintenanceStep]]:
         """The tables to maintain; and a failed step for each table of which nobody can tell now whether it is one.
 
-        :raises ConfigError: a table does not exist, or is only appended to and has no deletes.
+        :raises ConfigError: a table does not exist.
         """
-        return _tables(self._catalog, self._sink, self._order.names, self._order.tasks)
+        return _tables(self._catalog, self._sink, self._order.names)
 
     def held_by(self, name: str, now_ms: int) -> MaintenanceStep | None:
         """A step that says that somebody else has the lease of a table; None if nobody has."""
@@ -135,7 +133,7 @@ class Maintainer:
             yield from upgraded(catalog, sink, name, dry_run=dry_run)
         if BOUNDS in tasks:
             yield from mended(catalog, sink, name, means.cache(), dry_run=dry_run)
-        if DELETES in tasks and sink.mutations(name) is not None:
+        if DELETES in tasks:
             yield from converted(means, sink, name, dry_run=dry_run)
         if COMPACT in tasks:
             yield from compacted(means, sink, name, now_ms, dry_run=dry_run)
@@ -147,13 +145,8 @@ class Maintainer:
             yield from search.run(name)
 
 
-def _tables(
-    catalog: Catalog, sink: Sink, names: Collection[str], tasks: Collection[str]
-) -> tuple[list[str], list[MaintenanceStep]]:
-    appended = not _FOR_ALL.isdisjoint(tasks)
+def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> tuple[list[str], list[MaintenanceStep]]:
     for name in names:
-        if sink.mutations(name) is None and not appended:
-            raise ConfigError(f"table {name}: this sink only appends to it, which leaves no deletes")
         with suppress(UnavailableError):  # its own steps say so, and the others go on
             if find_table(catalog, table_id(name)) is None:
                 raise ConfigError(f"table {name} does not exist")
@@ -161,8 +154,7 @@ def _tables(
         return list(dict.fromkeys(names)), []
     routed = routed_tables(catalog, sink, ())
     every = dict.fromkeys([*own_tables(sink), *routed.names])
-    known = [name for name in every if appended or sink.mutations(name) is not None]
-    return known, [failed(name, error) for name, error in routed.unreadable.items() if name not in every]
+    return [*every], [failed(name, error) for name, error in routed.unreadable.items() if name not in every]
 
 
 def _refusal(catalog: Catalog, name: str) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from calving.maintenance.lease import Lease, TableLease
 from calving.retries import Retries
-from calving.runtime.maintenance.deletes import DELETES
+from calving.runtime.maintenance.deletes import is_conversion
 from calving.runtime.maintenance.maintainer import Maintainer, Run
 from calving.runtime.maintenance.step import MaintenanceStep, failed
 
@@ -94,7 +94,8 @@ class MaintenanceWatch:
             pace.run = None
         if step is None:
             pace.run = None
-        if step is None or pace.run is None or (step.outcome in ("done", "dropped", "failed") and step.task != DELETES):
+        rests = step is not None and step.outcome in ("done", "dropped", "failed") and not is_conversion(step)
+        if rests or pace.run is None:
             pace.due = self._clock() + self._pause(name)
         if step is not None and self._is_news(step, pace):
             yield step
