@@ -165,5 +165,7 @@ def test_keys_stay_keys_with_equality_until_they_are_turned_into_positions(sink:
 
 
 def test_a_table_that_is_only_appended_to_may_have_deletes_of_others(sink: Cli) -> None:
+    sink.topic.send(b'{"id": 1, "name": "a", "at": 1}')
+    sink.run_here()
     said = sink.run("maintain", "--table", "db.t", "--task", "deletes")
     assert "table db.t: no deletes to convert or to merge" in said

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Sequence
 
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.delete_merge import due
-from calving.iceberg.live_files import LiveFiles, Manifests
+from calving.iceberg.live_files import LiveDelete, LiveFiles, data_of, deletes_of
 from calving.iceberg.maintenance import Maintenance, rolled_back
 from calving.iceberg.summary import engine
 from calving.model.text import counted
@@ -29,11 +28,18 @@ def converted(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator
     :raises CommandFailedError: others have committed too fast.
     """
     table, key = find_table(means.catalog, table_id(name)), ledger_key(sink, "", name)
-    if table is not None and (why := rolled_back(table, key)) is not None:
+    head = table.metadata.snapshot_by_name(key.branch) if table is not None else None
+    # Most tables have no deletes: only the manifests of these are read to see that.
+    deletes = deletes_of(table.io, head.manifest_list) if table is not None and head is not None else LiveFiles()
+    merged = due(deletes, table.metadata.format_version) if table is not None else []
+    if table is None or not (deletes.equality or merged):
+        yield MaintenanceStep(name, DELETES, "nothing", _NOTHING)
+        return
+    if (why := rolled_back(table, key)) is not None:
         yield MaintenanceStep(name, DELETES, "left alone", f"no deletes are converted or merged: {why}")
         return
     if dry_run:
-        yield from _planned(table, name, key)
+        yield from _planned(table, name, key, deletes, merged)
         return
     maintenance = Maintenance(
         catalog=means.catalog,
@@ -44,13 +50,11 @@ def converted(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator
         tasks=means.tasks,
         turn=means.turn(table_id(name)),
     )
-    steps = 0
     with committing(name):
-        for step in chain(_conversions(name, maintenance), _merges(name, maintenance)):
-            steps += 1
-            yield step
-    if not steps:
-        yield MaintenanceStep(name, DELETES, "nothing", _NOTHING)
+        if deletes.equality:
+            yield from _conversions(name, maintenance)
+        if merged:
+            yield from _merges(name, maintenance)
 
 
 def is_conversion(step: MaintenanceStep) -> bool:
@@ -75,21 +79,20 @@ def _merges(name: str, maintenance: Maintenance) -> Iterator[MaintenanceStep]:
         yield MaintenanceStep(name, DELETES, "done", text, {"files": done.files, "outputs": len(made)})
 
 
-def _planned(table: Table | None, name: str, key: LedgerKey) -> Iterator[MaintenanceStep]:
-    head = table.metadata.snapshot_by_name(key.branch) if table is not None else None
-    live = Manifests(()).live(table.io, head.manifest_list) if table is not None and head is not None else LiveFiles()
-    merged = {delete.file.file_path for delete in due(live, table.metadata.format_version)} if table is not None else ()
-    if live.equality:
-        newest = max(delete.sequence for delete in live.equality)
-        files = sum(data.sequence < newest for data in live.data.values())
-        keys = sum(delete.file.record_count for delete in live.equality)
+def _planned(
+    table: Table, name: str, key: LedgerKey, deletes: LiveFiles, merged: Sequence[LiveDelete]
+) -> Iterator[MaintenanceStep]:
+    if deletes.equality:
+        newest = max(delete.sequence for delete in deletes.equality)
+        head = table.metadata.snapshot_by_name(key.branch)
+        files = sum(data.sequence < newest for data in data_of(table.io, head.manifest_list if head else None))
+        keys = sum(delete.file.record_count for delete in deletes.equality)
         text = (
-            f"{counted(len(live.equality), 'equality-delete file')} with {counted(keys, 'key')}, for at most"
+            f"{counted(len(deletes.equality), 'equality-delete file')} with {counted(keys, 'key')}, for at most"
             f" {counted(files, 'data file')}"
         )
-        yield MaintenanceStep(name, DELETES, "planned", text, {"files": len(live.equality), "keys": keys})
+        yield MaintenanceStep(name, DELETES, "planned", text, {"files": len(deletes.equality), "keys": keys})
     if merged:
-        text = f"{counted(len(merged), 'position-delete file')} would be merged"
-        yield MaintenanceStep(name, DELETES, "planned", text, {"files": len(merged)})
-    if not live.equality and not merged:
-        yield MaintenanceStep(name, DELETES, "nothing", _NOTHING)
+        count = len({delete.file.file_path for delete in merged})
+        text = f"{counted(count, 'position-delete file')} would be merged"
+        yield MaintenanceStep(name, DELETES, "planned", text, {"files": count})
