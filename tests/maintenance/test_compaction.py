@@ -13,7 +13,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import UnknownType
+from pyiceberg.types import ListType, UnknownType
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.history import line_of
@@ -230,9 +230,9 @@ def test_rows_of_version_3_keep_their_lineage_also_when_they_move_twice(catalog:
 def test_a_table_with_a_column_that_cannot_be_written_is_left_alone(catalog: Catalog) -> None:
     table = appended(catalog, 3, 2)
     with table.table.update_schema() as change:
-        change.add_column("nothing", UnknownType())
+        change.add_column("nothing", ListType(1, UnknownType()))
     why = compactor_of(table).refusal(table.table)
-    assert why == "calving cannot write its column nothing of type unknown"
+    assert why == "calving cannot write its column nothing of type list<unknown>"
 
 
 def test_a_server_of_a_rest_catalog_takes_a_compaction_of_version_3(
