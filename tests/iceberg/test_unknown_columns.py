@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from calving.errors import ConfigError
 from calving.maintenance.compactor import Compactor
 from calving.model.record_path import Evolution
 from calving.model.tables import RowMutations
@@ -169,6 +171,22 @@ def test_a_declared_column_gets_the_type_of_values_that_are_there_at_once(tmp_pa
     sink = Changing(tmp_path, mutations=None, id_columns=(), evolution=EVOLVES, columns=columns, properties=properties)
     sink.take((None, {"id": 1, "later": 5}))
     assert kinds(sink)["later"] == "long"
+
+
+@pytest.mark.parametrize("term", ["later", "bucket(later, 4)"])
+def test_no_new_table_is_partitioned_by_such_a_column(term: str, tmp_path: Path) -> None:
+    columns, properties = read_columns("later unknown"), {"format-version": "3"}
+    sink = Changing(
+        tmp_path,
+        mutations=None,
+        id_columns=(),
+        evolution=EVOLVES,
+        columns=columns,
+        properties=properties,
+        partition_by=(term,),
+    )
+    with pytest.raises(ConfigError, match=rf"partition-by '{re.escape(term)}' cannot be applied to a unknown: declare"):
+        sink.take((None, {"id": 1}))
 
 
 def test_elements_cannot_be_declared_unknown() -> None:

@@ -19,6 +19,7 @@ from pyiceberg.transforms import (
 )
 
 from calving.errors import ConfigError
+from calving.records.declared import UNKNOWN
 from calving.records.fields import primitive
 from calving.records.inferred import InferredType
 
@@ -75,7 +76,9 @@ def field_name(column: str, suffix: str) -> str:
 
 def takes(transform: Transform[Any, Any], kind: InferredType) -> bool:
     """Whether columns of this type can be partitioned by ``transform``."""
-    if not isinstance(kind, str) or (kind.startswith("fixed") and isinstance(transform, IdentityTransform)):
+    if not isinstance(kind, str) or kind == UNKNOWN:  # no file has a column of the type unknown
+        return False
+    if kind.startswith("fixed") and isinstance(transform, IdentityTransform):
         return False  # Java cannot read a table that is partitioned by the identity of a fixed column
     return transform.can_transform(primitive(kind))
 
