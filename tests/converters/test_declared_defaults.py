@@ -206,6 +206,18 @@ def test_schemas_with_different_defaults_give_none() -> None:
         column_default(NestedField(1, "v", "long").field_type, texts)
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "other"),
+    [("int", 5, 0), ("int", 0, -1), ("string", "", "x"), ("boolean", False, True), ("double", 0.0, 1.5)],
+)
+def test_a_default_that_is_false_empty_or_zero_differs_from_others(kind: str, default: Any, other: Any) -> None:
+    value = {"int": 1, "string": "y", "boolean": True, "double": 1.0}[kind]
+    texts = [*declared(avro_type(kind, default, value)), *declared(avro_type(kind, other, value))]
+    for each in (texts, texts[::-1]):
+        with pytest.raises(ValueError, match="different defaults"):
+            column_default(NestedField(1, "v", kind).field_type, each)
+
+
 def test_equal_defaults_of_different_types_are_one() -> None:
     texts = [*declared(avro_type("int", 5, 1)), *declared(avro_type("long", 5, 1))]
     assert column_default(NestedField(1, "v", "long").field_type, texts) == 5

@@ -114,8 +114,8 @@ def column_default(kind: IcebergType, texts: Sequence[str]) -> Any:
     :raises ValueError, OverflowError, pa.ArrowInvalid: no column can have one of them, or they differ.
     """
     first, *others = [_of_text(kind, text) for text in texts]
-    if different := next((each for each in others if each != first), None):
-        raise ValueError(f"the records have schemas with different defaults, {first!r} and {different!r}")
+    if different := [each for each in others if each != first]:
+        raise ValueError(f"the records have schemas with different defaults, {first!r} and {different[0]!r}")
     return first
 
 
