@@ -148,6 +148,17 @@ def test_a_default_passes_through_transforms(tmp_path: Path) -> None:
     assert columns(sink)["m"] == (True, None, 5)
 
 
+def test_flatten_drops_only_the_defaults_of_fields_inside_structs(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path, transforms=(TransformSpec("flat", "Flatten$Value", {}),))
+    sink.take(record([ID, N, POINT], id=1, n=1, p={"x": 3}))
+    assert columns(sink) == {
+        "id": (True, None, None),
+        "n": (True, None, 5),
+        "p.x": (False, None, None),
+        "p.y": (False, None, None),
+    }
+
+
 def test_names_that_differ_by_case_keep_the_default(tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
     sink.evolution = Evolution(create=True, evolve=True, case_insensitive=True)

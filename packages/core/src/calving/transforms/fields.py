@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from calving.casting.numbers import short
 from calving.errors import ConfigError
-from calving.records.arrays import JSON, arrow
+from calving.records.arrays import JSON, arrow, struct
+from calving.records.schema_defaults import default_of, described
 from calving.records.semantics import like, plain, plain_type
 from calving.records.values import Records
 from calving.transforms.columns import (
@@ -186,22 +187,21 @@ class Flatten(Sided):
         self._delimiter = options.get("delimiter", ".")
 
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
-        flat: dict[str, tuple[pa.Array, bool]] = {}
+        flat: dict[str, tuple[pa.Array, pa.Field]] = {}
         self._collect(column, "", True, flat)
-        return struct_of(
-            {name: child for name, (child, _) in flat.items()},
-            column.is_null() if column.null_count else None,
-            len(column),
-            {name for name, (_, always) in flat.items() if always},
-        )
+        children, fields = [child for child, _ in flat.values()], [field for _, field in flat.values()]
+        return struct(children, pa.struct(fields), column.is_null() if column.null_count else None, len(column))
 
     def becomes(self, kind: pa.DataType) -> pa.DataType | None:
         if self.side != "value" or not pa.types.is_struct(kind):
             return None
         return pa.struct([(str(i), leaf) for i, leaf in enumerate(_leaves(kind))])
 
-    def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, bool]]) -> None:
-        """Collect the flat fields of a column. ``always``: whether the structs around the column are never null."""
+    def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, pa.Field]]) -> None:
+        """Collect the flat fields of a column. ``always``: whether the structs around the column are never null.
+        The default of a field inside a struct stands for a field that the struct lacks, and not for the struct: it is
+        dropped.
+        """
         fields = Fields(column)
         for inner in fields.type:
             child, name = fields.require(inner.name), f"{prefix}{self._delimiter}{inner.name}" if prefix else inner.name
@@ -211,7 +211,8 @@ class Flatten(Sided):
             elif name in flat:
                 raise UnfitTypeError(f"two fields are named '{name}' when they are flat")
             else:
-                flat[name] = child, there
+                field = pa.field(name, child.type, nullable=not there)
+                flat[name] = child, field if prefix else described(field, default_of(inner))
 
 
 def _leaves(kind: pa.StructType) -> Iterator[pa.DataType]:
