@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedFiel
 from calving.converters.native import SWITCH
 from calving.model.record_path import ConverterSpec, Evolution, Limits, TopicConverters
 from calving.model.tables import RowMutations
+from harness.registry import SchemaRegistry, framed
 from harness.structure import check
 from tests.converters.test_envelope import envelope
 from tests.mutations.changing import NAME, Changing, Message
@@ -39,6 +41,20 @@ def _native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def put(key: int, **row: Any) -> Message:
     return {"id": key}, {"id": key, **row}
+
+
+def json_schema(registry: SchemaRegistry) -> TopicConverters:
+    return TopicConverters(ConverterSpec("json"), ConverterSpec("json-schema", {"schema.registry.url": registry.url}))
+
+
+def by_json_schema(registry: SchemaRegistry, properties: Mapping[str, Any]) -> Callable[..., Message]:
+    """Makes updates of objects with these properties."""
+    number = registry.register("changes-value", json.dumps({"type": "object", "properties": properties}), "JSON")
+
+    def made(key: int, **row: Any) -> Message:
+        return {"id": key}, framed(number, json.dumps({"id": key, **row}).encode())
+
+    return made
 
 
 def sink_of(folder: Path, **more: Any) -> Changing:
@@ -129,6 +145,36 @@ def test_a_null_struct_has_all_fields_that_its_schema_lacks(tmp_path: Path) -> N
     sink.take(of("xy", id=1, s={"x": 1, "y": 2}), of("xy", id=2, s={"x": 1, "y": 2}))
     sink.take(of("x", id=1, s=None), of("x", id=2, s={"x": 5}), of("x", id=1, s={"x": 5}))
     assert sink.rows("id", "s") == [(1, {"x": 5, "y": None, "z": None}), (2, {"x": 5, "y": 2, "z": None})]
+
+
+def test_a_typed_map_for_a_struct_lacks_the_names_that_it_does_not_have(tmp_path: Path) -> None:
+    converters = TopicConverters(ConverterSpec("json"), ConverterSpec("json", {"schemas.enable": "true"}))
+    sink = sink_with(tmp_path, column(2, "s", INNER), converters=converters)
+    numbers = {"type": "map", "keys": {"type": "string"}, "values": {"type": "int64", "optional": True}}
+
+    def of(key: int, s: dict[str, Any] | None) -> Message:
+        return {"id": key}, envelope(
+            [{"field": "id", "type": "int64"}, {"field": "s", "optional": True, **numbers}], {"id": key, "s": s}
+        )
+
+    sink.take(*(of(key, {"x": 1, "y": 2}) for key in range(4)))
+    sink.take(of(0, {"x": 5}), of(1, {"y": None}), of(2, {}), of(3, None))
+    z = {"z": None}
+    left = [{"x": 5, "y": 2, **z}, {"x": 1, "y": None, **z}, {"x": 1, "y": 2, **z}, None]
+    assert sink.rows("id", "s") == [*enumerate(left)]
+
+
+def test_an_object_without_a_schema_lacks_the_names_that_it_does_not_have(
+    tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    properties = {"id": {"type": "integer"}, "s": {"type": ["object", "null"]}}
+    of = by_json_schema(registry, properties)
+    sink = sink_with(tmp_path, column(2, "s", INNER), converters=json_schema(registry))
+    whole = {"x": 1, "y": 2, "z": {"p": 3, "q": "t"}}
+    sink.take(*(of(key, s=whole) for key in range(3)))
+    sink.take(of(0, s={"x": 5}), of(1, s={"z": {"p": None}}), of(2, s=None))
+    left = [{**whole, "x": 5}, {**whole, "z": {"p": None, "q": "t"}}, None]
+    assert sink.rows("id", "s") == [*enumerate(left)]
 
 
 def test_lists_and_maps_are_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from pyiceberg.types import NestedField, StructType
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution
 from calving.model.tables import TableSpec
-from calving.records.arrays import Indices, Pairs, children_of, chosen, compose
+from calving.records.arrays import JSON, Indices, Pairs, children_of, chosen, compose
 from calving.records.fields import Target, table_schema
-from calving.records.values import RecordError, Values
+from calving.records.values import RecordError, Values, objects_in_parts
 from calving.tasks.unavailable import LackingValues
 from calving.writing.changes import INSERT, identity_of
 from calving.writing.partial_rows import kept_text
@@ -116,9 +116,17 @@ class UnsetFields:
         if lacking := self._without(columns, given):
             yield lacking, data.is_valid() if data.null_count else None
         for column, place in given.values():
-            if isinstance(column.field_type, StructType) and pa.types.is_struct(data.type.field(place).type):
-                inside = cast("pa.StructArray", children_of(data)[place])
-                yield from self._of_structs(inside, column.field_type)
+            if isinstance(column.field_type, StructType):
+                yield from self._of_inner(children_of(data)[place], column.field_type)
+
+    def _of_inner(self, data: pa.Array, columns: StructType) -> Iterator[tuple[_Ids, pa.Array | None]]:
+        """As ``_of_structs``, for the values of one column: of maps and of JSON texts each has fields of its own."""
+        if isinstance(data, pa.StructArray):
+            yield from self._of_structs(data, columns)
+        elif pa.types.is_map(data.type) or data.type == JSON:
+            found = [_Ids(self._of_object(each, columns)) for _, part in objects_in_parts(data) for each in part]
+            for each in _Ids().union(*found):
+                yield _Ids((each,)), pa.array([each in ids for ids in found])
 
     def _of_object(self, value: Any, columns: StructType) -> Iterator[int]:
         if isinstance(value, Pairs) and all(isinstance(name, str) for name, _ in value):
