@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,43 @@ def test_a_declared_column_gets_the_type_of_values_that_are_there_at_once(tmp_pa
     sink = Changing(tmp_path, mutations=None, id_columns=(), evolution=EVOLVES, columns=columns, properties=properties)
     sink.take((None, {"id": 1, "later": 5}))
     assert kinds(sink)["later"] == "long"
+
+
+@pytest.mark.parametrize("names", [["later"], ["x"]], ids=["its own name", "another name"])
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_column_of_a_name_mapping_gets_its_type_in_place(names: list[str], typed: bool, tmp_path: Path) -> None:
+    sink = sink_of(tmp_path)
+    mapping = [{"field-id": 1, "names": ["id"]}, {"field-id": 100, "names": names}]
+    with sink.table.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": json.dumps(mapping)})
+    if typed:
+        sink.converters = ENVELOPE
+        taken = record([ID, {"field": names[0], "type": "int64"}], **{"id": 2, names[0]: 5})
+    else:
+        taken = (None, {"id": 2, names[0]: 5})
+    assert sink.reasons(sink.take(taken)) == []
+    assert kinds(sink) == {"id": "long", "later": "long"}
+    assert sink.table.schema().find_field("later").field_id == 100
+    assert [row["later"] for row in rows(sink)] == [None, 5]
+
+
+def test_a_column_of_a_name_mapping_becomes_a_list(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path)
+    mapping = [{"field-id": 1, "names": ["id"]}, {"field-id": 100, "names": ["later"]}]
+    with sink.table.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": json.dumps(mapping)})
+    assert sink.reasons(sink.take((None, {"id": 2, "later": [5]}))) == []
+    assert [row["later"] for row in rows(sink)] == [None, [5]]
+
+
+def test_a_promoted_column_has_the_default_of_the_schema_for_new_rows_alone(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path, schema_defaults=True)
+    sink.converters = ENVELOPE
+    sink.take(record([ID, {"field": "later", "type": "int64", "default": 5}], id=2, later=7))
+    sink.take(record([ID], id=3))
+    column = sink.table.schema().find_field("later")
+    assert (column.field_id, column.initial_default, column.write_default) == (100, None, 5)
+    assert [row["later"] for row in rows(sink)] == [None, 7, 5]
 
 
 @pytest.mark.parametrize("term", ["later", "bucket(later, 4)"])

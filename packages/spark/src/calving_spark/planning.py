@@ -124,7 +124,7 @@ def _lacking(spec: TableSpec, kind: pa.StructType, fold: bool) -> list[SchemaCha
     for source, child in zip(kind, children_of(row), strict=True):
         column = lookup.find(source.name)
         if column is None:
-            changes.missing(child, source, (), True, found)
+            changes.missing(child, source, columns, (), True, found)
         else:
             changes.inner(child, column.field_type, (column.name,), True, found)
     for reason in found.reasons.values():

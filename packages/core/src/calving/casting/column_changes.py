@@ -26,13 +26,15 @@ class ColumnChanges:
     def __init__(self, schema_evolution: SchemaEvolution, target: Target) -> None:
         self._schema_evolution, self._target = schema_evolution, target
 
-    def missing(self, column: pa.Array, field: pa.Field, above: Path, typed: bool, found: Findings) -> None:
-        """Request the column of a field inside the column at ``above``. Without a schema a column is added only for a
-        value. With one, nulls alone bring it, too, unless the table cannot have it.
+    def missing(
+        self, column: pa.Array, field: pa.Field, struct: StructType, above: Path, typed: bool, found: Findings
+    ) -> None:
+        """Request the column of a field inside the column at ``above``, a ``struct``. Without a schema a column is
+        added only for a value. With one, nulls alone bring it, too, unless the table cannot have it.
         """
         if not self._schema_evolution.adds or (column.null_count == len(column) and not found.with_nulls):
             return
-        path = (*above, field.name)
+        path = (*above, self._target.lookup(struct).asks_for(field.name))
         if not typed and (pa.types.is_nested(column.type) or column.type == JSON):
             self._each_addition(column, path, found)
             return
@@ -74,7 +76,7 @@ class ColumnChanges:
                 for source, child in zip(column.type, children_of(column), strict=True):
                     target = self._target.lookup(kind).find(source.name)
                     if target is None:
-                        self.missing(child, source, path, typed, found)
+                        self.missing(child, source, kind, path, typed, found)
                     else:
                         self.inner(child, target.field_type, (*path, target.name), typed, found)
             case ListType() if pa.types.is_list(column.type) and isinstance(column, pa.ListArray):

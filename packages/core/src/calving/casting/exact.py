@@ -190,7 +190,7 @@ class ExactConverter:
             if column is not None:
                 given[column.name] = (column, item)  # the last of several fields for one column counts
             else:
-                self.unknown(item, (*path, name))
+                self.unknown(item, (*path, lookup.asks_for(name)))
         return given
 
     def unknown(self, value: Any, path: Path) -> None:

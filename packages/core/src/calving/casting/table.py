@@ -171,7 +171,7 @@ class TableConverter:
         findings = Findings(typed=typed, with_nulls=with_nulls, cells=self._limits.cells, records=len(data))
         for source, target, child in zip(data.type, self._columns_for(data.type), children_of(data), strict=True):
             if target is None:
-                self._column_changes.missing(child, source, (), typed, findings)
+                self._column_changes.missing(child, source, self._struct, (), typed, findings)
             else:
                 # Of several fields for one column the last counts, as for records that are read one by one.
                 sources[target.field_id] = child
@@ -315,7 +315,7 @@ class TableConverter:
         for i, name, item in items:
             if i not in found.reasons:
                 try:
-                    converter.unknown(item, (name,))
+                    converter.unknown(item, (self._lookup(self._struct).asks_for(name),))
                 except UnfitError as error:
                     found.reasons[i] = str(error)
         found.changes += converter.changes

@@ -82,6 +82,9 @@ def _add(update: UpdateSchema, change: SchemaChange, table: Table, *, defaults: 
     if _awaits_type(table.schema(), change.path):
         if isinstance(kind, PrimitiveType):
             update.update_column(change.path, field_type=kind)
+            number = table.schema().find_field(".".join(change.path)).field_id
+            known = {"write_default": field.write_default}  # rows that are there stay null
+            update._updates[number] = update._updates[number].model_copy(update=known)
             return
         update.delete_column(change.path)  # no file has the column, and Iceberg promotes it to single values only
     update.add_column(change.path, field.field_type, required=False)

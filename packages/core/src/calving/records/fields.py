@@ -109,12 +109,13 @@ class Lookup:
         promotes: bool = False,
     ) -> None:
         """``promotes``: no field leads to a column of the type unknown, so that a value for it asks for the column."""
-        fields = [f for f in struct.fields if not (promotes and awaits_type(f) and f.field_id not in names)]
-        named = [(name, f) for f in fields for name in names.get(f.field_id) or (f.name,)]
+        named = [(name, f) for f in struct.fields for name in names.get(f.field_id) or (f.name,)]
         self._fold = case_insensitive and not (names and _same_but_for_case(named))
         self.is_exact = not case_insensitive and not names
         """Whether each column is found by its own name and no other."""
-        self._fields: dict[str, NestedField] = {self._key(name): f for name, f in named}
+        waiting = [(name, f) for name, f in named if promotes and awaits_type(f)]
+        self._waiting = {self._key(name): f.name for name, f in waiting}
+        self._fields: dict[str, NestedField] = {self._key(name): f for name, f in named if (name, f) not in waiting}
 
     @property
     def folds(self) -> bool:
@@ -130,6 +131,10 @@ class Lookup:
 
     def find(self, name: str) -> NestedField | None:
         return self._fields.get(self._key(name))
+
+    def asks_for(self, name: str) -> str:
+        """The name of the column that a field without one asks for: of one that has no type yet, or the field's own."""
+        return self._waiting.get(self._key(name), name)
 
 
 def awaits_type(column: NestedField) -> bool:
