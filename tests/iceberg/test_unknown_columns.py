@@ -13,7 +13,7 @@ from calving.errors import ConfigError
 from calving.maintenance.compactor import Compactor
 from calving.model.record_path import Evolution
 from calving.model.tables import RowMutations
-from calving.records.declared import read_columns
+from calving.records.declared import read_columns, with_declared
 from tests.iceberg.test_foreign_types import add_columns, change_metadata
 from tests.iceberg.test_schema_defaults import ENVELOPE, ID, record
 from tests.iceberg.test_variants import compact
@@ -209,6 +209,25 @@ def test_a_promoted_column_has_the_default_of_the_schema_for_new_rows_alone(tmp_
     column = sink.table.schema().find_field("later")
     assert (column.field_id, column.initial_default, column.write_default) == (100, None, 5)
     assert [row["later"] for row in rows(sink)] == [None, 7, 5]
+
+
+@pytest.mark.parametrize("declared", ["s struct<later: unknown, n: long>", "S struct<LATER: unknown, N: long>"])
+def test_a_field_declared_unknown_keeps_the_type_of_its_values(declared: str) -> None:
+    batch = {"struct": {"s": {"struct": {"later": "string", "n": "double"}}}}
+    found: Any = with_declared(batch, read_columns(declared), everywhere=("s", "S"), fold=True)
+    ((fields,),) = [list(found["struct"].values())]
+    assert [*fields["struct"].values()] == ["string", "long"]
+
+
+def test_fields_declared_unknown_inside_lists_and_maps_keep_the_type_of_their_values() -> None:
+    declared = read_columns("l list<struct<a: unknown>>, m map<string, struct<a: unknown, b: unknown>>")
+    batch = {"struct": {"l": {"list": {"struct": {"a": "long"}}}, "m": {"map": ["string", {"struct": {"a": "date"}}]}}}
+    assert with_declared(batch, declared, everywhere=("l", "m")) == {
+        "struct": {
+            "l": {"list": {"struct": {"a": "long"}}},
+            "m": {"map": ["string", {"struct": {"a": "date", "b": "unknown"}}]},
+        }
+    }
 
 
 @pytest.mark.parametrize("term", ["later", "bucket(later, 4)"])

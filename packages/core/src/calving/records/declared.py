@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from calving.model.tables import Unit
@@ -189,22 +189,39 @@ def with_declared(
         if type_ == UNKNOWN and (name not in everywhere or find(kind, name, key) is not None):
             continue
         if key(name) == key(above):
-            return type_
+            return _over(kind, type_, key)
         if above and not key(name).startswith(f"{key(above)}."):
             continue
         inner = name[len(above) + 1 :] if above else name
         place = find(kind, inner, key)
         if place is not None:
-            kind = _replaced(kind, place[0], type_)
+            kind = _replaced(kind, place[0], type_, key)
         elif name in everywhere:
-            kind = _replaced(kind, inner.split("."), type_)
+            kind = _replaced(kind, inner.split("."), type_, key)
     return kind
 
 
-def _replaced(kind: Any, path: Sequence[str], type_: InferredType) -> InferredType:
+def _replaced(kind: Any, path: Sequence[str], type_: InferredType, key: Callable[[str], str]) -> InferredType:
     """The kind with this type at a path; missing structs on the path are added."""
     if not path:
-        return type_
+        return _over(kind, type_, key)
     known = dict(kind) if isinstance(kind, Mapping) and "struct" in kind else {"struct": {}}
     fields = known["struct"]
-    return {**known, "struct": {**fields, path[0]: _replaced(fields.get(path[0]), path[1:], type_)}}
+    return {**known, "struct": {**fields, path[0]: _replaced(fields.get(path[0]), path[1:], type_, key)}}
+
+
+def _over(kind: Any, type_: Any, key: Callable[[str], str]) -> InferredType:
+    """The declared type in place of the kind, which stays where the declared one is unknown."""
+    match kind, type_:
+        case None, _:
+            pass
+        case _, "unknown":
+            return kind
+        case {"struct": known}, {"struct": fields}:
+            kinds = {key(name): inner for name, inner in known.items()}
+            return {"struct": {name: _over(kinds.get(key(name)), inner, key) for name, inner in fields.items()}}
+        case {"list": known}, {"list": element}:
+            return {"list": _over(known, element, key)}
+        case {"map": [_, known]}, {"map": [of, value]}:
+            return {"map": [of, _over(known, value, key)]}
+    return type_
