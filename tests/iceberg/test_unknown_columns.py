@@ -230,6 +230,17 @@ def test_fields_declared_unknown_inside_lists_and_maps_keep_the_type_of_their_va
     }
 
 
+def test_a_struct_that_has_only_such_fields_does_not_keep_files_from_compaction(tmp_path: Path) -> None:
+    later = {"type": "struct", "fields": [{"id": 102, "name": "later", "required": False, "type": "unknown"}]}
+    sink = sink_of(tmp_path, {"id": 101, "name": "s", "required": False, "type": later})
+    for number in range(2, 6):
+        sink.take((None, {"id": number}))
+    before = rows(sink)
+    assert Compactor(sink.catalog, ("db", "t"), KEY, {}, EAGER).refusal(sink.table) is None
+    compact(sink)
+    assert rows(sink) == before
+
+
 @pytest.mark.parametrize("term", ["later", "bucket(later, 4)"])
 def test_no_new_table_is_partitioned_by_such_a_column(term: str, tmp_path: Path) -> None:
     columns, properties = read_columns("later unknown"), {"format-version": "3"}

@@ -27,7 +27,7 @@ from calving.model.events import TableId
 from calving.model.files import DataFile
 from calving.model.tables import RESERVED_COLUMNS
 from calving.protocol.ledger_key import LedgerKey
-from calving.records.fields import awaits_type
+from calving.records.fields import is_always_null
 from calving.records.foreign import writable
 from calving.storage_errors import described
 from calving.writing.partitioning import is_divided, partition_path
@@ -94,8 +94,7 @@ class Compactor:
         schema = metadata.schema()
         if (known := writable(schema)) is not schema:
             lost = sorted(set(schema.column_names) - set(known.column_names))
-            # No file has a column of the type unknown, so none is lost.
-            if held := [name for name in lost if not awaits_type(schema.find_field(name))]:
+            if held := [name for name in lost if not is_always_null(schema.find_field(name))]:
                 return f"calving cannot write its column {held[0]} of type {schema.find_type(held[0])}"
         if metadata.format_version >= LINEAGE_VERSION and (taken := RESERVED_COLUMNS & set(schema.column_names)):
             return f"it has a column {min(taken)}, a name that Iceberg reserves"

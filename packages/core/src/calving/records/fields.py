@@ -142,6 +142,13 @@ def awaits_type(column: NestedField) -> bool:
     return isinstance(column.field_type, UnknownType)
 
 
+def is_always_null(column: NestedField) -> bool:
+    """Whether no file has the column: it has no type yet, or is a struct that has only such fields."""
+    if isinstance(column.field_type, StructType):
+        return column.optional and bool(column.field_type.fields) and all(map(is_always_null, column.field_type.fields))
+    return awaits_type(column)
+
+
 def _same_but_for_case(named: Iterable[tuple[str, NestedField]]) -> bool:
     """Whether the names of two columns differ only by case."""
     owners: dict[str, int] = {}
