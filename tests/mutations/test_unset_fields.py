@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from calving.converters.native import SWITCH
-from calving.model.record_path import ConverterSpec, Evolution, Limits, TopicConverters
+from calving.model.record_path import ConverterSpec, Evolution, Limits, TopicConverters, TransformSpec
 from calving.model.tables import RowMutations
 from harness.registry import SchemaRegistry, framed
 from harness.structure import check
@@ -277,3 +277,40 @@ def test_a_record_becomes_the_same_among_others(tmp_path: Path, block: int) -> N
     names = ["a", "a", "b", None, "a", "a", "a", "a"]
     values = [0, None, 2, 9, 2**62, 5, 6, None]
     assert sink.rows("id", "v", "name") == [*zip(range(8), values, names, strict=True)]
+
+
+RENAMED = TransformSpec("names", "ReplaceField$Value", {"renames": "a:v"})
+FLAT = TransformSpec("flat", "Flatten$Value", {"delimiter": "_"})
+SNAKE = TransformSpec("snake", "FieldNames$Value", {"style": "snake"})
+INNER_A = {"type": ["object", "null"], "properties": {"a": {"type": ["integer", "null"]}, "b": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("transform", "properties", "column_name", "first", "lacking"),
+    [
+        (RENAMED, {"a": {"type": ["integer", "null"]}}, "v", {"a": 1}, {}),
+        (FLAT, {"s": INNER_A}, "s_a", {"s": {"a": 1}}, {"s": {"b": 2}}),
+        (FLAT, {"s": INNER_A}, "s_a", {"s": {"a": 1}}, {}),
+        (SNAKE, {"unitPrice": {"type": ["integer", "null"]}}, "unit_price", {"unitPrice": 1}, {}),
+    ],
+    ids=["ReplaceField", "Flatten", "Flatten without the object", "FieldNames"],
+)
+def test_a_field_that_a_transform_would_rename_is_kept(
+    tmp_path: Path,
+    registry: SchemaRegistry,
+    transform: TransformSpec,
+    properties: Mapping[str, Any],
+    column_name: str,
+    first: dict[str, Any],
+    lacking: dict[str, Any],
+) -> None:
+    of = by_json_schema(registry, {"id": {"type": "integer"}, **properties})
+    columns = (column(2, column_name, LongType()), column(3, "more", LongType()))
+    sink = sink_with(tmp_path, *columns, converters=json_schema(registry), transforms=(transform,))
+    sink.take(of(1, **first), of(2, **first))
+    outcome = sink.take(of(1, **lacking), of(2, **{name: _nulls(value) for name, value in first.items()}))
+    assert (outcome.dead_letters, sink.rows("id", column_name)) == ((), [(1, 1), (2, None)])
+
+
+def _nulls(value: Any) -> Any:
+    return dict.fromkeys(value) if isinstance(value, dict) else None

@@ -266,3 +266,39 @@ def test_a_chain_tells_the_type_it_leaves_where_no_step_shows_the_order_of_field
 ) -> None:
     specs = [TransformSpec(str(i), name, options) for i, (name, options) in enumerate(chain)]
     assert Chain(specs).leaves(kind) == left
+
+
+def same(found: Records, _: Mapping[str, str]) -> Records:
+    return found
+
+
+@pytest.mark.parametrize(
+    ("steps", "concerned", "others"),
+    [
+        ([], {"v", "s.x"}, {"a", "s"}),
+        ([("ReplaceField$Value", {"renames": "A:v,b:c"})], {"a", "v"}, {"b", "c"}),
+        ([("ReplaceField$Value", {"renames": "a:b"}), ("ReplaceField$Value", {"renames": "b:v"})], {"a"}, {"c"}),
+        ([("ReplaceField$Key", {"renames": "a:v"}), ("FieldNames$Key", {"style": "snake"})], {"v"}, {"a"}),
+        ([("Flatten$Value", {})], {"s", "x", "s.x", "v"}, {"a"}),
+        ([("Flatten$Value", {"delimiter": "_"})], {"v", "s.x"}, {"s", "x"}),
+        ([("FieldNames$Value", {"style": "snake"})], {"v", "unitprice"}, set()),
+        ([("ExtractField$Value", {"field": "after"}), ("FieldNames$Value", {"style": "lower"})], {"a"}, {"after"}),
+        ([("DebeziumTransform", {}), ("Cast$Value", {"spec": "a:int32"})], {"v"}, {"a", "before", "after"}),
+        ([("FieldNames$Value", {"style": "snake"}), ("ValueToKey", {"fields": "order_id"})], {"v"}, {"orderid", "a"}),
+        ([("ValueToKey", {"fields": "a"}), ("FieldNames$Value", {"style": "lower"})], {"v", "b"}, {"a"}),
+        ([(f"{__name__}:same", {})], {"a", "b"}, set()),
+    ],
+)
+def test_the_fields_of_which_columns_are_made_are_known_before_a_chain(
+    steps: list[tuple[str, dict[str, str]]], concerned: set[str], others: set[str]
+) -> None:
+    chain = Chain([TransformSpec(f"t{i}", kind, options) for i, (kind, options) in enumerate(steps)])
+    presence = chain.presence(frozenset({"v", "s.x"}))
+    assert {name for name in concerned | others if name in presence} == concerned
+    assert not chain.presence(frozenset())
+
+
+def test_a_field_keeps_its_name_in_records_that_a_predicate_leaves_out() -> None:
+    of_some = TransformSpec("x", "Flatten$Value", {}, PredicateSpec("RecordIsTombstone", {}))
+    presence = Chain([of_some]).presence(frozenset({"s.x"}))
+    assert {name for name in ("s", "x", "s.x") if name in presence} == {"s", "x", "s.x"}

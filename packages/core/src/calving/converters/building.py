@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -178,7 +178,7 @@ def collect(
     load: Callable[[T], Any],
     cells: Cells | None = None,
     together: Together | None = None,
-    presence: Collection[str] = (),
+    presence: Container[str] = (),
 ) -> None:
     """Add the values, loaded by ``load``, as one column of type ``kind``. Values that fail become bad. ``cells`` counts
     those of each value while it is loaded, and ``together`` the column. ``presence``: as of ``Projection``; values that
@@ -223,7 +223,7 @@ def _values(
     kept: list[int],
     stage: Stage,
     together: Together | None,
-    presence: Collection[str],
+    presence: Container[str],
 ) -> list[Values]:
     """The loaded values as columns, as of ``collect``. ``kept``: their places."""
     try:
@@ -243,7 +243,7 @@ def _values(
     return [Values(part, True, compose(kept, rows)) for part, rows in _apart(column, loaded, presence)]
 
 
-def _apart(column: pa.Array, values: Sequence[Any], presence: Collection[str]) -> Sequence[tuple[pa.Array, Indices]]:
+def _apart(column: pa.Array, values: Sequence[Any], presence: Container[str]) -> Sequence[tuple[pa.Array, Indices]]:
     """The column by the fields that its values lack, among those of ``presence``."""
     if not presence or not isinstance(column, pa.StructArray):
         return [(column, range(len(column)))]

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import struct
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -141,7 +141,7 @@ def by_schema(
     name: Callable[[K], str],
     together: Together,
     *,
-    presence: Collection[str] = (),
+    presence: Container[str] = (),
 ) -> Decoded:
     """Values in the wire format. Each is read with the schema that it names.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -280,7 +280,7 @@ class Projection:
     route: str | None = None
     decimals: bool = True
     hides_order: Callable[[pa.DataType], bool] = lambda kind: False
-    presence: frozenset[str] = frozenset()
+    presence: Container[str] = frozenset()
 
 
 def primitive(kind: str) -> PrimitiveType:

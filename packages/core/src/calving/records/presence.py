@@ -13,13 +13,15 @@ is here:
 * Protobuf, which has no null: ``nulls_apart`` finds the fields without a value in the column.
 
 They do so only for fields in ``Projection.presence``: those whose absence is not the same as null, because a column has
-a default value for it (``defaults``). Without such a column, nothing is looked at and nothing is divided. Within arrays
-and maps of values with a schema, a missing field is null.
+a default value for it (``defaults``), or keeps its value. Without such a column, nothing is looked at and nothing is
+divided. Within arrays and maps of values with a schema, a missing field is null. Before transforms these are the fields
+of which those for the columns are made (``Chain.presence``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -31,6 +33,16 @@ from calving.records.values import Values
 FieldPath = tuple[str, ...]
 """The names that lead to a field through structs."""
 Missing = frozenset[FieldPath]
+
+
+@dataclass(frozen=True, slots=True)
+class EveryNameBut:
+    """All names but these (in lower case)."""
+
+    names: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.names
 
 
 def divided(column: pa.StructArray, rows: Mapping[Missing, Indices]) -> list[tuple[pa.StructArray, Indices]]:
@@ -53,13 +65,13 @@ def _without(column: pa.StructArray, missing: Missing) -> pa.StructArray:
     return struct(children, pa.struct(fields), column.is_null() if column.null_count else None, len(column))
 
 
-def missing_from(value: Mapping[str, Any], kind: pa.StructType, names: Collection[str]) -> Missing:
+def missing_from(value: Mapping[str, Any], kind: pa.StructType, names: Container[str]) -> Missing:
     """The fields of the type that a value lacks, among those with these names (in lower case)."""
     return frozenset(_missing_from(value, kind, names, ()))
 
 
 def _missing_from(
-    value: Mapping[str, Any], kind: pa.StructType, names: Collection[str], path: FieldPath
+    value: Mapping[str, Any], kind: pa.StructType, names: Container[str], path: FieldPath
 ) -> Iterator[FieldPath]:
     for field in kind:
         if field.name not in value:
@@ -69,7 +81,7 @@ def _missing_from(
             yield from _missing_from(value[field.name], field.type, names, (*path, field.name))
 
 
-def nulls_apart(values: Values, names: Collection[str]) -> list[Values]:
+def nulls_apart(values: Values, names: Container[str]) -> list[Values]:
     """The values by the fields that are null in them, among those with these names (in lower case)."""
     data = values.data
     nulls = {} if isinstance(data, list) else dict(_nulls(data, names, ()))
@@ -82,7 +94,7 @@ def nulls_apart(values: Values, names: Collection[str]) -> list[Values]:
     return [values.choose(rows).with_data(part) for part, rows in parts]
 
 
-def _nulls(column: pa.Array, names: Collection[str], path: FieldPath) -> Iterator[tuple[FieldPath, pa.Array]]:
+def _nulls(column: pa.Array, names: Container[str], path: FieldPath) -> Iterator[tuple[FieldPath, pa.Array]]:
     if isinstance(column, pa.StructArray):
         for field, child in zip(column.type, children_of(column), strict=True):
             if child.null_count and field.name.lower() in names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -26,6 +26,7 @@ from calving.records.fields import Projection, Target, name_mapping, table_schem
 from calving.records.values import Payloads, RecordError, Values
 from calving.tasks.selection import Selection, Tables, Timings
 from calving.tasks.spec import TaskSpec
+from calving.transforms.chain import Chain
 from calving.writing.changes import identity_of, row_schema
 
 _KEY = "key of a record"
@@ -180,9 +181,8 @@ def _chosen(values: Values, places: Container[int]) -> Values:
 class Projections:
     """The parts of a task's values that are needed, by the tables to which the values go."""
 
-    def __init__(self, spec: TaskSpec, leaves: Callable[[pa.DataType], pa.DataType | None]) -> None:
-        """``leaves``: as ``Chain.leaves`` of the task's transforms."""
-        self._spec, self._leaves = spec, leaves
+    def __init__(self, spec: TaskSpec, transforms: Chain) -> None:
+        self._spec, self._leaves = spec, transforms.leaves
         self._targets: dict[str, Target] = {}
         self._by_tables: dict[Tables, Projection] = {}
         self.decimals = any(
@@ -190,7 +190,9 @@ class Projections:
         )
         """Whether every digit of a fraction counts."""
         presence = frozenset[str]().union(*map(_presence, spec.tables.values()))
-        self.whole = Projection(decimals=self.decimals, hides_order=self._hides_order, presence=presence)
+        self.whole = Projection(
+            decimals=self.decimals, hides_order=self._hides_order, presence=transforms.presence(presence)
+        )
         """The projection of values that go to transforms."""
 
     def of(self, tables: Tables) -> Projection:

@@ -48,7 +48,7 @@ class Pipeline:
         self._field = spec.path.routing.field
         transforms = chain_of(spec)
         self._decoders = Decoders(spec, timings)
-        self._projections = Projections(spec, transforms.leaves)
+        self._projections = Projections(spec, transforms)
         decimals, replayed = self._projections.decimals, spec.path.tolerance.replayed
         self._wants_headers = "headers" in transforms.needs
         self._wants_keys = any_by_key(spec)

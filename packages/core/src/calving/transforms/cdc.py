@@ -13,7 +13,7 @@ from calving.errors import ConfigError
 from calving.records.values import Content, Records
 from calving.transforms.columns import Fields, check_options, flag, required, struct_of
 from calving.transforms.debezium import MESSAGE, kind_of
-from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError, by_name
 from calving.transforms.text import as_text
 
 CDC = "_cdc"
@@ -26,11 +26,13 @@ class CopyValue(Transform):
     null_types = NO_FIELDS
     ordered = False
     tombstones = False
+    former = by_name
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("source.field", "target.field"), "CopyValue")
         self._source = required(options, "source.field", "CopyValue")
         self._target = required(options, "target.field", "CopyValue")
+        self.required = frozenset({self._source})
 
     def apply(self, records: Records) -> Records:
         fields = Fields(records.value)
@@ -262,6 +264,7 @@ class DmsTransform(Transform):
     tombstones = False
     ordered = False
     drops = "control records"
+    former = by_name
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, (), "DmsTransform")

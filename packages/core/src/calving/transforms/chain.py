@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,15 +19,14 @@ from calving.records.values import RecordError, Records
 from calving.transforms.columns import rows_without_utf8
 from calving.transforms.interface import NO_FIELDS, Column, Predicate, RefusedError, Transform, UnfitTypeError
 from calving.transforms.registry import is_foreign, predicate, transform
+from calving.transforms.tracing import presence_before
 
 _ONE_BY_ONE = 16
 """At most this many records are tried one by one to find a rejected record: halving them would take as many
 attempts.
 """
 _SPARSE = 4
-"""Records at fewer than every fourth place of their block are looked up by a search: the other way takes time for each
-place.
-"""
+"""Records at fewer than every fourth place of their block are looked up by a search, without a look at each place."""
 
 
 @dataclass(slots=True)
@@ -115,6 +114,10 @@ class Chain:
             types |= names
             keeps_names = keeps_names and step.transform.keeps_names
         return frozenset(types)
+
+    def presence(self, names: frozenset[str]) -> Container[str]:
+        """As ``presence_before``, of all steps."""
+        return presence_before(((s.transform, s.predicate is None) for s in reversed(self._steps)), names)
 
     def leaves(self, kind: pa.DataType) -> pa.DataType | None:
         """The type that values of this type have after all steps; None if some step may depend on the order of fields

@@ -15,7 +15,7 @@ from calving.errors import ConfigError
 from calving.records.arrays import children_of, entries, holds, items_of, offsets_of, struct
 from calving.records.semantics import plain
 from calving.records.values import Records, objects
-from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError, by_name
 from calving.transforms.text import kind_text
 from calving.wording import meant
 
@@ -210,6 +210,7 @@ class Sided(Transform):
     side: Side = "value"
     tombstones = False
     ordered = False
+    former = by_name
 
     def apply(self, records: Records) -> Records:
         column = side_of(records, self.side)

@@ -32,6 +32,7 @@ from calving.transforms.columns import (
 )
 from calving.transforms.interface import NO_FIELDS, Transform, UnfitTypeError
 from calving.transforms.text import kind_text
+from calving.transforms.tracing import parts_of
 
 
 class MaskField(Sided):
@@ -145,6 +146,7 @@ class ExtractField(Sided):
         check_options(options, ("field", "field.syntax.version", "replace.null.with.default"), "ExtractField")
         required(options, "field", "ExtractField")
         self._path = path_of(options, "field", "ExtractField")
+        self.required = frozenset(self._path)
 
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         for step in self._path:
@@ -185,6 +187,9 @@ class Flatten(Sided):
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("delimiter",), "Flatten")
         self._delimiter = options.get("delimiter", ".")
+
+    def former(self, names: frozenset[str]) -> frozenset[str] | None:
+        return parts_of(names, self._delimiter.lower())
 
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         flat: dict[str, tuple[pa.Array, pa.Field]] = {}
@@ -291,6 +296,9 @@ class ReplaceField(Sided):
                 raise ConfigError(f"transform ReplaceField: renames are pairs old:new, not '{pair}'")
             self._renames[parts[0]] = parts[1]
 
+    def former(self, names: frozenset[str]) -> frozenset[str] | None:
+        return names.union(old.lower() for old, new in self._renames.items() if new.lower() in names)
+
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         fields = Fields(column)
         for name in self._exclude:
@@ -329,6 +337,7 @@ class ValueToKey(Transform):
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("fields", "replace.null.with.default"), "ValueToKey")
         self._fields = names(options, "fields")
+        self.required = frozenset(self._fields)
         if not self._fields:
             raise ConfigError("transform ValueToKey: the option 'fields' is missing")
 

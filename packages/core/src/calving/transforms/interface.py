@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -85,6 +85,13 @@ class Transform(ABC):
         """
         return None
 
+    required: Set[str] = frozenset()
+    """The fields that values with a schema must have, else they are bad."""
+
+    def former(self, names: frozenset[str]) -> frozenset[str] | None:
+        """The names of all fields of which fields of these names may be made, each in lower case; None: any."""
+        return names if self.keeps_names or self.keeps_paths else None
+
     drops: ClassVar[str] = ""
     """The records that the transform may drop, in words. They count as filtered. If it is empty, the transform drops
     none: a record for which it returns nothing is bad.
@@ -112,6 +119,11 @@ class Transform(ABC):
     @abstractmethod
     def apply(self, records: Records) -> Records | list[Records]:
         """The records after this step."""
+
+
+def by_name(transform: Transform, names: frozenset[str]) -> frozenset[str] | None:
+    """``former`` of a transform that gives no field another name."""
+    return names
 
 
 class Predicate(ABC):

@@ -15,7 +15,7 @@ from calving.records.arrays import arrow
 from calving.records.jsontext import load_json
 from calving.records.values import Records
 from calving.transforms.columns import check_options, each, flag, struct_of
-from calving.transforms.interface import NO_FIELDS, Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, Transform, UnfitTypeError, by_name
 from calving.transforms.text import kind_text
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -44,6 +44,7 @@ class JsonToMapTransform(Transform):
 
     null_types = NO_FIELDS
     tombstones = False
+    former = by_name
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("json.root",), "JsonToMapTransform")

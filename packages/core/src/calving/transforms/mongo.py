@@ -19,7 +19,7 @@ from calving.records.common_types import common_type
 from calving.records.paths import NUMBER, change_of
 from calving.records.values import Content, Records, objects
 from calving.transforms.columns import Fields, by_type, check_options
-from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError
+from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError, by_name
 from calving.transforms.mongo_changes import changed, parse
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -195,6 +195,7 @@ class MongoDebeziumTransform(Transform):
     null_types = NO_FIELDS
     needs = frozenset({"key"})
     tombstones = False
+    former = by_name
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("array_handling_mode",), "MongoDebeziumTransform")

@@ -43,6 +43,9 @@ class FieldNames(Sided):
             raise ConfigError(f"transform FieldNames: style is lower or snake, not '{style}'")
         self._named = _STYLES[style]
 
+    def former(self, names: frozenset[str]) -> frozenset[str] | None:
+        return None
+
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         """:raises UnfitTypeError: two fields would have one name."""
         return self._renamed(column)

@@ -21,7 +21,7 @@ from calving.records.semantics import SemanticType, like
 from calving.records.values import Records
 from calving.transforms.columns import check_options, required
 from calving.transforms.database import Database
-from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
+from calving.transforms.interface import RefusedError, Transform, UnfitTypeError, by_name
 from calving.transforms.query_process import QueryEndedError
 from calving.transforms.sql_columns import (
     MOST_LEVELS,
@@ -78,12 +78,14 @@ class Sql(Transform):
 
     tombstones = False
     drops = "records that WHERE excludes"
+    former = by_name
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("query",), "Sql")
         self._database = Database()
         self._query = Query(self._database.execute, required(options, "query", "Sql").strip().rstrip(";"))
         self.null_types = self._query.null_types()
+        self.required = frozenset(self._query.names)
         self._reads = self._query.reads()
         self._bound: dict[tuple[pa.DataType, bool], _Bound] = {}
         self._bound_bytes = 0

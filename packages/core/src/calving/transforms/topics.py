@@ -150,6 +150,7 @@ class HeaderFrom(Sided):
         self._fields, self._headers = names(options, "fields"), names(options, "headers")
         if not self._fields or len(self._fields) != len(self._headers):
             raise ConfigError("transform HeaderFrom: as many fields as headers are wanted, and at least one")
+        self.required = frozenset(self._fields)
         self._move = required(options, "operation", "HeaderFrom").lower() == "move"
         if not self._move and options["operation"].lower() != "copy":
             raise ConfigError("transform HeaderFrom: operation is copy or move")
