@@ -19,7 +19,7 @@ from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode
 from tests.converters.hostile import Hostile, hostile
 
-SECONDS, BYTES = 0.1, 50_000_000
+SECONDS, BYTES = 0.2, 50_000_000
 """Bounds on the first record of a schema: seconds of CPU, of the fastest of several tries, because a busy machine makes
 all of them slow but seldom each.
 """

@@ -133,7 +133,8 @@ class _Shapes:
         """The declared type of a form, with the schema's default. One that is not of the type replaces nothing, because
         to JSON Schema it is a remark.
         """
-        default = None if self._in_branch else schema.get("default")
+        if self._in_branch or (default := schema.get("default")) is None:
+            return declare(form, nullable, self._extent.cells)
         with suppress(ValueError, ArithmeticError):
             return declare(form, nullable, self._extent.cells, default)
         return told(declare(form, nullable, self._extent.cells), default)
