@@ -60,7 +60,7 @@ NEW = [
     ("int64", f"{TIME}NanoTime", "time"),
     ("int64", f"{TIME}Timestamp", "timestamp"),
     ("int64", f"{TIME}MicroTimestamp", "timestamp"),
-    ("int64", f"{TIME}NanoTimestamp", "timestamp"),
+    ("int64", f"{TIME}NanoTimestamp", "timestamp_ns"),
     ("int32", f"{TIME}Year", "int"),
     ("int64", f"{TIME}MicroDuration", "long"),
     ("int64", f"{TIME}NanoDuration", "long"),
