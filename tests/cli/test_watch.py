@@ -38,8 +38,8 @@ class Days:
         return self.now >= self._until
 
 
-def step(outcome: str, text: str = "", table: str = "a", task: str = "compact") -> MaintenanceStep:
-    return MaintenanceStep(table, task, outcome, text)
+def step(outcome: str, text: str = "", table: str = "a") -> MaintenanceStep:
+    return MaintenanceStep(table, "compact", outcome, text)
 
 
 def said(
@@ -52,7 +52,7 @@ def said(
 
 def test_a_pause_comes_after_each_commit_and_after_each_run() -> None:
     def run(name: str) -> Iterator[MaintenanceStep]:
-        yield step("nothing", "no deletes", task="deletes")
+        yield MaintenanceStep(name, "deletes", "nothing", "no deletes")
         yield step("done", "first")
         yield step("done", "second")
 
@@ -61,10 +61,18 @@ def test_a_pause_comes_after_each_commit_and_after_each_run() -> None:
 
 def test_files_are_compacted_at_once_after_the_deletes_that_applied_to_them() -> None:
     def run(name: str) -> Iterator[MaintenanceStep]:
-        yield step("done", "converted", task="deletes")
+        yield MaintenanceStep(name, "deletes", "done", "converted", {"keys": 3})
         yield step("done", "joined")
 
     assert said(run, 50) == [(0, "a converted"), (0, "a joined")]
+
+
+def test_after_a_merge_of_deletes_others_get_their_turn() -> None:
+    def run(name: str) -> Iterator[MaintenanceStep]:
+        yield MaintenanceStep(name, "deletes", "done", "merged", {"files": 3})
+        yield step("done", "joined")
+
+    assert said(run, 50) == [(0, "a merged")]
 
 
 def test_what_was_said_and_has_not_changed_is_not_said_again() -> None:

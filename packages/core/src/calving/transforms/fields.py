@@ -204,8 +204,7 @@ class Flatten(Sided):
 
     def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, pa.Field]]) -> None:
         """Collect the flat fields of a column. ``always``: whether the structs around the column are never null.
-        The default of a field inside a struct stands for a field that the struct lacks, and not for the struct: it is
-        dropped.
+        The default of a field inside a struct does not stand for the struct: it is dropped.
         """
         fields = Fields(column)
         for inner in fields.type:

@@ -22,19 +22,18 @@ DELETES = "deletes"
 _NOTHING = "no deletes to convert or to merge"
 
 
-def converted(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator[MaintenanceStep]:
-    """Convert the equality deletes of one table, then merge its position deletes; yields each commit.
+def converted(means: Means, sink: Sink, name: str, *, dry_run: bool, is_all: bool) -> Iterator[MaintenanceStep]:
+    """Convert the equality deletes of one table, then merge its position deletes; yields each commit. ``is_all``:
+    whether this is the only task. Otherwise nothing is said of a table without deletes to which the sink only appends.
 
     :raises CommandFailedError: others have committed too fast.
     """
     table, key = find_table(means.catalog, table_id(name)), ledger_key(sink, "", name)
-    head = table.metadata.snapshot_by_name(key.branch) if table is not None else None
-    # Most tables have no deletes: only the manifests of these are read to see that.
-    deletes = deletes_of(table.io, head.manifest_list) if table is not None and head is not None else LiveFiles()
-    merged = due(deletes, table.metadata.format_version) if table is not None else []
-    if table is None or not (deletes.equality or merged):
-        yield MaintenanceStep(name, DELETES, "nothing", _NOTHING)
+    if table is None or (found := _found(table, key)) is None:
+        if is_all or sink.mutations(name) is not None:
+            yield MaintenanceStep(name, DELETES, "nothing", _NOTHING)
         return
+    deletes, merged = found
     if (why := rolled_back(table, key)) is not None:
         yield MaintenanceStep(name, DELETES, "left alone", f"no deletes are converted or merged: {why}")
         return
@@ -55,6 +54,16 @@ def converted(means: Means, sink: Sink, name: str, *, dry_run: bool) -> Iterator
             yield from _conversions(name, maintenance)
         if merged:
             yield from _merges(name, maintenance)
+
+
+def _found(table: Table, key: LedgerKey) -> tuple[LiveFiles, list[LiveDelete]] | None:
+    """The deletes of the head, and those that are to be merged; None if there is nothing to do. Most tables have no
+    deletes: only the manifests of these are read to see that.
+    """
+    head = table.metadata.snapshot_by_name(key.branch)
+    deletes = deletes_of(table.io, head.manifest_list) if head is not None else LiveFiles()
+    merged = due(deletes, table.metadata.format_version)
+    return (deletes, merged) if deletes.equality or merged else None
 
 
 def is_conversion(step: MaintenanceStep) -> bool:

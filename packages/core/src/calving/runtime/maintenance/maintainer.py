@@ -134,7 +134,7 @@ class Maintainer:
         if BOUNDS in tasks:
             yield from mended(catalog, sink, name, means.cache(), dry_run=dry_run)
         if DELETES in tasks:
-            yield from converted(means, sink, name, dry_run=dry_run)
+            yield from converted(means, sink, name, dry_run=dry_run, is_all={*tasks} == {DELETES})
         if COMPACT in tasks:
             yield from compacted(means, sink, name, now_ms, dry_run=dry_run)
         if MANIFESTS in tasks:
