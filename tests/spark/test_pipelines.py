@@ -167,8 +167,8 @@ def test_a_dry_run_creates_no_table(pipeline: Pipeline) -> None:
 
 
 def test_each_flow_has_its_rows_once_whatever_ended_a_run_and_a_full_refresh_is_refused(pipeline: Pipeline) -> None:
-    """One test, because a run takes half a minute. The first is killed, and its checkpoints lose a batch each. In the next
-    two a flow fails after its commit, and pipelines start it again. The last would begin anew.
+    """One test, because a run takes half a minute. The first is killed, and its checkpoints lose a batch each. In each
+    of the next two a flow fails after its commit, and Spark starts it again. The last is a full refresh, which is refused.
     """
     pipeline.add(5)
     pipeline.kill_after(3)

@@ -109,7 +109,7 @@ class BatchCommitter:
         raise AssertionError("unreachable")
 
     def check(self, entry: BatchEntry) -> None:
-        """Whether a batch without rows may follow what the table holds. It is not noted.
+        """Check that a batch without rows may follow the last batch of the table. The table does not change.
 
         :raises ConfigError: the table does not tell whether the next commit would double rows.
         :raises TableTroubleError: the table cannot be loaded.

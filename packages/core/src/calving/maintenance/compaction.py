@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from calving.iceberg.delete_files import Deleted, DeleteFiles, Deletions, KnownPositions
 from calving.iceberg.equality import EqualitySearch, Scope, place_of, scope_of
 from calving.iceberg.history import ancestors, summary_of
-from calving.iceberg.live_files import LiveData, LiveDelete, LiveFiles, Manifests, partition_of
+from calving.iceberg.live_files import LiveData, LiveDelete, LiveFiles, Manifests
 from calving.iceberg.manifests import FileKey, key_of, partition_sources, read_all_entries, read_manifest_list
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.maintenance.permutation import places
@@ -259,6 +259,6 @@ def _obsolete(table: Table, live: LiveFiles, data: Iterable[LiveData]) -> Iterat
         if scope not in oldest or oldest[scope] >= delete.sequence:
             yield delete
     for delete in live.wide:
-        scope = delete.file.spec_id, partition_of(delete.file)
+        scope = delete.partition
         if scope not in oldest or oldest[scope] > delete.sequence:
             yield delete

@@ -120,8 +120,8 @@ class StreamBatch:
         return False
 
     def _repeats(self, last: int) -> bool:
-        """Whether this is the last batch of the query again. Spark repeats no earlier one: an id that goes back is of
-        an older checkpoint, whose offsets are planned anew, so this batch may have other rows than the one of its id.
+        """Whether this is the last batch of the query again. Spark repeats only that one. A smaller id comes from an
+        older checkpoint. Spark plans its offsets anew, so this batch may have other rows than the first one of its id.
         """
         if self.batch < last:
             raise ConfigError(
