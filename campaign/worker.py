@@ -30,6 +30,7 @@ from calving.iceberg import delete_files
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
 from calving.maintenance import expirer
+from calving.maintenance.compactor import Compactor
 from calving.maintenance.expirer import Expirer
 from calving.maintenance.named import UnnamedFiles, files_of
 from calving.model.tables import RowMutations
@@ -190,7 +191,7 @@ def _uncompared_positions() -> None:
 
 
 def _unchecked_expiry() -> None:
-    """Files of expired snapshots are deleted at once, whoever else names them."""
+    """Files of expired snapshots are deleted at once, whoever else names them. No compaction replaces them before."""
 
     def named_by(io: FileIO, table: TableMetadata, gone: Sequence[Snapshot]) -> dict[str, int]:
         return files_of(io, table.model_copy(update={"snapshots": [*gone]}), gone)
@@ -199,6 +200,7 @@ def _unchecked_expiry() -> None:
     due = Expirer._due_lists
     Expirer._due_lists = lambda self, table, now_ms: due(self, table, now_ms + self._grace_ms)  # type: ignore[method-assign]
     UnnamedFiles.strike = lambda self, metadata: None  # type: ignore[method-assign]
+    Compactor.refusal = lambda self, table: "files stay"  # type: ignore[method-assign]
 
 
 def _unnoticed_rollbacks() -> None:
