@@ -204,6 +204,6 @@ def test_runs_of_two_files_leave_what_a_replay_leaves(
         return search(own, run, keys)
 
     monkeypatch.setattr(Runs, "search", counted)
-    play(table, layout, 5, 40)
+    play(table, layout, 5, 25)
     assert pyiceberg_rows(table.table) == table.rows()
     assert len(searched) > 3

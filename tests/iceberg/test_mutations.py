@@ -84,7 +84,7 @@ def test_keys_that_are_looked_for_a_few_at_a_time_delete_the_same_rows(
     for at_once in (5, 1_000_000):
         table = create(catalog, layout, 2, order=order)
         table.resolver = RowChangeResolver(order, KeyCache(1_000_000), at_once=at_once)
-        superseded.append([made.counts.superseded for made in play(table, layout, 3, 9) if made.counts])
+        superseded.append([made.counts.superseded for made in play(table, layout, 3, 6) if made.counts])
         assert pyiceberg_rows(table.table) == table.rows()
     assert superseded[0] == superseded[1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,7 @@ def used(path: Path) -> Iterator[str]:
                 yield name
 
 
+@cache
 def parts(path: Path) -> set[str]:
     return {name.split(".")[0] for name in used(path)} & {"harness", "campaign", "bench", "tests", "tools"}
 
