@@ -260,7 +260,7 @@ def test_a_leader_that_dies_without_a_word_is_replaced_after_its_lease(start: St
 
 
 def test_a_store_that_does_not_answer_is_told_from_one_that_refuses(proxy: Proxy) -> None:
-    session = behind(proxy, timeout_ms=500).open("m")
+    session = behind(proxy, timeout_ms=2_000).open("m")
     proxy.hush()
     with pytest.raises(SilentError):
         session.lead([TP], [TP])
