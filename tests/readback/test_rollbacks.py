@@ -75,7 +75,8 @@ def test_spark_rolls_a_table_of_changes_back_and_every_change_comes_again(
     last = head_of(catalog, name)
     spark_on(where, f"call iceberg.system.rollback_to_snapshot('{name}', {first})")
     assert offsets_gone(sink) == 80
-    assert_replayed(sink, 120, name)
+    assert_rows(120)
+    assert offsets_gone(sink) == 80
     sink.recover_here(rolled_back=[name])
     sink.run_here()
     assert offsets_gone(sink) == 0
