@@ -21,8 +21,8 @@ _FEW = 16
 _REPEATS = {code.MAX_REPEAT, code.MIN_REPEAT, code.POSSESSIVE_REPEAT}
 _INSIDE_SET = re.compile(r"\{,|\\[xuU0N]|\[\^?\]")
 
-_SIMPLE_SET = r"\[\^?+\]?+(?:\\.|[^\\\]\[])*+"
-_SET_WITHIN_SET = re.compile(rf"(?:\\.|[^\\\[]|{_SIMPLE_SET}\])*+{_SIMPLE_SET}\[", re.DOTALL)
+_SETS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\\\]\[])*(\[?)", re.DOTALL)
+"""Escapes and sets. The group of a set is the [ within it, if there is one."""
 
 _REMEDIES = {
     "nothing to repeat": ": write .* for any text",
@@ -48,7 +48,7 @@ class Regex:
         """
         # Java and RE2 write (?<name>...), Python (?P<name>...).
         pattern = re.sub(r"\(\?<([A-Za-z]\w*)>", r"(?P<\1>", pattern)
-        if _SET_WITHIN_SET.match(pattern):
+        if any(found[1] for found in _SETS.finditer(pattern)):
             raise ValueError(
                 f"'{pattern}' is not a regular expression that is supported: within a set, [ means one thing in Java"
                 " and another one elsewhere: write \\[ for the character, and ranges such as A-Za-z for [:alpha:]"

@@ -39,7 +39,9 @@ class Database:
         except INVALIDATING:
             self._connection = _connection()
             raise
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, self.error) as error:
+            if isinstance(error, self.error) and str(error):
+                raise
             raise self.error(CUT) from error
 
     def steps(self, table: pa.Table, query: str) -> list[str]:

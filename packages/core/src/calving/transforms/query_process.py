@@ -35,7 +35,7 @@ _HEAD = struct.Struct(">QQ")
 
 
 CUT = "DuckDB's error is cut within a character"
-"""In the place of an error that Python cannot read."""
+"""In the place of an error that Python cannot read: by its version, it has no text or fails to decode it."""
 
 
 class QueryEndedError(Exception):
@@ -311,7 +311,7 @@ class _Server:
         except UnicodeDecodeError:  # DuckDB has cut the text of its error within a character
             return {"error": "Error", "text": CUT}, None, 0
         except Exception as error:  # DuckDB's, or Arrow's if it has no such type
-            return {"error": type(error).__name__, "text": str(error)}, None, 0
+            return {"error": type(error).__name__, "text": str(error) or CUT}, None, 0
         finally:
             with suppress(*INVALIDATING):
                 self._connection.unregister("records")
