@@ -4,11 +4,12 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-touched types quick bench scale campaign campaign-short rolling rollbacks spark-bench spark-kills spark-matrix simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
+.PHONY: help demo test test-long test-quick test-touched types quick bench scale campaign campaign-short rolling rollbacks spark-bench spark-kills spark-matrix simulate versions histories mirror fuzz fuzz-native miri docs house pictures services site matrix lock pin-images security native-wheels release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
 	@echo "make test      everything through tox"
+	@echo "make test-long  further forms of the same: other stores, formats, versions, moments of a kill (an hour)"
 	@echo "make test-quick  most of what needs no services, in less than three minutes; left out are tests"
 	@echo "               of packaging, fuzz, serving, iceberg, cli, neighbours, and broken rules"
 	@echo "make test-touched  the tests of what differs from main (BASE=HEAD: what is not committed)"
@@ -97,12 +98,15 @@ demo: $(BIN)/calving
 # Catalogs, brokers and stores of tests sync many small files. In memory that takes half of the time, if there is room.
 ROOMY_KIB := 8388608
 MEMORY := $(shell test "$$(df -k --output=avail /dev/shm 2> /dev/null | tail -1)" -ge $(ROOMY_KIB) 2> /dev/null && echo /dev/shm)
-test test-quick test-touched: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
+test test-long test-quick test-touched: export TMPDIR := $(or $(MEMORY),$(TMPDIR),/tmp)
 
 # Two environments at once keep two cores busy. With a third the same tests take a third more CPU, for their caches are cold.
 test: $(BIN)/uv without-native.txt $(BUILT)
 	@$(MAKE) --no-print-directory --jobs 2 $(call spark_wheel,$(SPARK)) $(call spark_wheel,$(OLDER_SPARK))
 	@$(call tox) run-parallel --parallel 2 --parallel-no-spinner
+
+test-long: $(BIN)/calving $(call spark_wheel,$(OLDER_SPARK))
+	@$(call tox) run -e long,long41
 
 SLOWER = packaging fuzz serving iceberg cli records/test_neighbours.py
 test-quick: $(BIN)/calving
@@ -117,7 +121,7 @@ types: $(BIN)/calving
 	@$(BIN)/mypy
 
 quick: $(BIN)/calving
-	@CALVING_SEEDS=3 $(BIN)/pytest -q -n 2 -m 'not services' -k 'not broken_rule and not contracts_in_the_manual' tests \
+	@CALVING_SEEDS=3 $(BIN)/pytest -q -n 2 -m 'not services and not long' -k 'not broken_rule and not contracts_in_the_manual' tests \
 		$(SLOWER:%=--ignore tests/%)
 
 # As a user has it: calving[kafka] and nothing else, installed and compiled as pip does it.

@@ -69,10 +69,14 @@ def no_secrets_of_other_tests() -> Iterator[None]:
 def unmarked_tests_start_no_service(pytestconfig: pytest.Config) -> Iterator[None]:
     """Under ``-m "not services"`` a test that starts one fails, and says which marker it lacks."""
     with pytest.MonkeyPatch.context() as patch:
-        if pytestconfig.option.markexpr == "not services":
+        if _without_services(pytestconfig):
             patch.setattr(Process, "__init__", _refuse)
             patch.setattr(Container, "__init__", _refuse)
         yield
+
+
+def _without_services(config: pytest.Config) -> bool:
+    return str(config.option.markexpr).startswith("not services")
 
 
 def _refuse(*arguments: object, **named: object) -> None:
@@ -111,7 +115,7 @@ def few_values_go_the_fast_way_too() -> Iterator[None]:
 def members_are_asked_for_by_a_process_that_is_forked(pytestconfig: pytest.Config) -> Iterator[None]:
     """Their starts were a quarter of the CPU time of tests of a sink on Kafka: each start of a sink asks."""
     with pytest.MonkeyPatch.context() as patch:
-        if pytestconfig.option.markexpr != "not services":
+        if not _without_services(pytestconfig):
             patch.setattr(members, "_answered", nursery.answered)
         yield
 
@@ -120,7 +124,7 @@ def members_are_asked_for_by_a_process_that_is_forked(pytestconfig: pytest.Confi
 def pytest_configure_node(node: Any) -> None:
     """The processes of one run share a broker, because an idle broker takes a twentieth of a core."""
     config: pytest.Config = node.config
-    if config.option.markexpr == "not services":
+    if _without_services(config):
         return
     if _SHARED not in config.stash:
         stack = contextlib.ExitStack()

@@ -14,6 +14,7 @@ KILLS = int(os.environ.get("CALVING_KILLS", "3"))
 
 
 @pytest.mark.services
+@pytest.mark.long
 def test_every_row_is_there_once_whatever_was_killed(tmp_path: Path) -> None:
     found = run(tmp_path, "changes", KILLS, 6)
     assert {name: found[name] for name in VERDICT} == dict.fromkeys(VERDICT, 0), found

@@ -10,6 +10,7 @@ import pytest
 from calving.backend.sessions import EntryCursor
 from calving.errors import OutcomeUnknownError
 from calving.services.stores import RedisServer, ZooKeeperServer
+from harness.forms import forms
 from harness.run import settings_of
 from harness.topic import Topic
 from tests.cli.commands import Cli
@@ -26,9 +27,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServe
     found.stop()
 
 
-@pytest.fixture(scope="module", params=["kafka", *STORES])
+@pytest.fixture(scope="module", params=forms(["kafka", *STORES], ["kafka"]))
 def keys(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The settings of a backend whose store is there for the whole module."""
+    """The settings of a backend whose store is there for the whole module. What differs between backends is tried with
+    ``store``, or names its backends.
+    """
     if request.param == "kafka":
         yield {}
         return

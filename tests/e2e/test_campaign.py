@@ -13,7 +13,7 @@ from campaign.changes import Workload
 from campaign.run import BACKENDS, Plan, broker_and_proxy, on_broker
 from harness.proxy import Proxy
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.long]
 
 Campaign = Callable[[Plan], dict[str, Any]]
 

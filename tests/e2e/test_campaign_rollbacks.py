@@ -9,7 +9,7 @@ import pytest
 from campaign.rollbacks import VERDICT, stretch
 from campaign.run import broker_and_proxy
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.long]
 
 
 def test_a_sink_that_does_not_notice_rollbacks_makes_the_verdict_red(tmp_path: Path) -> None:

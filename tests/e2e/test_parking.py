@@ -109,6 +109,7 @@ def test_a_successor_hears_little_again_while_a_table_is_broken_and_the_table_ge
     assert figures[-1][0] < figures[-1][1] / 2, figures
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("store", ["redis", "zookeeper"], indirect=True)
 def test_it_is_so_with_every_backend(
     store: RedisServer | ZooKeeperServer, run: Callable[[dict[str, str]], Run]

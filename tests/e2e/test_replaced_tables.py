@@ -157,6 +157,7 @@ def test_nothing_is_answered_that_nobody_has_noted(sink: Cli, answer: RollbackAn
     assert table_of(sink, "db.a").metadata_location == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", ["redis", "zookeeper"], indirect=True)
 def test_a_recovery_of_another_table_does_not_delay_the_answer(sink: Cli) -> None:
     """It begins another control log, of which the table with the discarded commits has got none yet."""

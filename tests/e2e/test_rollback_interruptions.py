@@ -23,6 +23,7 @@ from calving.protocol.answers import AsItIs
 from calving.settings.load import load
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.session import KafkaSession
+from harness.forms import forms
 from harness.topic import Topic
 from tests.cli.commands import Cli
 from tests.e2e.test_catalog import routed, send_to
@@ -123,8 +124,12 @@ def tables(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 @pytest.mark.parametrize(
     ("answer", "later", "least"),
-    [(FORGET, True, 4), (RESTORE, False, 4), (RESTORE, True, 6), (REREAD, True, 14)],
-    ids=["forget", "restore, the branch goes forward", "restore, files are added", "reread"],
+    [
+        pytest.param(FORGET, True, 4, id="forget", marks=pytest.mark.long),
+        pytest.param(RESTORE, False, 4, id="restore, the branch goes forward", marks=pytest.mark.long),
+        pytest.param(RESTORE, True, 6, id="restore, files are added"),
+        pytest.param(REREAD, True, 14, id="reread"),
+    ],
 )
 def test_a_command_that_is_killed_at_any_write_is_run_again(
     tables: Tables, answer: RollbackAnswer, later: bool, least: int
@@ -152,7 +157,7 @@ def test_a_command_that_is_killed_at_any_write_is_run_again(
 
 
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
-@pytest.mark.parametrize("answer", RollbackAnswer)
+@pytest.mark.parametrize("answer", forms(RollbackAnswer, [REREAD]))
 def test_a_command_whose_reads_fail_one_after_the_other_is_run_again(tables: Tables, answer: RollbackAnswer) -> None:
     lost = tables.commit()
     tables.roll_back()

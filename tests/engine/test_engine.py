@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from calving.engine.spark import JAVA_OPTIONS
+from harness.forms import forms
 from harness.jvm import java_options
 from harness.topic import Topic
 from tests.tasks.conftest import encode
@@ -146,6 +147,7 @@ def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., T
     assert written[1] == written[0]
 
 
+@pytest.mark.long
 def test_a_jvm_that_has_run_no_task_leaves_no_classes(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with contextlib.closing(Spark(tmp_path, LOCAL, XDG_CACHE_HOME=str(cache))):
@@ -182,7 +184,7 @@ def test_a_batch_runs_on_spark_connect(connect: Spark, topic: Callable[..., Topi
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
-@pytest.mark.parametrize("engine", ["Classic", "Connect"])
+@pytest.mark.parametrize("engine", forms(["Classic", "Connect"], ["Classic"]))
 def test_an_engine_keeps_the_contract(engine: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CONTRACT), "-k", engine]
     # A server on a port that is free, as others may test beside.

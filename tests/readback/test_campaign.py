@@ -9,7 +9,7 @@ import pytest
 from campaign.rollbacks import VERDICT, stretch
 from campaign.run import broker_and_proxy
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.long]
 
 
 def test_tables_that_spark_rolls_back_under_a_running_sink_hold_what_the_answers_promise(tmp_path: Path) -> None:

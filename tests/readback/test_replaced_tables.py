@@ -12,6 +12,7 @@ import pytest
 from calving.iceberg.catalog import open_catalog
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs
+from harness.forms import forms
 from harness.spark_reader import spark_on
 from harness.topic import Topic
 from tests.cli.commands import Cli
@@ -52,7 +53,7 @@ def replaced(sink: Cli, where: str, name: str, commits: int) -> bool:
 
 
 @pytest.mark.parametrize("answer", RollbackAnswer)
-@pytest.mark.parametrize("commits", [1, 2])
+@pytest.mark.parametrize("commits", forms([1, 2], [2]))
 def test_commits_that_a_swap_of_the_metadata_discards_are_noticed_and_answered(
     tmp_path: Path, topic: Callable[..., Topic], unique: str, commits: int, answer: RollbackAnswer
 ) -> None:

@@ -14,10 +14,11 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rollback import RollbackPlan, TableRollback
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs
+from harness.forms import forms
 from harness.spark_reader import spark_on
 from tests.iceberg.lake import Lake
 from tests.iceberg.test_rollbacks import gone, own
-from tests.readback.test_rollbacks import MOVES
+from tests.readback.test_rollbacks import MOVES, SHORT
 
 pytestmark = pytest.mark.services
 
@@ -73,7 +74,7 @@ def assert_rows(lake: Lake, rows: list[int]) -> None:
 # However the table went back
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", forms(MOVES, SHORT))
 def test_what_was_forgotten_stays_away(lake: Lake, move: str) -> None:
     move_back(lake, move)
     left = own(0, 100) if move in BACK else []
@@ -84,7 +85,7 @@ def test_what_was_forgotten_stays_away(lake: Lake, move: str) -> None:
     assert (lake.ledger.gone, lake.ledger.unanswered) == (gone((len(left), 300)), {})
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", forms(MOVES, SHORT))
 def test_what_was_restored_beneath_later_commits_is_there_once(lake: Lake, move: str) -> None:
     move_back(lake, move)
     lake.commit(300, 400)
@@ -95,7 +96,7 @@ def test_what_was_restored_beneath_later_commits_is_there_once(lake: Lake, move:
 
 
 @pytest.mark.parametrize("changes_rows", [False, True], ids=["appended", "changes"])
-@pytest.mark.parametrize("move", BACK)
+@pytest.mark.parametrize("move", forms(BACK, SHORT))
 def test_a_table_without_later_commits_goes_forward(lake: Lake, move: str, changes_rows: bool) -> None:
     before = lake.head
     move_back(lake, move)

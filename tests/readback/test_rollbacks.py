@@ -16,6 +16,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs
 from calving.settings.load import load
+from harness.forms import forms
 from harness.spark_reader import spark_on
 from harness.topic import Topic
 from tests.cli.commands import Cli
@@ -202,11 +203,12 @@ MOVES = {
     "create or replace branch": _by_branch,
     "create or replace table": _by_replacement,
 }
+SHORT = ("rollback_to_snapshot", "create or replace table")
 KINDS = {"appended": (2, False), "changes, version 2": (2, True), "changes, version 3": (3, True)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", forms(MOVES, SHORT))
 def test_a_table_that_spark_moves_back_in_any_way_holds_what_the_answer_promises(
     move: str, kind: str, request: pytest.FixtureRequest, tmp_path: Path, topic: Callable[..., Topic], unique: str
 ) -> None:

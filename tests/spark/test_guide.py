@@ -30,6 +30,7 @@ def test_the_guide_gives_what_it_says(tmp_path: Path) -> None:
     assert follow("how-to/spark.md", tmp_path, {}) == 5
 
 
+@pytest.mark.long
 def test_the_tutorial_of_kafka_gives_what_it_says(servers: str, tmp_path: Path) -> None:
     connector = KAFKA.get(pyspark.__version__, pyspark.__version__)
     addresses = {"localhost:9092": servers, f"{CONNECTOR}4.3.0": CONNECTOR + connector}

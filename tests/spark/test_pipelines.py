@@ -161,6 +161,7 @@ def pipeline(lake: SparkLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Pipeline(tmp_path, lake, lake.faulty)
 
 
+@pytest.mark.long
 def test_a_dry_run_creates_no_table(pipeline: Pipeline) -> None:
     assert pipeline.run("dry-run").startswith("0: ")
     assert not pipeline.lake.catalog.table_exists("lake.t")
