@@ -18,6 +18,7 @@ from calving.iceberg.manifests import read_entries, read_manifest_list
 from calving.model.files import DELETES, sink_name
 from calving.protocol.commit import Step
 from harness.duckdb_extensions import duckdb_rows
+from harness.forms import forms
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play
 from tests.iceberg.reader import rows_of
 
@@ -56,7 +57,7 @@ def snapshots_of(table: MutationTable, *steps: Step) -> int:
 
 
 @pytest.mark.parametrize("sources", [1, 3])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", forms(LAYOUTS, ["flat", "moving"]))
 def test_a_history_of_changes_leaves_what_a_dict_has(catalog: Catalog, layout: str, sources: int) -> None:
     table = made(catalog, layout)
     play(table, layout, 3, 12, sources)

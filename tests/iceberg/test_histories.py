@@ -18,10 +18,17 @@ from calving.protocol import commit
 from calving.protocol.order import Ordered
 from tests.iceberg.acceptance import COMBINATIONS, has_version_3, played
 
+SHORT = {*COMBINATIONS[::4], *COMBINATIONS[3::4]}
+"""Each mode with each layout, and with one number of partitions of the control log."""
+
+
+def marks(combination: tuple[str, str, int]) -> list[pytest.MarkDecorator]:
+    services = [pytest.mark.services] if has_version_3(combination[0]) else []
+    return services if combination in SHORT else [*services, pytest.mark.long]
+
 
 @pytest.mark.parametrize(
-    ("mode", "layout", "control"),
-    [pytest.param(*each, marks=[pytest.mark.services] if has_version_3(each[0]) else []) for each in COMBINATIONS],
+    ("mode", "layout", "control"), [pytest.param(*each, marks=marks(each)) for each in COMBINATIONS]
 )
 def test_a_history_leaves_what_a_replay_in_the_order_of_offsets_leaves(
     tmp_path: Path, request: pytest.FixtureRequest, mode: str, layout: str, control: int

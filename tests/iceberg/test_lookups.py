@@ -19,6 +19,7 @@ from calving.mutations.cache import KeyCache
 from calving.mutations.keys import ChangedKeys, Matches
 from calving.mutations.lookup import Tasks
 from calving.mutations.runs import Run, Runs
+from harness.forms import forms
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
 
 
@@ -58,7 +59,7 @@ def by_tasks(table: MutationTable, tasks: Tasks | None, rows_here: int = 0) -> R
 
 
 @pytest.mark.parametrize("order", [None, "g"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", forms(LAYOUTS, ["by key", "evolved"]))
 def test_tasks_find_what_this_process_finds(catalog: Catalog, layout: str, order: str | None) -> None:
     found: dict[bool, list[MutationCounts | None]] = {}
     for as_tasks in (False, True):
@@ -189,7 +190,7 @@ def test_small_files_that_are_cached_are_searched_as_one(catalog: Catalog, monke
     assert pyiceberg_rows(table.table) == table.rows()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", forms(LAYOUTS, ["moving"]))
 def test_runs_of_two_files_leave_what_a_replay_leaves(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:

@@ -27,6 +27,7 @@ from calving.protocol.commit import Admitted
 from calving.protocol.ledger import NO_LEDGER
 from calving.protocol.ledger_key import COMMIT_ID, LedgerKey
 from harness.duckdb_extensions import duckdb_rows
+from harness.forms import forms
 from tests.iceberg import racer
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play, pyiceberg_rows
 from tests.iceberg.killed_maintenance import kills
@@ -150,7 +151,7 @@ def test_only_the_branch_of_the_sink_is_maintained(catalog: Catalog) -> None:
     assert named is not None and len(after.scan(snapshot_id=named.snapshot_id).to_arrow()) == len(table.rows())
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", forms(LAYOUTS, ["by key", "evolved"]))
 @pytest.mark.parametrize("at_once", [5, 1_000_000])
 def test_tasks_find_what_this_process_finds(
     catalog: Catalog, layout: str, at_once: int, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ from calving.mutations.cache import KeyCache
 from calving.protocol.commit import Admitted
 from calving.protocol.ledger import NO_LEDGER
 from harness.duckdb_extensions import duckdb_rows
+from harness.forms import forms
 from harness.structure import check
 from tests.iceberg.foreign_deletes import delete_positions, places
 from tests.iceberg.histories import (
@@ -75,7 +76,7 @@ def test_a_history_by_an_order_field_leaves_the_greatest_of_each_key(catalog: Ca
 
 
 @pytest.mark.parametrize("order", [None, "g"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", forms(LAYOUTS, ["moving", "evolved"]))
 def test_keys_that_are_looked_for_a_few_at_a_time_delete_the_same_rows(
     tmp_path: Path, layout: str, order: str | None
 ) -> None:

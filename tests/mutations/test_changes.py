@@ -37,6 +37,7 @@ from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tol
 from calving.model.tables import RowMutations
 from calving.runtime.batch import BatchRunner
 from calving.tasks.spec import TaskSpec
+from harness.forms import forms
 from tests.iceberg.reader import rows_of
 from tests.mutations.changing import NAME, Changing, Message
 
@@ -386,7 +387,7 @@ def test_changes_that_do_not_fit_into_memory_become_steps(tmp_path: Path) -> Non
     assert sink.counts == {"superseded": 3, "deleted": 2}
 
 
-@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("slots", forms([1, 4], [4]))
 @pytest.mark.parametrize("buffered", [96 * 1024 * 1024, 1], ids=["fits into memory", "does not"])
 @pytest.mark.parametrize("order_field", [None, "lsn"], ids=["in steps", "at once"])
 def test_random_histories_come_to_what_a_dict_says(

@@ -22,7 +22,7 @@ from tests.simulation.odds import THEMES, TURNS
 from tests.simulation.run import in_theme
 from tests.simulation.world import simulate
 
-SEEDS = int(os.environ.get("CALVING_SEEDS", "4"))
+SEEDS = int(os.environ.get("CALVING_SEEDS", "3"))
 """Of each theme."""
 ENOUGH, OF = 1, 80
 """So many seeds must notice a broken rule; looking ends once one has. ``make simulate ARGS=--mutants`` counts all."""

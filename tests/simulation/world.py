@@ -61,6 +61,8 @@ class World:
 
     theme: ClassVar[str | None] = None
     """By the seed, if it is not given."""
+    first_seed: ClassVar[int] = 0
+    """Of a broken rule that few seeds notice: the one to begin with."""
     worker = WorkerMachine
     worker_loop = WorkerLoop
     coordinator = Coordinator

@@ -23,6 +23,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from calving_spark.source import DefaultSource
+from harness.forms import forms
 from tests.spark.lake import SparkLake
 from tests.spark.written import Batches, Row
 
@@ -135,7 +136,7 @@ class Driver:
         return not os.WIFSIGNALED(status)
 
 
-@pytest.mark.parametrize("kind", OPTIONS)
+@pytest.mark.parametrize("kind", forms(OPTIONS, ["append", "changes"]))
 def test_no_row_is_lost_or_doubled_and_no_read_is_wrong_whatever_step_was_killed(tmp_path: Path, kind: str) -> None:
     driver, number = Driver(tmp_path, kind), 0
     while driver.kills.total() < KILLS:

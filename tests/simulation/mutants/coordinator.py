@@ -53,7 +53,7 @@ class FrozenExpectation(World):
     restarts = 0.0
 
 
-@mutant("T4 a cycle that a worker asks for begins at once, also after one that had files")
+@mutant("T4 a cycle that a worker asks for begins at once, also after one that had files", seed=36)
 class BeginsAtOnce(World):
     class coordinator(Spoilt):
         class _Pace(Pace):
@@ -84,7 +84,7 @@ class DropsFailedTable(World):
             return super().settled(table, outcome)
 
 
-@mutant("C6 a successor is not told where offsets have restarted", "truncated")
+@mutant("C6 a successor is not told where offsets have restarted", "truncated", seed=6)
 class ForgetsPlaces(World):
     class _Buffer(Buffer):
         def attachment(self, position: ControlOffsets, marks: Mapping[TableId, TableMark]) -> Attachment:
@@ -232,7 +232,7 @@ class LatestFirst(World):
         yield from parked
 
 
-@mutant("C6 a new coordinator loads only the tables that get something", "catalog restored")
+@mutant("C6 a new coordinator loads only the tables that get something", "catalog restored", seed=9)
 class ComparesNothing(World):
     class coordinator(Coordinator):
         def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
@@ -240,7 +240,7 @@ class ComparesNothing(World):
             return super().heard(envelope)
 
 
-@mutant("C6 what was parked goes by the restarts that were known at its time", "truncated while a table fails")
+@mutant("C6 what was parked goes by the restarts that were known at its time", "truncated while a table fails", seed=4)
 class JudgesAsThen(World):
     def has_read(self, request: CommitTables) -> bool:
         """New leaders park before they have read the log, as those of earlier versions do."""

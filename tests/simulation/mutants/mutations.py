@@ -60,12 +60,12 @@ class TakesAsHeard(_Ordering):
     order = staticmethod(_as_heard)
 
 
-@mutant("G1 the ledger passes what is held back", "open transactions")
+@mutant("G1 the ledger passes what is held back", "open transactions", seed=8)
 class PassesHeldBack(_Ordering):
     order = staticmethod(_beyond)
 
 
-@mutant("G1 what was held back is forgotten once the table is committed", "open transactions")
+@mutant("G1 what was held back is forgotten once the table is committed", "open transactions", seed=11)
 class ForgetsHeldBack(_Mutating):
     class _Buffer(Buffer):
         def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:

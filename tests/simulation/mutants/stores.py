@@ -35,7 +35,7 @@ class Torn(World):
             super().write(publication, claim)
 
 
-@mutant("B2 the claim is not checked", "crowd")
+@mutant("B2 the claim is not checked", "crowd", seed=1)
 class NoClaim(World):
     class session(SimSession):
         def write(self, publication: Publication, claim: Claim) -> None:
@@ -43,7 +43,7 @@ class NoClaim(World):
             super().write(publication, Claim(anyone, None))
 
 
-@mutant("B2 stored positions are not compared", "crowd")
+@mutant("B2 stored positions are not compared", "crowd", seed=4)
 class NoCompare(World):
     class session(SimSession):
         def compare(self, publication: Publication) -> None:

@@ -112,14 +112,14 @@ class BelievesNoLedger(_Believing):
             return tp not in self.restarted
 
 
-@mutant("C6.3 what a table got before a restart counts after it", "truncated")
+@mutant("C6.3 what a table got before a restart counts after it", "truncated", seed=9)
 class CountsWhatWasBefore(_Believing):
     class progress(SourceProgress):
         def is_outdated(self, entry: Envelope, tp: TopicPartition) -> bool:
             return False
 
 
-@mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both", "crowd")
+@mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both", "crowd", seed=5)
 class LedgerGoesBack(_CustomLoop):
     eagerness = 0.0  # of two coordinators one has to have read less, and of one partition only
 
@@ -162,7 +162,7 @@ class Rebases(World):
             return super().attempt(self.load(), admitted)
 
 
-@mutant("C6.4 a reported conflict deletes manifests without looking whether it landed", "replica")
+@mutant("C6.4 a reported conflict deletes manifests without looking whether it landed", "replica", seed=4)
 class DeletesUnseen(World):
     class target(SimTarget):
         def attempt(self, state: Loaded, admitted: Admitted) -> int:
@@ -240,7 +240,7 @@ class CommitsTwice(World):
         return Loop(target, target.key, 3)
 
 
-@mutant("C6 a coordinator from before a recovery commits all the same", "recovered too soon")
+@mutant("C6 a coordinator from before a recovery commits all the same", "recovered too soon", seed=13)
 class OutlivesRecovery(World):
     class ledger_key(LedgerKey):
         def is_superseded(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:

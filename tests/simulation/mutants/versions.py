@@ -40,7 +40,7 @@ class NamesTheHighest(World):
             super().step(timeout)
 
 
-@mutant("F1 a leader passes over answers that it hears before the start of their cycle", TURNS)
+@mutant("F1 a leader passes over answers that it hears before the start of their cycle", TURNS, seed=22)
 class PassesOverEarlyAnswers(World):
     class coordinator_loop(CoordinatorLoop):
         class _AfterStart(FormInUse):
@@ -110,7 +110,7 @@ class CommitsWhileBranchesDiffer(World):
         refuse_disputed(replace(request, disputed=frozenset()), table, group, entries, branch)
 
 
-@mutant("S2 a leader commits files for another branch before it has heard all workers", THEME)
+@mutant("S2 a leader commits files for another branch before it has heard all workers", THEME, seed=4)
 class CommitsToAnyBranch(World):
     @staticmethod
     def refuse_disputed(
@@ -129,7 +129,7 @@ class CommitsWhileChangesDiffer(World):
             return replace(request, disputed=disputed or frozenset())
 
 
-@mutant("S2 the ends of earlier cycles let a leader forget who has answered its own", TURNS)
+@mutant("S2 the ends of earlier cycles let a leader forget who has answered its own", TURNS, seed=32)
 class ForgetsAnswers(World):
     class coordinator_loop(CoordinatorLoop):
         class _Aging(Members):
@@ -142,7 +142,7 @@ class ForgetsAnswers(World):
             super().step(timeout)
 
 
-@mutant("S1 a new leader appends over offsets that it has not read", TURNS)
+@mutant("S1 a new leader appends over offsets that it has not read", TURNS, seed=31)
 class AppendsOverUnread(World):
     def has_read(self, request: CommitTables) -> bool:
         return True
