@@ -271,6 +271,20 @@ def test_a_renamed_widened_and_added_column_is_kept(tmp_path: Path) -> None:
     assert sink.rows("id", "n", "large", "later") == [(1, 1, "a", None)]
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_a_column_that_is_added_while_an_update_waits_is_kept(tmp_path: Path, file_format: str) -> None:
+    sink = sink_of(tmp_path, properties={"write.format.default": file_format})
+    sink.take(put(1, "c", v=1, big="a"), put(2, "c", v=1, big="b"))
+    waiting = sink.read({0: [put(1, v=2, big=TEXT)]})
+    with sink.table.update_schema() as update:
+        update.add_column("later", StringType())
+        update.add_column("deep", StructType(NestedField(1, "x", LongType(), required=False)))
+    sink.take(put(1, "c", v=3, big="c", later="l", deep={"x": 7}), put(2, "c", v=3, big="d", later="m", deep={"x": 8}))
+    sink.commit(waiting)
+    found = [(row[0], *row[2:4], *row[5:]) for row in rows_of(sink.table)]
+    assert found == [(1, 2, "c", "l", {"x": 7}), (2, 3, "d", "m", {"x": 8})]
+
+
 def test_a_row_that_was_moved_by_a_compaction_is_found(tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
     for key in range(4):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField
 from pyiceberg.types import ListType, MapType, NestedField, StructType
@@ -79,15 +80,34 @@ class RowReader:
             if here:
                 yield chosen_rows(rows, here)
 
+    def ids(self, path: str, file_format: str) -> frozenset[int]:
+        """The field ids of a file's columns and of the fields within its structs.
+
+        :raises TableTroubleError: the file cannot be read.
+        """
+        with self._opened(path) as stream:
+            match file_format.upper():
+                case "PARQUET":
+                    return frozenset(_ids_of(pq.read_schema(stream), _ID_OF["PARQUET"]))
+                case "ORC":
+                    return frozenset(_ids_of(orc.ORCFile(stream).schema, _ID_OF["ORC"]))
+                case _:
+                    return frozenset(avro.ids(stream))
+
     def _read(
         self, path: str, file_format: str, constants: Mapping[int, Any], wanted: Wanted
     ) -> Iterator[NumberedRows]:
         """Rows, and the position of the first of them. ``wanted``: whether rows are needed from a position up to
         another; others may be left out.
         """
+        with self._opened(path) as stream:
+            yield from _READERS[file_format.upper()](self, stream, constants, wanted)
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[InputStream]:
         try:
             with self.io.new_input(path).open() as stream:
-                yield from _READERS[file_format.upper()](self, stream, constants, wanted)
+                yield stream
         except CalvingError as error:
             raise TableTroubleError(f"file {path} cannot be read whole: {error}") from error
         except Exception as error:  # each format has exceptions of its own
@@ -140,6 +160,15 @@ class RowReader:
         if not has_ids and not self.mapped:
             raise TableTroubleError(_NO_IDS)
         return _FileRows(self.schema, self.arrow, _Missing(self.schema, constants), key, () if has_ids else self.mapped)
+
+
+def _ids_of(fields: Iterable[pa.Field], key: bytes) -> Iterator[int]:
+    for field in fields:
+        said = (field.metadata or {}).get(key)
+        if said is not None:
+            yield int(said)
+        if pa.types.is_struct(field.type):
+            yield from _ids_of(field.type, key)
 
 
 def live_rows(

@@ -62,6 +62,11 @@ def kept_steps(text: str) -> dict[int, tuple[Step, ...]]:
     return {int(number): tuple(map(_read, steps)) for number, steps in found.items()}
 
 
+def with_kept(text: str, ids: Iterable[int]) -> str:
+    """Such a text for a row that lacks these columns besides."""
+    return kept_text({*kept_ids(text), *ids}, kept_steps(text), rootless=text.startswith(ROOTLESS))
+
+
 def is_rootless(kept: pa.Array) -> pa.Array:
     """For each row, whether the row before it is known to be gone. Null stays null."""
     rootless: pa.Array = pc.match_substring_regex(kept, f"^{ROOTLESS}")
