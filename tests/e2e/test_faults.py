@@ -13,6 +13,7 @@ import pytest
 
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process
+from harness.forms import forms
 from harness.processes import PARENT, arguments, descendants
 from harness.run import Run, died, pause
 from harness.sent import TABLES
@@ -71,7 +72,7 @@ def test_a_worker_killed_before_or_after_any_effect_loses_and_doubles_nothing(
     r.assert_exactly_once()
 
 
-@pytest.mark.parametrize("fault", ["batch:after:2", "publish:after:2"])
+@pytest.mark.parametrize("fault", forms(["batch:after:2", "publish:after:2"], ["publish:after:2"]))
 def test_a_worker_on_spark_killed_before_or_after_it_publishes_loses_and_doubles_nothing(
     run: Callable[..., Run], fault: str
 ) -> None:

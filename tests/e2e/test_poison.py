@@ -145,6 +145,7 @@ def test_small_dead_letters_are_whole_in_a_topic_that_takes_no_batch_of_them(
     assert told == {b"%d" % number: value for number, value in enumerate(letters)}
 
 
+@pytest.mark.long
 def test_records_that_no_table_can_take_stop_no_other_table_on_spark(
     topic: Callable[..., Topic], tmp_path: Path, unique: str
 ) -> None:

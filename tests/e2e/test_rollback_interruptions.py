@@ -127,7 +127,7 @@ def tables(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[
     [
         pytest.param(FORGET, True, 4, id="forget", marks=pytest.mark.long),
         pytest.param(RESTORE, False, 4, id="restore, the branch goes forward", marks=pytest.mark.long),
-        pytest.param(RESTORE, True, 6, id="restore, files are added"),
+        pytest.param(RESTORE, True, 6, id="restore, files are added", marks=pytest.mark.long),
         pytest.param(REREAD, True, 14, id="reread"),
     ],
 )
@@ -177,6 +177,7 @@ def test_a_command_whose_reads_fail_one_after_the_other_is_run_again(tables: Tab
     assert status(load(tables.sink.config)).health == "OK"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", ["redis"], indirect=True)
 def test_one_table_is_read_again_by_a_command_that_is_killed_at_any_commit(tables: Tables) -> None:
     """The store's log gets another identity then, which each table of the sink has to know before the next start."""

@@ -54,6 +54,7 @@ def test_a_batch_whose_executor_is_killed_runs_again_on_another_one(
     assert other != killed
 
 
+@pytest.mark.long
 def test_an_interpreter_without_calving_is_named_as_the_reason_and_stops_the_sink(
     cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from harness.topic import Topic
 from tests.engine.connect_server import ConnectServer
 from tests.engine.test_engine import RECORDS, Spark, filled
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.long]
 
 
 @contextlib.contextmanager
@@ -31,7 +31,6 @@ def test_a_batch_runs_on_a_server_elsewhere(topic: Callable[..., Topic], tmp_pat
         assert spark.run(filled(topic), tmp_path) == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
-@pytest.mark.long
 def test_a_server_whose_python_lacks_calving_is_named_as_the_reason_and_stops_the_sink(
     topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
@@ -41,7 +40,6 @@ def test_a_server_whose_python_lacks_calving_is_named_as_the_reason_and_stops_th
     assert error.startswith("ConfigError: the Python of Spark's workers lacks the package 'calving': install calving")
 
 
-@pytest.mark.long
 def test_a_session_that_the_server_has_ended_is_opened_again(topic: Callable[..., Topic], tmp_path: Path) -> None:
     """A server ends a session that has been idle for an hour."""
     idle = {"defaultSessionTimeout": "15s", "maintenanceInterval": "1s"}

@@ -134,6 +134,7 @@ def test_a_batch_runs_as_one_job_of_several_tasks(classic: Spark, topic: Callabl
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
+@pytest.mark.long
 def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., Topic], tmp_path: Path) -> None:
     made = topic()
     made.send(*encode({"id": 1}))
@@ -205,6 +206,7 @@ def test_a_task_that_fails_after_writing_is_tried_again_without_duplicates(
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
+@pytest.mark.long
 def test_a_job_that_never_ends_is_cancelled_and_the_next_one_runs(topic: Callable[..., Topic], tmp_path: Path) -> None:
     properties = {**LOCAL, "spark.python.daemon.module": "tests.engine.flaky_daemon"}
     env = {"FLAKY_MARKER": str(tmp_path / "hung-once"), "FLAKY_HANGS": "1"}

@@ -40,7 +40,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("keys", "is_silent"), [({}, True), ({"spark.io.encryption.enabled": "false"}, False)])
+@pytest.mark.parametrize(
+    ("keys", "is_silent"),
+    [({}, True), pytest.param({"spark.io.encryption.enabled": "false"}, False, marks=pytest.mark.long)],
+)
 def test_no_task_is_written_to_a_temporary_file(keys: dict[str, str], is_silent: bool, tmp_path: Path) -> None:
     """Unless the configuration says that Spark may: then it does, for a moment."""
     properties = {

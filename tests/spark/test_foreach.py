@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from calving_spark import write_batch
+from harness.forms import forms
 from tests.spark.lake import SparkLake
 from tests.spark.sessions import Kind, chosen, opened, started
 from tests.spark.test_streams import BATCH, SECONDS
@@ -22,7 +23,7 @@ Function = Callable[[DataFrame, int], None]
 CONNECT: Kind = "connect local"
 
 
-@pytest.fixture(scope="module", params=sorted({chosen(), CONNECT}))
+@pytest.fixture(scope="module", params=forms(sorted({chosen(), CONNECT}), [chosen()]))
 def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Also of Connect: there the function runs in a process beside the server, and tasks do not know their query."""
     with opened(request.param, tmp_path_factory.mktemp("spark")) as made:
@@ -69,6 +70,7 @@ def test_a_batch_that_fails_after_its_commit_is_not_written_again_and_a_new_chec
     assert lake.values("lake.t") == values
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("session", [CONNECT], indirect=True)
 def test_on_connect_a_batch_whose_checkpoint_is_not_named_is_refused(
     run: Callable[[Function], str], lake: SparkLake

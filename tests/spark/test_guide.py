@@ -11,7 +11,7 @@ import pytest
 from harness.jvm import write_defaults
 from tests.cli.pages import follow
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.long]
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:"
 KAFKA = {"4.3.0": "4.2.0", "4.2.1": "4.2.0", "4.1.4": "4.1.3"}
@@ -30,7 +30,6 @@ def test_the_guide_gives_what_it_says(tmp_path: Path) -> None:
     assert follow("how-to/spark.md", tmp_path, {}) == 5
 
 
-@pytest.mark.long
 def test_the_tutorial_of_kafka_gives_what_it_says(servers: str, tmp_path: Path) -> None:
     connector = KAFKA.get(pyspark.__version__, pyspark.__version__)
     addresses = {"localhost:9092": servers, f"{CONNECTOR}4.3.0": CONNECTOR + connector}

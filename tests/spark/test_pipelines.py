@@ -161,12 +161,12 @@ def pipeline(lake: SparkLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Pipeline(tmp_path, lake, lake.faulty)
 
 
-@pytest.mark.long
 def test_a_dry_run_creates_no_table(pipeline: Pipeline) -> None:
     assert pipeline.run("dry-run").startswith("0: ")
     assert not pipeline.lake.catalog.table_exists("lake.t")
 
 
+@pytest.mark.long
 def test_each_flow_has_its_rows_once_whatever_ended_a_run_and_a_full_refresh_is_refused(pipeline: Pipeline) -> None:
     """One test, because a run takes half a minute. The first is killed, and its checkpoints lose a batch each. In each
     of the next two a flow fails after its commit, and Spark starts it again. The last is a full refresh, which is refused.

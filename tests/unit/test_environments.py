@@ -36,5 +36,5 @@ def test_what_the_environments_for_services_and_for_none_leave_out_belongs_to_an
 def test_what_takes_long_belongs_to_an_environment_of_the_same_folders(commands: dict[str, str]) -> None:
     assert {name for name, command in commands.items() if "not long" in command} >= {"testenv", "unit", "spark41"}
     assert _LEFT_OUT.findall(commands["long"]) == _LEFT_OUT.findall(commands["testenv"])
-    for name, folders in {"long": "tests ", "long41": "tests/engine tests/readback tests/java}"}.items():
+    for name, folders in {"long": "tests ", "long41": "tests/readback tests/java}"}.items():
         assert f" -m long {{posargs:{folders}" in commands[name]
