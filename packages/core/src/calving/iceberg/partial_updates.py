@@ -94,6 +94,7 @@ class PartialUpdates:
         """
         self._table, self._files, self._on_missing = table, files, on_missing
         self._schema = table.metadata.schema()
+        self._joiner = PartialRows(self._schema)
         self._partial = partial_row_schema(self._schema)
         self._rows = arrow_schema(optional(self._schema, frozenset(self._schema.field_ids)))
         self._properties = properties
@@ -116,9 +117,8 @@ class PartialUpdates:
         rows = pa.concat_batches([part for part, _ in parts])
         numbers = pa.concat_arrays([keys for _, keys in parts])
         whole = rows.select(range(len(self._rows)))
-        joiner = PartialRows(self._schema)
-        joined = joiner.settled(joiner.join(whole, numbers, rows.column(KEPT)))
-        return self._written(joined, joiner.without_value(joined))
+        joined = self._joiner.settled(self._joiner.join(whole, numbers, rows.column(KEPT)))
+        return self._written(joined, self._joiner.without_value(joined))
 
     def _partial_rows(
         self, changes: KeyChanges, bases: pa.Array, unfinished: pa.Array
@@ -147,7 +147,7 @@ class PartialUpdates:
         """The columns that the table has got since the file was written: its rows lack them, too."""
         if len(self._table.metadata.schemas) == 1:
             return frozenset()
-        return frozenset(self._schema.field_ids) - reader.ids(file.file_path, file.file_format)
+        return frozenset(self._joiner.columns - reader.ids(file.file_path, file.file_format))
 
     def _stored(
         self,

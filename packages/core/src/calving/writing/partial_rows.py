@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
@@ -103,6 +103,11 @@ class PartialRows:
         for number, column in self._columns.items():
             for each in column.around:
                 self._inside[each].add(number)
+
+    @property
+    def columns(self) -> Set[int]:
+        """The ids of the columns, and of those within structs."""
+        return self._columns.keys()
 
     def join(self, rows: pa.RecordBatch, numbers: pa.Array, kept: pa.Array) -> Joined:
         """``rows`` in their order, whose first columns are those of the schema, and the number of each row's key. A
