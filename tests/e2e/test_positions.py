@@ -22,6 +22,7 @@ from calving.runtime.destination import Destination
 from calving.runtime.moving import move_positions
 from calving.settings.load import load
 from calving.source.members import members
+from harness.forms import forms
 from harness.topic import Topic
 from harness.waiting import wait_for
 from harness.worker import STORES
@@ -224,18 +225,19 @@ def test_a_table_that_was_told_of_the_end_gets_no_third_copy(
     assert Counter(sink.ids("db.b")) == Counter([*range(10, 20)] * 2)
 
 
-LATER = {"redis": (5, 8, 9, 14), "zookeeper": (5, 8, 9, 14)}
-"""Where the command is killed: with Kafka at each write, and with other stores around those of the store."""
+SOME = (5, 8, 9, 14)
+"""Writes around those of the store."""
 
 
+@pytest.mark.parametrize("every", forms([False, True], [False]), ids=["around the store's", "every"])
 def test_a_move_that_is_killed_at_any_write_is_run_again(
-    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str], every: bool
 ) -> None:
     sink, _ = routed(tmp_path, topic(), unique, keys)
     backend = str(keys.get("iceberg.control.backend", "kafka"))
     writes = ((Table, "_do_commit"), (STORES[backend][1], "rewind"))
     wanted: dict[str, Counter[int]] = {name: Counter() for name in ("db.a", "db.b")}
-    for last in LATER.get(backend, itertools.count()):
+    for last in itertools.count() if every else SOME:
         for number, (name, rows) in enumerate(wanted.items()):
             send_to(sink, name, 10 * last + 2 * number, 10 * last + 2 * number + 2)
             rows.update([10 * last + 2 * number, 10 * last + 2 * number + 1])

@@ -123,19 +123,20 @@ def tables(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[
 
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
 @pytest.mark.parametrize(
-    ("answer", "later", "least"),
+    ("answer", "later", "least", "step"),
     [
-        pytest.param(FORGET, True, 4, id="forget", marks=pytest.mark.long),
-        pytest.param(RESTORE, False, 4, id="restore, the branch goes forward", marks=pytest.mark.long),
-        pytest.param(RESTORE, True, 6, id="restore, files are added", marks=pytest.mark.long),
-        pytest.param(REREAD, True, 14, id="reread"),
+        pytest.param(FORGET, True, 4, 1, id="forget", marks=pytest.mark.long),
+        pytest.param(RESTORE, False, 4, 1, id="restore, the branch goes forward", marks=pytest.mark.long),
+        pytest.param(RESTORE, True, 6, 1, id="restore, files are added", marks=pytest.mark.long),
+        pytest.param(REREAD, True, 14, 1, id="reread", marks=pytest.mark.long),
+        pytest.param(REREAD, True, 14, 4, id="reread, every fourth write"),
     ],
 )
 def test_a_command_that_is_killed_at_any_write_is_run_again(
-    tables: Tables, answer: RollbackAnswer, later: bool, least: int
+    tables: Tables, answer: RollbackAnswer, later: bool, least: int, step: int
 ) -> None:
     lost = tables.commit()
-    for last in itertools.count():
+    for last in itertools.count(0, step):
         tables.roll_back()
         if later:
             tables.commit()

@@ -279,6 +279,7 @@ def test_ranges_are_cut_on_spark_connect(connect: Spark, topic: Callable[..., To
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2, "overlaps": 0}
 
 
+@pytest.mark.long
 def test_48_partitions_with_500_days_each_make_500_files(
     classic: Spark, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
