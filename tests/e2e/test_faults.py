@@ -31,6 +31,7 @@ KILLED_AT = [
     "table:after:2",
     "table:after:3",
 ]
+SHORT = ("publish:before:2", "publish:after:2", "acknowledge:after:3", "table:before:2", "table:after:2")
 
 
 ON_SPARK = {"iceberg.engine": "spark", "spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"}
@@ -56,7 +57,7 @@ def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[..., Run
         one.close()
 
 
-@pytest.mark.parametrize("fault", KILLED_AT)
+@pytest.mark.parametrize("fault", forms(KILLED_AT, SHORT))
 def test_a_worker_killed_before_or_after_any_effect_loses_and_doubles_nothing(
     run: Callable[..., Run], fault: str
 ) -> None:
