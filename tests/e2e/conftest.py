@@ -18,7 +18,7 @@ from tests.cli.commands import Cli
 STORES = {"redis": RedisServer, "zookeeper": ZooKeeperServer}
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=forms(STORES, ["redis"]))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer | ZooKeeperServer]:
     """A store that a test may kill, wipe or turn back."""
     found = STORES[request.param](tmp_path / "store")
@@ -29,9 +29,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServe
 
 @pytest.fixture(scope="module", params=forms(["kafka", *STORES], ["kafka"]))
 def keys(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The settings of a backend whose store is there for the whole module. What differs between backends is tried with
-    ``store``, or names its backends.
-    """
+    """The settings of a backend whose store is there for the whole module."""
     if request.param == "kafka":
         yield {}
         return

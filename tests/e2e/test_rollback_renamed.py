@@ -14,6 +14,7 @@ from calving.cli.status import status
 from calving.model.tables import RollbackAnswer
 from calving.protocol.answers import AsItIs, ToSnapshot
 from calving.settings.load import load
+from harness.forms import forms
 from harness.topic import Topic
 from tests.cli.commands import Cli
 from tests.e2e.test_rollback import FORGET, REREAD, RESTORE, answered, snapshots, table_of
@@ -57,7 +58,7 @@ def test_what_the_first_name_has_committed_and_the_table_has_is_not_called_gone(
     assert f"it no longer holds {end - 100} offsets" in rolled_back(sink)
 
 
-@pytest.mark.parametrize("answer", RollbackAnswer)
+@pytest.mark.parametrize("answer", forms(RollbackAnswer, [REREAD]))
 @pytest.mark.parametrize(
     "later", [pytest.param(False, id="as it is", marks=pytest.mark.long), pytest.param(True, id="after later commits")]
 )

@@ -11,13 +11,14 @@ import pytest
 
 from calving.iceberg.catalog import open_catalog
 from harness.duckdb_extensions import connected
+from harness.forms import forms
 from harness.spark_reader import spark_on
 from tests.cli.pages import DOCS, blocks, follow
 
 pytestmark = pytest.mark.services
 
 
-@pytest.mark.parametrize("page", ["how-to/mirror-a-table.md", "how-to/upsert.md"])
+@pytest.mark.parametrize("page", forms(["how-to/mirror-a-table.md", "how-to/upsert.md"], ["how-to/mirror-a-table.md"]))
 def test_spark_finds_what_the_page_says_and_duckdb_has_found(
     page: str, servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,7 @@ def replaced(sink: Cli, where: str, name: str, commits: int) -> bool:
     return not refused
 
 
-@pytest.mark.parametrize("answer", RollbackAnswer)
+@pytest.mark.parametrize("answer", forms(RollbackAnswer, [RollbackAnswer.REREAD]))
 @pytest.mark.parametrize("commits", forms([1, 2], [2]))
 def test_commits_that_a_swap_of_the_metadata_discards_are_noticed_and_answered(
     tmp_path: Path, topic: Callable[..., Topic], unique: str, commits: int, answer: RollbackAnswer
