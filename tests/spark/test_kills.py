@@ -136,7 +136,7 @@ class Driver:
         return not os.WIFSIGNALED(status)
 
 
-@pytest.mark.parametrize("kind", forms(OPTIONS, ["append", "changes"]))
+@pytest.mark.parametrize("kind", forms(OPTIONS, ["changes"]))
 def test_no_row_is_lost_or_doubled_and_no_read_is_wrong_whatever_step_was_killed(tmp_path: Path, kind: str) -> None:
     driver, number = Driver(tmp_path, kind), 0
     while driver.kills.total() < KILLS:
