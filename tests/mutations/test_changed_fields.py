@@ -125,6 +125,36 @@ def test_changes_of_a_commit_are_joined_in_their_order(tmp_path: Path, batches: 
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "inner", "lines"),
+    [
+        ({"n": 2}, {"x": 1, "y": {"p": 1, "q": 2}, "z": 9}, [{"sku": "k", "count": 1, "marks": [], "size": 7}]),
+        (
+            {"inner.x": 2, "lines.0.count": 5},
+            {"x": 2, "y": {"p": 1, "q": 2}, "z": 9},
+            [{"sku": "k", "count": 5, "marks": [], "size": 7}],
+        ),
+        (
+            {"inner": {"x": 2, "y": {"p": 3, "q": 4}}, "lines": [{"sku": "m", "count": 5, "marks": []}]},
+            {"x": 2, "y": {"p": 3, "q": 4}, "z": None},
+            [{"sku": "m", "count": 5, "marks": [], "size": None}],
+        ),
+        ({"inner": None, "lines.0": {"sku": "m"}}, None, [{"sku": "m", "count": None, "marks": None, "size": None}]),
+    ],
+    ids=["another column", "a part", "the whole", "null"],
+)
+def test_fields_that_are_added_while_a_change_waits_are_kept_by_what_is_kept_in_part(
+    tmp_path: Path, change: Document, inner: Any, lines: Any
+) -> None:
+    sink = sink_of(tmp_path)
+    sink.take(put())
+    waiting = sink.read({0: [patch(change)]})
+    later = {"inner": {**FIRST["inner"], "z": 9}, "lines": [{"sku": "k", "count": 1, "marks": [], "size": 7}]}
+    sink.take(put({**FIRST, **later}))
+    sink.commit(waiting)
+    assert row(sink, "inner", "lines") == (inner, lines)
+
+
 def test_a_struct_that_is_kept_whole_keeps_what_an_earlier_change_kept_in_part(tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
     sink.take(put())

@@ -33,7 +33,7 @@ from calving.records.arrays import chosen_rows, conform
 from calving.records.fields import arrow_schema
 from calving.writing.changes import KEPT, filled, optional
 from calving.writing.key_files import partial_row_schema
-from calving.writing.partial_rows import Joined, PartialRows, is_rootless, kept_ids, kept_steps, with_kept
+from calving.writing.partial_rows import Joined, PartialRows, is_rootless, kept_ids, kept_steps
 from calving.writing.table import TableWriter
 
 log = logging.getLogger(__name__)
@@ -137,17 +137,21 @@ class PartialUpdates:
                 positions = pc.and_(pc.greater_equal(rows, start), pc.less(rows, start + file.record_count))
                 here = pc.subtract(rows.filter(positions), start).to_pylist()
                 own, first = keys.filter(positions), 0
-                added = self._added_since(file, reader) if here else frozenset[int]()
+                known = reader.ids(file.file_path) if here else frozenset[int]()
                 for part in reader.rows_at(file.file_path, file.file_format, {}, here) if here else ():
-                    yield _lacking(part, added), own.slice(first, part.num_rows)
+                    yield self._beside(part, known), own.slice(first, part.num_rows)
                     first += part.num_rows
                 start += file.record_count
 
-    def _added_since(self, file: DataFile, reader: RowReader) -> frozenset[int]:
-        """The columns that the table has got since the file was written: its rows lack them, too."""
-        if len(self._table.metadata.schemas) == 1:
-            return frozenset()
-        return frozenset(self._joiner.columns - reader.ids(file.file_path, file.file_format))
+    def _beside(self, rows: pa.RecordBatch, known: Set[int]) -> pa.RecordBatch:
+        """Partial rows of a file with these ids: they lack what the table has got since, too."""
+        place = rows.schema.get_field_index(KEPT)
+        column = rows.column(place)
+        texts = {text: self._joiner.beside(text, known) for text in column.drop_null().unique().to_pylist()}
+        if all(text == more for text, more in texts.items()):
+            return rows
+        made = pa.array([texts.get(text) for text in column.to_pylist()], pa.string())
+        return rows.set_column(place, rows.schema.field(place), made)
 
     def _stored(
         self,
@@ -254,15 +258,6 @@ class PartialUpdates:
             {**metadata.properties, **self._properties},
             carried(table.io),
         )
-
-
-def _lacking(rows: pa.RecordBatch, ids: Set[int]) -> pa.RecordBatch:
-    """Partial rows that lack these columns besides."""
-    if not ids:
-        return rows
-    place = rows.schema.get_field_index(KEPT)
-    texts = [None if text is None else with_kept(text, ids) for text in rows.column(place).to_pylist()]
-    return rows.set_column(place, rows.schema.field(place), pa.array(texts, pa.string()))
 
 
 def check_id_columns(table: Table, key_files: Mapping[tuple[int, ...], Group]) -> None:

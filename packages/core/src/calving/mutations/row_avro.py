@@ -54,12 +54,6 @@ def columns(
         count = at_once(len(records), sum(array.nbytes for array in arrays if array is not None))
 
 
-def ids(stream: Any) -> Iterator[int]:
-    """The field ids of a file's columns and of the fields within its structs."""
-    schema = fastavro.reader(stream).writer_schema
-    return _Written(schema).ids(schema)
-
-
 def _leaf(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     storage = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     if pa.types.is_temporal(storage):
@@ -91,14 +85,6 @@ class _Written:
             for each in wanted.fields
             if (field := ids.get(each.field_id)) is not None
         }
-
-    def ids(self, schema: Any) -> Iterator[int]:
-        """The field ids of a record, and of the records within it."""
-        for field in self._declared(schema).get("fields", ()):
-            if "field-id" in field:
-                yield field["field-id"]
-            if self._declared(field["type"])["type"] == "record":
-                yield from self.ids(field["type"])
 
     def _read(self, schema: Any, wanted: IcebergType, mapped: Sequence[MappedField], name: str) -> _Read:
         kind = self._declared(schema)

@@ -80,19 +80,13 @@ class RowReader:
             if here:
                 yield chosen_rows(rows, here)
 
-    def ids(self, path: str, file_format: str) -> frozenset[int]:
-        """The field ids of a file's columns and of the fields within its structs.
+    def ids(self, path: str) -> frozenset[int]:
+        """The field ids of a Parquet file: of its columns, and of the fields within structs and lists.
 
         :raises TableTroubleError: the file cannot be read.
         """
         with self._opened(path) as stream:
-            match file_format.upper():
-                case "PARQUET":
-                    return frozenset(_ids_of(pq.read_schema(stream), _ID_OF["PARQUET"]))
-                case "ORC":
-                    return frozenset(_ids_of(orc.ORCFile(stream).schema, _ID_OF["ORC"]))
-                case _:
-                    return frozenset(avro.ids(stream))
+            return frozenset(_ids_of(pq.read_schema(stream)))
 
     def _read(
         self, path: str, file_format: str, constants: Mapping[int, Any], wanted: Wanted
@@ -162,13 +156,15 @@ class RowReader:
         return _FileRows(self.schema, self.arrow, _Missing(self.schema, constants), key, () if has_ids else self.mapped)
 
 
-def _ids_of(fields: Iterable[pa.Field], key: bytes) -> Iterator[int]:
+def _ids_of(fields: Iterable[pa.Field]) -> Iterator[int]:
     for field in fields:
-        said = (field.metadata or {}).get(key)
+        said = (field.metadata or {}).get(_ID_OF["PARQUET"])
         if said is not None:
             yield int(said)
         if pa.types.is_struct(field.type):
-            yield from _ids_of(field.type, key)
+            yield from _ids_of(field.type)
+        elif pa.types.is_list(field.type):
+            yield from _ids_of([field.type.value_field])
 
 
 def live_rows(

@@ -62,11 +62,6 @@ def kept_steps(text: str) -> dict[int, tuple[Step, ...]]:
     return {int(number): tuple(map(_read, steps)) for number, steps in found.items()}
 
 
-def with_kept(text: str, ids: Iterable[int]) -> str:
-    """Such a text for a row that lacks these columns besides."""
-    return kept_text({*kept_ids(text), *ids}, kept_steps(text), rootless=text.startswith(ROOTLESS))
-
-
 def is_rootless(kept: pa.Array) -> pa.Array:
     """For each row, whether the row before it is known to be gone. Null stays null."""
     rootless: pa.Array = pc.match_substring_regex(kept, f"^{ROOTLESS}")
@@ -104,10 +99,30 @@ class PartialRows:
             for each in column.around:
                 self._inside[each].add(number)
 
-    @property
-    def columns(self) -> Set[int]:
-        """The ids of the columns, and of those within structs."""
-        return self._columns.keys()
+    def beside(self, text: str, known: Set[int]) -> str:
+        """Such a text for a row from before its table got some columns. ``known``: the ids that its file has. The row
+        lacks the other columns, too, and other fields of a struct or an element of which it lacks some already.
+        """
+        ids = {*kept_ids(text)}
+        for number, column in self._columns.items():  # a struct comes before its fields
+            struct_id = column.around[-1] if column.around else None
+            lacks = struct_id is None or struct_id in ids or not ids.isdisjoint(self._inside[struct_id])
+            if number not in known and lacks:
+                ids.add(number)
+        steps = {number: self._steps_beside(number, each, known) for number, each in kept_steps(text).items()}
+        return kept_text(ids, steps, rootless=text.startswith(ROOTLESS))
+
+    def _steps_beside(self, number: int, steps: Sequence[Step], known: Set[int]) -> Sequence[Step]:
+        kind = self._columns[number].field.field_type if number in self._columns else None
+        if not isinstance(kind, ListType) or not isinstance(kind.element_type, StructType):
+            return steps
+        inside = PartialRows(Schema(*kind.element_type.fields))
+        return [
+            step
+            if isinstance(step, Cut) or step.kept is None
+            else Element(step.number, inside.beside(step.kept, known))
+            for step in steps
+        ]
 
     def join(self, rows: pa.RecordBatch, numbers: pa.Array, kept: pa.Array) -> Joined:
         """``rows`` in their order, whose first columns are those of the schema, and the number of each row's key. A
