@@ -8,8 +8,8 @@ BIN := .venv/bin
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
-	@echo "make test      everything through tox"
-	@echo "make test-long  further forms of the same: other stores, formats, versions, moments of a kill (an hour)"
+	@echo "make test      the tests, through tox"
+	@echo "make test-long  what takes too long for that: other stores, formats, versions, times of a kill (an hour)"
 	@echo "make test-quick  most of what needs no services, in less than three minutes; left out are tests"
 	@echo "               of packaging, fuzz, serving, iceberg, cli, neighbours, and broken rules"
 	@echo "make test-touched  the tests of what differs from main (BASE=HEAD: what is not committed)"

@@ -94,8 +94,8 @@ def main() -> None:
         print(f"nothing that has tests differs from {base}")
     code = 0
     for part, mark in (
-        ([test for test in tests if not needs_services(test)], ["-m", "not services"]),
-        ([test for test in tests if needs_services(test)], []),
+        ([test for test in tests if not needs_services(test)], ["-m", "not services and not long"]),
+        ([test for test in tests if needs_services(test)], ["-m", "not long"]),
     ):
         if part:
             print("tests of what differs from", base, "are:", *part, flush=True)

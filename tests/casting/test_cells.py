@@ -227,7 +227,7 @@ def grown(folder: Any, native: str, *hostile: object) -> tuple[int, int, int]:
     return written, bad, megabytes
 
 
-@pytest.mark.parametrize(("native", "form"), [("1", "plain"), pytest.param("0", "envelope", marks=pytest.mark.long)])
+@pytest.mark.parametrize(("native", "form"), [("1", "plain"), ("0", "envelope")])
 @pytest.mark.parametrize(
     ("columns", "cells", "elements", "records", "written", "most_mb"),
     [(1_000, 5_000_000, 250_000, 1, 0, 150), (100, 500_000, 4_000, 30, 30, 300)],  # 2 GB; 30 times 3 MB

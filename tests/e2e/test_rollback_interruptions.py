@@ -129,6 +129,8 @@ def tables(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[
         pytest.param(RESTORE, False, 4, 1, id="restore, the branch goes forward", marks=pytest.mark.long),
         pytest.param(RESTORE, True, 6, 1, id="restore, files are added", marks=pytest.mark.long),
         pytest.param(REREAD, True, 14, 1, id="reread", marks=pytest.mark.long),
+        pytest.param(FORGET, True, 4, 2, id="forget, every second write"),
+        pytest.param(RESTORE, True, 6, 3, id="restore, every third write"),
         pytest.param(REREAD, True, 14, 4, id="reread, every fourth write"),
     ],
 )

@@ -19,7 +19,7 @@ from tests.cli.commands import Cli
 from tests.engine.standalone import Cluster, eventually, with_one_node
 from tests.engine.test_engine import ALL, RECORDS, Spark, filled
 
-pytestmark = [pytest.mark.services, pytest.mark.long]
+pytestmark = pytest.mark.services
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,7 @@ def test_a_batch_whose_executor_is_killed_runs_again_on_another_one(
     assert other != killed
 
 
+@pytest.mark.long
 def test_an_interpreter_without_calving_is_named_as_the_reason_and_stops_the_sink(
     cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
@@ -64,6 +65,7 @@ def test_an_interpreter_without_calving_is_named_as_the_reason_and_stops_the_sin
     assert "spark.pyspark.python" in error
 
 
+@pytest.mark.long
 def test_a_cluster_that_gives_no_resources_stops_the_sink(
     cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
@@ -73,6 +75,7 @@ def test_a_cluster_that_gives_no_resources_stops_the_sink(
     assert error.startswith("ConfigError: Spark gave the job no resources for 3 s")
 
 
+@pytest.mark.long
 def test_an_application_that_the_cluster_has_ended_is_started_again(
     cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
@@ -85,6 +88,7 @@ def test_an_application_that_the_cluster_has_ended_is_started_again(
         assert any(error.startswith("EngineLostError: Spark is gone, and is started again: ") for error in errors)
 
 
+@pytest.mark.long
 def test_a_sink_whose_workers_lack_calving_ends_with_code_2_and_says_so_once(
     cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path, unique: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Seeds of the fuzzer that are always tried; ``make fuzz`` tries new ones."""
+"""Fixed seeds of the fuzzer; ``make fuzz`` tries new ones."""
 
 from __future__ import annotations
 

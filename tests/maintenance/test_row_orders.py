@@ -113,7 +113,10 @@ def test_appended_files_are_written_in_another_order_with_the_same_rows(
     assert leftovers(table) == []
 
 
-@pytest.mark.parametrize(("file_format", "version"), VERSIONS[1:3])
+@pytest.mark.parametrize(
+    ("file_format", "version"),
+    [*VERSIONS[1:3], *(pytest.param(*each, marks=pytest.mark.long) for each in VERSIONS[3:])],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_commits_that_touch_every_input_do_not_drop_the_group(
     catalog: Catalog, kind: str, file_format: str, version: int, monkeypatch: pytest.MonkeyPatch

@@ -94,7 +94,7 @@ def stream(session: SparkSession, lake: SparkLake, tmp_path: Path) -> Iterator[S
 FAULTS = [
     *(pytest.param("load_table", number, "raises after", marks=pytest.mark.long) for number in (1, 2)),
     ("load_table", 3, "raises after"),
-    pytest.param("commit_table", 1, "raises before", marks=pytest.mark.long),
+    ("commit_table", 1, "raises before"),
     ("commit_table", 1, "raises after"),
     pytest.param("commit_table", 1, "dies before", marks=pytest.mark.long),
     ("commit_table", 1, "dies after"),
