@@ -59,9 +59,7 @@ def test_what_the_first_name_has_committed_and_the_table_has_is_not_called_gone(
 
 
 @pytest.mark.parametrize("answer", forms(RollbackAnswer, [REREAD]))
-@pytest.mark.parametrize(
-    "later", [pytest.param(False, id="as it is", marks=pytest.mark.long), pytest.param(True, id="after later commits")]
-)
+@pytest.mark.parametrize("later", forms([False, True], [True]), ids=["as it is", "after later commits"])
 def test_each_answer_keeps_its_promise(sink: Cli, answer: RollbackAnswer, later: bool) -> None:
     sink.send(300, 400)
     sink.run_here()

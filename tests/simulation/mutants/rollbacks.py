@@ -182,9 +182,7 @@ class DiscardsSilently(World):
         return ledger_updates.replaced(key, line, properties, before, replace(extent, covered={}))
 
 
-@mutant(
-    "R3 a replay brings back what a replacement has discarded, and the table says that it is gone", _REPLACED, seed=4
-)
+@mutant("R3 a replay commits records again that the table counts as gone after a replacement", _REPLACED, seed=4)
 class CommitsDiscardedEntries(World):
     @staticmethod
     def replaced(

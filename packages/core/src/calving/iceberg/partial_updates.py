@@ -137,14 +137,17 @@ class PartialUpdates:
                 positions = pc.and_(pc.greater_equal(rows, start), pc.less(rows, start + file.record_count))
                 here = pc.subtract(rows.filter(positions), start).to_pylist()
                 own, first = keys.filter(positions), 0
-                known = reader.ids(file.file_path) if here else frozenset[int]()
-                for part in reader.rows_at(file.file_path, file.file_format, {}, here) if here else ():
-                    yield self._beside(part, known), own.slice(first, part.num_rows)
-                    first += part.num_rows
+                if here:
+                    known = reader.ids(file.file_path)
+                    for part in reader.rows_at(file.file_path, file.file_format, {}, here):
+                        yield self._beside(part, known), own.slice(first, part.num_rows)
+                        first += part.num_rows
                 start += file.record_count
 
     def _beside(self, rows: pa.RecordBatch, known: Set[int]) -> pa.RecordBatch:
-        """Partial rows of a file with these ids: they lack what the table has got since, too."""
+        """The partial rows of a file, which also lack the columns that the table got after the file was written.
+        ``known``: the field ids of the file.
+        """
         place = rows.schema.get_field_index(KEPT)
         column = rows.column(place)
         texts = {text: self._joiner.beside(text, known) for text in column.drop_null().unique().to_pylist()}

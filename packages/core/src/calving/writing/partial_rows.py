@@ -100,8 +100,9 @@ class PartialRows:
                 self._inside[each].add(number)
 
     def beside(self, text: str, known: Set[int]) -> str:
-        """Such a text for a row from before its table got some columns. ``known``: the ids that its file has. The row
-        lacks the other columns, too, and other fields of a struct or an element of which it lacks some already.
+        """The text for a row whose file was written before columns were added to its table. The row also lacks each
+        column that is not among ``known``, the field ids of the file. A struct or an element that lacks some of its
+        fields also lacks those that are not among ``known``. Any other one is whole.
         """
         ids = {*kept_ids(text)}
         for number, column in self._columns.items():  # a struct comes before its fields
