@@ -1,6 +1,7 @@
 """A driver of Spark that writes Parquet files as a stream into a table, each micro-batch some files:
-``python -m bench.spark_writer FORMAT SOURCE WAREHOUSE CHECKPOINT``. Formats: ``calving``, ``iceberg``, which is that of
-Iceberg's own runtime, and ``noop``, which writes nothing. Prints the seconds of the batches, as JSON.
+``python -m bench.spark_writer FORMAT SOURCE WAREHOUSE CHECKPOINT``. Formats: ``calving``; ``iceberg``, which is that of
+Iceberg's own runtime; ``parquet``, Spark's own files; ``empty``, a sink in Python that takes the rows and writes
+nothing; ``noop``, to which no row comes. Prints the seconds of the batches, as JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA
 from harness import spark_reader
@@ -19,8 +22,30 @@ from harness import spark_reader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
+
 TABLE = "bench.events"
 FILES_OF_A_BATCH = 4
+
+
+class EmptyWriter(DataSourceStreamArrowWriter):
+    """Takes the rows."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as in Spark
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class EmptySource(DataSource):
+    """What every sink in Python costs."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "empty"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> EmptyWriter:  # noqa: N802 - as in Spark
+        return EmptyWriter()
 
 
 def main() -> None:
@@ -28,6 +53,7 @@ def main() -> None:
     with _session(name, warehouse) as spark:
         spark.sparkContext.setLogLevel("ERROR")
         schema = spark.read.parquet(source).schema
+        spark.dataSource.register(EmptySource)
         rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_OF_A_BATCH).parquet(source)
         writer = rows.writeStream.format(name).option("checkpointLocation", checkpoint).trigger(availableNow=True)
         if name == "iceberg":
@@ -35,6 +61,8 @@ def main() -> None:
         elif name == "calving":
             catalog = {"catalog.type": "embedded", "catalog.warehouse": warehouse}
             query = writer.options(**catalog, sink="bench").start(TABLE)
+        elif name == "parquet":
+            query = writer.start(f"{warehouse}/parquet")
         else:
             query = writer.start()
         query.awaitTermination()

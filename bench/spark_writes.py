@@ -1,6 +1,6 @@
 """``make spark-bench``: the same rows through ``calving run``, through Spark's ``format("calving")``, and through
-Iceberg's own sink of Spark, which is for an older Spark. Each takes a number of rows and three times as many: what is
-between the two is the cost of rows, without that of the start.
+Iceberg's own sink of Spark, which is for an older Spark. Beside these, sinks that write Parquet files or nothing. Each
+takes a number of rows and three times as many: what is between the two is the cost of rows, without that of the start.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from calving.services.process import interruptible
 ROOT = Path(__file__).parents[1]
 _ROWS_OF_A_FILE = 50_000
 SINK = "calving run"
+_NAMES = ("calving", "empty", "parquet", "noop")
+"""Formats of ``bench.spark_writer``."""
+_WITHOUT_TABLE = ("empty", "parquet", "noop")
 
 
 def write_files(folder: Path, numbers: range) -> None:
@@ -65,7 +68,7 @@ def measure(folder: Path, console: Console, calving: Path, older: Path, records:
             found.append({**throughput.drain(calving, servers, folder, case), "sink": SINK})
             console.print(_said(found[-1]))
             for python in (Path(sys.executable), older):
-                for name in ("calving", "noop") if python != older else ("calving", "iceberg", "noop"):
+                for name in _NAMES if python != older else (*_NAMES, "iceberg"):
                     found.append(_written(folder, python, name, count))
                     console.print(_said(found[-1]))
     _show(found, records, console)
@@ -87,7 +90,7 @@ def _written(folder: Path, python: Path, name: str, count: int) -> Mapping[str, 
     version = _version(python)
     used = (
         {"records": count, "cpu_seconds": round(usage.cpu_seconds, 2), "wall_seconds": round(usage.wall_seconds, 2)}
-        if name == "noop"
+        if name in _WITHOUT_TABLE
         else throughput.measured(name, usage, catalog, case)
     )
     shutil.rmtree(own)
@@ -113,6 +116,11 @@ def per_cpu_second(runs: Sequence[Mapping[str, object]], records: int) -> dict[s
     }
 
 
+def beyond(rows: Mapping[str, float], sink: str, other: str) -> float:
+    """Rows for each CPU second that ``sink`` takes beyond those of another sink."""
+    return 1 / (1 / rows[sink] - 1 / rows[other])
+
+
 def _show(runs: Sequence[Mapping[str, object]], records: int, console: Console) -> None:
     rows = per_cpu_second(runs, records)
     table = Table("sink", "rows/CPU s", f"of {SINK}", "median s of a batch", title="Rows beyond the start")
@@ -120,6 +128,12 @@ def _show(runs: Sequence[Mapping[str, object]], records: int, console: Console) 
     for sink, figure in rows.items():
         table.add_row(sink, f"{figure:,.0f}", f"{figure / rows[SINK]:.0%}", str(batches[sink]))
     console.print(table)
+    for sink in rows:
+        if sink.startswith("calving, "):
+            own = beyond(rows, sink, sink.replace("calving", "empty"))
+            console.print(
+                f"{sink}, beyond an empty sink in Python: {own:,.0f} rows/CPU s, {own / rows[SINK]:.0%} of {SINK}"
+            )
 
 
 def main() -> None:

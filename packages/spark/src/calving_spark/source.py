@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from calving.errors import ConfigError
-from calving.lean import without_pandas
+from calving.lean import collect_no_libraries, without_pandas
 
 if TYPE_CHECKING:
     from calving_spark.readers import TableReader
@@ -75,6 +75,7 @@ class DefaultSource(DataSource):
 
         if overwrite:
             raise ConfigError("output mode complete would replace the table: use append")
+        collect_no_libraries("planning")
         options = read(self.options)
         if options.keys.write_id is not None:
             raise ConfigError("option write-id is for batch writes: a stream has its ledger by its sink's name")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from calving.lean import without_pandas
+from calving.lean import collect_no_libraries, without_pandas
 from calving_spark import __version__
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class _Writer:
         # Imported here, because planning and committing write nothing.
         from calving_spark.tasks import write
 
+        collect_no_libraries("tasks")
         return write(self._plan, self._version, batches)
 
 
@@ -58,6 +59,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         from calving_spark.commits import commit_stream
         from calving_spark.options import read
 
+        collect_no_libraries("commits")
         commit_stream(read(self._given), messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - as in Spark
