@@ -81,7 +81,7 @@ def opened(kind: Kind, folder: Path) -> Iterator[SparkSession]:
             stack.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)  # PySpark sets it for the whole process
             made = SparkSession.builder.remote(server.properties["spark.remote"]).getOrCreate()
         else:
-            made = stack.enter_context(_classic({**settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}))
+            made = stack.enter_context(session_on({**settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}))
         stack.callback(made.stop)
         yield made
 
@@ -109,7 +109,8 @@ def _standalone(folder: Path) -> Iterator[Mapping[str, str]]:
 
 
 @contextlib.contextmanager
-def _classic(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def session_on(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session of this process with these settings."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", python_of_spark())
         patch.setenv("PYTHONPATH", _ROOT, prepend=os.pathsep)
