@@ -25,7 +25,7 @@ from calving.services.process import interruptible
 from tests.spark.sessions import CHOSEN, KINDS, Kind
 
 ROOT = Path(__file__).parents[2]
-_OF_A_SESSION = ("batch_writes", "foreach", "reads", "streams", "upserts")
+_OF_A_SESSION = ("batch_writes", "beside_a_sink", "foreach", "reads", "streams", "upserts")
 """The modules of tests whose Spark is a session of a kind; the others start theirs, and run once."""
 _COLUMNS = ("spark", "session", "passed", "failed", "skipped", "seconds")
 

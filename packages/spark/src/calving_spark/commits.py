@@ -14,6 +14,7 @@ from calving.iceberg.batches import BatchCommitter, BatchFiles
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.resolution import RowChangeResolver
 from calving.model.files import DataFile, FileContent
+from calving.model.record_path import Limits
 from calving.model.tables import OrderType
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 _CACHE_BYTES = 512 * 1024 * 1024
 """The most bytes of key columns on local disk."""
 _TOLD: set[str] = set()
-"""The queries without a name of which this process has warned."""
+"""The queries without a name, and the tables with many files, of which this process has warned."""
 
 
 def commit_batch(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -91,6 +92,7 @@ def _commit(options: WriteOptions, messages: Sequence[WrittenFiles], what: str, 
     io = _io(options) if any(message.path for message in messages) else None
     of_tasks = [unpacked(message, name, io) for message in messages]
     files = [file for of_task in of_tasks for file in of_task.files]
+    _warn_of_many(name, what, of_tasks)
     others = [file.file_path for of_task in of_tasks for file in of_task.deletes]
     resolver = _resolver(options)
     batch = BatchFiles(
@@ -104,6 +106,24 @@ def _commit(options: WriteOptions, messages: Sequence[WrittenFiles], what: str, 
     made = committer.commit(batch, entry)
     if made is not None:
         log.info("table %s: %s is in snapshot %d, with %s", name, what, made, counted(len(files), "file"))
+
+
+def _warn_of_many(table: str, what: str, of_tasks: Sequence[TaskFiles]) -> None:
+    """A source in Python cannot ask Spark to distribute rows, so the user has to (S4)."""
+    most = max((of_task.files for of_task in of_tasks), key=len)
+    fields = most[0].partition.fields if most else ()
+    if len(most) <= Limits().open_files or not fields or table in _TOLD:
+        return
+    _TOLD.add(table)
+    log.warning(
+        "table %s: one of %s of %s has written %d files, because its rows are of many partitions (%s): repartition()"
+        " the DataFrame by the columns of the partition before it is written",
+        table,
+        counted(len(of_tasks), "task"),
+        what,
+        len(most),
+        ", ".join(field.name for field in fields),
+    )
 
 
 def _steps(of_tasks: Sequence[TaskFiles], *, is_ordered: bool) -> tuple[Step, ...]:
