@@ -96,23 +96,23 @@ def _serving() -> subprocess.Popen[str]:
 
 
 @contextmanager
-def session(where: str) -> Iterator[SparkSession]:
-    """With the catalog `iceberg`, which is there: a folder or an address."""
-    with started() as spark:
+def session(where: str, java: str = LOCAL_JAVA) -> Iterator[SparkSession]:
+    """With the catalog `iceberg`, which is there: a folder or an address. ``java``: options of Java."""
+    with started(java) as spark:
         for key, value in _catalog(where).items():
             spark.conf.set(key, value)
         yield spark
 
 
 @contextmanager
-def started() -> Iterator[SparkSession]:
+def started(java: str = LOCAL_JAVA) -> Iterator[SparkSession]:
     """A Spark with Iceberg's runtime, and no catalog."""
     classpath = ":".join(map(str, sorted(jars("iceberg-spark", [RUNTIME, SQLITE]).glob("*.jar"))))
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config(JAVA_OPTIONS, LOCAL_JAVA)
+        .config(JAVA_OPTIONS, java)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraClassPath", classpath)
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
