@@ -80,9 +80,9 @@ def opened(kind: Kind, folder: Path) -> Iterator[SparkSession]:
             stack.callback(server.close)
             stack.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)  # PySpark sets it for the whole process
             made = SparkSession.builder.remote(server.properties["spark.remote"]).getOrCreate()
+            stack.callback(made.stop)
         else:
             made = stack.enter_context(session_on({**settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}))
-        stack.callback(made.stop)
         yield made
 
 
@@ -116,4 +116,7 @@ def session_on(settings: Mapping[str, str]) -> Iterator[SparkSession]:
         patch.setenv("PYTHONPATH", _ROOT, prepend=os.pathsep)
         made = SparkSession.builder.config(map={**settings}).getOrCreate()
         made.sparkContext.setLogLevel("OFF")
-        yield made
+        try:
+            yield made
+        finally:
+            made.stop()
