@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,27 @@ def test_a_column_of_truth_says_whether_a_row_deletes(batches: Make) -> None:
     assert written.rows == [(2,), (3,)]
 
 
+@pytest.mark.parametrize("options", [{"cdc_field": "OP"}, {"apply_as_deletes": "Op = 'D'"}])
+@pytest.mark.parametrize("fold", ["false", "true"])
+def test_the_case_of_a_name_in_an_option_does_not_turn_deletes_into_rows(
+    batches: Make, options: dict[str, str], fold: str
+) -> None:
+    written = batches(keys="id", sequence_by="seq", schema_case_insensitive=fold, **options)
+    written.write([row(1, "a", 1), row(2, "b", 1)])
+    written.write([row(1, "", 2, "D")])
+    assert written.lake.values("lake.t", "id") == [2]
+
+
+META = StructType().add("op", "string").add("who", "string")
+
+
+def test_a_struct_with_the_operation_keeps_its_other_fields(batches: Make) -> None:
+    written = batches(StructType().add("id", "long").add("meta", META), keys="id", cdc_field="meta.OP")
+    written.write([{"id": 1, "meta": {"op": "c", "who": "x"}}, {"id": 2, "meta": {"op": "c", "who": "y"}}])
+    written.write([{"id": 1, "meta": {"op": "d", "who": "z"}}])
+    assert written.rows == [(2, {"op": "c", "who": "y"})]
+
+
 def test_identifier_fields_of_the_table_are_its_keys(batches: Make, lake: SparkLake) -> None:
     batches(keys="id").write([row(1, "a", 1)])
     assert lake.table("lake.t").schema().identifier_field_names() == {"id"}
@@ -197,6 +218,11 @@ def test_a_row_that_cannot_change_the_table_fails_its_task(batches: Make, bad: R
         ({"upsert_mode_enabled": "true"}, "table lake.t has no id columns"),
         ({"keys": "id", "cdc_field": "nix"}, "the DataFrame has no column nix, which the option cdc-field names"),
         ({"keys": "id", "apply_as_deletes": "nix = 'D'"}, "no column nix, which the option apply-as-deletes names"),
+        ({"keys": "id", "cdc_field": "op.nix"}, r"no column op\.nix, which the option cdc-field names"),
+        (
+            {"keys": "id", "cdc_field": "seq"},
+            "column seq, which the option cdc-field names, is bigint, which says noth",
+        ),
         ({"keys": "id", "sequence_by": "nix"}, "no column nix, which is its order-field"),
         ({"id_columns": "id"}, "option id-columns has no effect on rows that are added"),
         ({"sequence_by": "seq"}, "option order-field has no effect on rows that are added"),
@@ -208,6 +234,18 @@ def test_a_row_that_cannot_change_the_table_fails_its_task(batches: Make, bad: R
 def test_options_that_cannot_be_followed_are_refused(batches: Make, options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         batches(**options).write([row(1, "a", 1)])
+
+
+@pytest.mark.parametrize(("fold", "names"), [("false", ("a", "a")), ("true", ("a", "A"))])
+def test_two_fields_of_a_struct_with_one_name_are_refused(batches: Make, fold: str, names: Sequence[str]) -> None:
+    inner = StructType().add(names[0], "long").add(names[1], "long")
+    with pytest.raises(ConfigError, match=r"the DataFrame has two columns x\.a: rename one"):
+        batches(StructType().add("x", inner), schema_case_insensitive=fold).write([])
+
+
+def test_a_dataframe_with_two_spellings_of_the_operation_is_asked_for_one(batches: Make) -> None:
+    with pytest.raises(ConfigError, match="two columns op and OP, which the option cdc-field names"):
+        batches(StructType([*SCHEMA.fields]).add("OP", "string"), keys="id", cdc_field="oP").write([])
 
 
 def test_a_dataframe_without_columns_is_refused(batches: Make) -> None:

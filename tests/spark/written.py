@@ -52,10 +52,7 @@ class Batches:
 
     def _task(self, writer: Any, number: int, rows: Sequence[Row]) -> WriterCommitMessage:
         self.replace(tasks, "place", lambda: TaskPlace("q", str(self.count), number))
-        arrow = pa.schema(
-            [pa.field(each.name, _ARROW[type(each.dataType)], nullable=each.nullable) for each in self.schema.fields]
-        )
-        batches = pa.Table.from_pylist([*rows], arrow).to_batches(max_chunksize=3)
+        batches = pa.Table.from_pylist([*rows], pa.schema([*_struct(self.schema)])).to_batches(max_chunksize=3)
         message: WriterCommitMessage = writer.write(iter(batches))
         return message
 
@@ -68,6 +65,14 @@ class Batches:
     def files(self) -> set[str]:
         """The files in the table's folder for data."""
         return {each.name for each in self.lake.folder.rglob("*") if each.is_file() and each.parent.name != "metadata"}
+
+
+def _struct(kind: spark.StructType) -> pa.StructType:
+    return pa.struct([pa.field(each.name, _type(each.dataType), nullable=each.nullable) for each in kind.fields])
+
+
+def _type(kind: spark.DataType) -> pa.DataType:
+    return _struct(kind) if isinstance(kind, spark.StructType) else _ARROW[type(kind)]
 
 
 _ARROW = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import types as spark
 
 from calving.casting.table import Converted
 from calving.errors import BadRecordError, ConfigError
@@ -39,6 +40,17 @@ _EQUALS = re.compile(rf"\s*`?(?P<column>[^\s`=]+)`?\s*==?\s*(?P<texts>{_ONE})\s*
 _AMONG = re.compile(
     rf"\s*`?(?P<column>[^\s`=]+)`?\s+IN\s*\(\s*(?P<texts>{_ONE}(?:\s*,\s*{_ONE})*)\s*\)\s*", re.IGNORECASE
 )
+_TELLING: Mapping[str, tuple[type[spark.DataType], ...]] = {
+    "cdc-field": (spark.StringType, spark.CharType, spark.VarcharType, spark.BooleanType),
+    "apply-as-deletes": (
+        spark.StringType,
+        spark.CharType,
+        spark.VarcharType,
+        spark.BooleanType,
+        spark.IntegralType,
+    ),
+}
+"""The types of the columns that an option names, of which the texts are compared."""
 _TEXT = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
@@ -157,18 +169,47 @@ class ChangesOfRows:
         return pc.if_else(pc.fill_null(pc.equal(found, UNCLEAR), True), pa.scalar(INSERT, pa.int8()), found)
 
 
-def check_columns(
-    table: str, mutations: RowMutations, deletes: DeleteCondition | None, names: Sequence[str]
-) -> set[str]:
-    """The columns of a DataFrame that tell of changes, and need not be in the table.
+def spelt(
+    table: str, mutations: RowMutations, deletes: DeleteCondition | None, schema: spark.StructType
+) -> tuple[RowMutations, DeleteCondition | None]:
+    """What tells of changes, with the names of columns as the DataFrame spells them: Spark ignores case, and a task
+    that found no such column would take each delete for a row.
 
-    :raises ConfigError: the DataFrame lacks one.
+    :raises ConfigError: the DataFrame lacks such a column, or its values say nothing of changes.
     """
-    told = {"cdc-field": mutations.cdc_field, "apply-as-deletes": deletes.column if deletes is not None else None}
-    for option, path in told.items():
-        if path is not None and path.split(".")[0].lower() not in {name.lower() for name in names}:
+    if mutations.cdc_field is not None:
+        mutations = replace(mutations, cdc_field=_told(table, "cdc-field", mutations.cdc_field, schema))
+    if deletes is not None:
+        deletes = replace(deletes, column=_told(table, "apply-as-deletes", deletes.column, schema))
+    return mutations, deletes
+
+
+def marks_of(mutations: RowMutations, deletes: DeleteCondition | None) -> set[str]:
+    """The columns that only tell of changes, in lower case: a table need not have them. A field of a struct is none, as
+    the struct has other fields.
+    """
+    told = (mutations.cdc_field, deletes.column if deletes is not None else None)
+    return {path.lower() for path in told if path is not None and "." not in path}
+
+
+def _told(table: str, option: str, path: str, schema: spark.StructType) -> str:
+    """The dotted name of a column as the DataFrame spells it."""
+    kind: spark.DataType = schema
+    names: list[str] = []
+    for part in path.split("."):
+        inner = kind.names if isinstance(kind, spark.StructType) else []
+        same = [part] if part in inner else [name for name in inner if name.lower() == part.lower()]
+        if len(same) != 1 or not isinstance(kind, spark.StructType):
+            what = f"two columns {' and '.join(same)}" if same else f"no column {path}"
             raise ConfigError(
-                f"table {table}: the DataFrame has no column {path}, which the option {option} names; it has"
-                f" {', '.join(names)[:1000]}"
+                f"table {table}: the DataFrame has {what}, which the option {option} names; it has"
+                f" {', '.join(schema.names)[:1000]}"
             )
-    return {path.split(".")[0].lower() for path in told.values() if path is not None}
+        names += same
+        kind = kind[same[0]].dataType
+    if not isinstance(kind, _TELLING[option]):
+        raise ConfigError(
+            f"table {table}: column {path}, which the option {option} names, is {kind.simpleString()}, which says"
+            " nothing of changes: cast it to string"
+        )
+    return ".".join(names)

@@ -20,11 +20,11 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import SchemaChange, TableSpec
+from calving.model.tables import RowMutations, SchemaChange, TableSpec
 from calving.records.arrays import children_of
 from calving.records.fields import Target, name_mapping, table_schema
 from calving.records.inferred import of_type
-from calving_spark.changes import DeleteCondition, check_columns
+from calving_spark.changes import DeleteCondition, marks_of, spelt
 from calving_spark.columns import one_row, row_type
 from calving_spark.options import SourceOptions, WriteOptions
 
@@ -64,8 +64,10 @@ def plan(options: WriteOptions, schema: StructType) -> WritePlan:
     :raises UnavailableError: the catalog is away, or others kept changing the table; try again.
     """
     keys = options.keys
-    name, rules, mutations = keys.table, _rules(options), keys.mutations
-    marks = set() if mutations is None else check_columns(name, mutations, keys.deletes, schema.names)
+    name, mutations, deletes = keys.table, keys.mutations, keys.deletes
+    if mutations is not None:
+        mutations, deletes = spelt(name, mutations, deletes, schema)
+    rules, marks = _rules(options, mutations), set() if mutations is None else marks_of(mutations, deletes)
     kind = row_type(name, schema, fold=rules.fold)
     tables = Tables(catalog_of(options), keys.catalog, rules)
     tables.refresh([name])
@@ -80,7 +82,7 @@ def plan(options: WriteOptions, schema: StructType) -> WritePlan:
         if keys.evolve:
             tables.apply(changes)
             _lacking(tables.specs()[name], kind, keys.case_insensitive)  # what the catalog refuses is refused here
-    return WritePlan(tables.specs()[name], str(tables.reference(name).table_uuid), rules.fold, keys.deletes)
+    return WritePlan(tables.specs()[name], str(tables.reference(name).table_uuid), rules.fold, deletes)
 
 
 def _without(kind: pa.StructType, names: Collection[str]) -> pa.StructType:
@@ -97,12 +99,12 @@ def _refuse_unasked(name: str, changes: Sequence[SchemaChange], *, evolves: bool
         )
 
 
-def _rules(options: WriteOptions) -> TableRules:
+def _rules(options: WriteOptions, mutations: RowMutations | None) -> TableRules:
     keys = options.keys
     return TableRules(
         write_properties=options.write_properties,
         create_properties=options.create_properties,
-        tables={keys.table: TableSettings(keys.partition_by, keys.id_columns, keys.location, keys.mutations)},
+        tables={keys.table: TableSettings(keys.partition_by, keys.id_columns, keys.location, mutations)},
         force_optional=keys.force_optional,
         evolution=Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive),
     )
