@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from calving.errors import BadRecordError, CalvingError, ConfigError
+from calving.iceberg.resolution import RowChangeResolver
+from calving_spark import commits
 from calving_spark.changes import DeleteCondition
 from calving_spark.options import read
 from harness.forms import forms
@@ -108,6 +111,20 @@ def test_without_an_order_a_key_that_comes_twice_is_named_and_nothing_is_written
         written.write(*([{"id": key, "s": "x"} for key in part] for part in parts))
     assert written.rows == before
     assert {name for name in written.files() - files if "delete" in name} == set()
+
+
+def test_a_key_that_comes_twice_is_found_also_if_not_all_keys_fit_into_memory(
+    batches: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver = partial(RowChangeResolver, at_once=2)
+    monkeypatch.setattr(commits, "RowChangeResolver", resolver)
+    commits._kept.cache_clear()
+    written = batches(StructType().add("id", "long"), keys="id")
+    written.write([{"id": 1}, {"id": 2}], [{"id": 3}, {"id": 4}], [{"id": 5}])
+    with pytest.raises(ConfigError, match=r"table lake\.t: key id = 1 comes twice in batch 1"):
+        written.write([{"id": 1}, {"id": 6}], [{"id": 7}, {"id": 8}], [{"id": 1}])
+    commits._kept.cache_clear()
+    assert written.rows == [(each,) for each in range(1, 6)]
 
 
 def test_a_repeated_batch_changes_nothing_and_its_files_are_deleted(batches: Make) -> None:

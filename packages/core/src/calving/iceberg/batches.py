@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -35,11 +34,12 @@ from calving.model.tables import MAIN
 from calving.model.text import counted
 from calving.mutations.candidates import id_columns
 from calving.mutations.columns import ColumnReader, columns_of
+from calving.mutations.keys import parts
 from calving.protocol.batch_ledger import BatchEntry, noted, outdated
 from calving.protocol.commit import Step
 from calving.protocol.ledger_key import GONE_OFFSETS, LedgerKey
 from calving.retries import tries
-from calving.writing.changes import are_last, numbered
+from calving.writing.changes import are_last
 
 log = logging.getLogger(__name__)
 
@@ -170,12 +170,22 @@ class BatchCommitter:
             snapshot.add(batch.files)
             return Prepared((snapshot,), *snapshot.prepare())
         changes = self._resolver.resolve(table, self._branch, batch.steps)
-        if self._resolver.order_field is None and changes.counts.keys < sum(f.record_count for f in batch.key_files):
+        if (key := self._repeated(table, batch, changes.counts.keys)) is not None:
             delete_orphans(table.io, changes.written)
-            raise twice(table, batch.key_files, batch.what)
+            raise repeated_key(".".join(table.name()), key, batch.what)
         snapshot = changing_snapshot(table, summary, self._branch, changes, dropped)
         unused = changes.unused | {file.file_path for file in batch.key_files}
         return Prepared((snapshot,), *snapshot.prepare(), unused)
+
+    def _repeated(self, table: Table, batch: BatchFiles, keys: int) -> str | None:
+        """A key that comes twice, if there is no order field. ``keys``: how many were found, those apart that were read
+        in several parts.
+        """
+        if self._resolver is None or self._resolver.order_field is not None or not batch.key_files:
+            return None
+        if self._resolver.parts < 2 and keys == sum(file.record_count for file in batch.key_files):
+            return None
+        return twice(table, batch.key_files, self._resolver.at_once)
 
     def _drop_repeated(self, table: Table, batch: BatchFiles, entry: BatchEntry) -> None:
         """Delete the files of a batch that was repeated: those that the snapshot of the first time does not name.
@@ -198,17 +208,21 @@ class BatchCommitter:
         log.info("table %s holds %s already; %s deleted", name, batch.what, counted(len(unused), "repeated file"))
 
 
-def twice(table: Table, key_files: Sequence[DataFile], what: str) -> ConfigError:
-    """The error for key files of which two have one key."""
+def twice(table: Table, key_files: Sequence[DataFile], at_once: int) -> str | None:
+    """A key that comes twice in these files, as a sentence names it; None if there is none. ``at_once``: about how many
+    keys are held in memory.
+    """
     (ids, *_) = {id_columns(file) for file in key_files}
     columns = columns_of(table.metadata.schema(), ids)
     files = [(file.file_path, file.file_format) for file in key_files]
-    keys = pa.Table.from_batches(list(ColumnReader(table.io, columns).all_of(files))).combine_chunks()
-    numbers = numbered([column.chunk(0) for column in keys.columns])
-    row = pc.indices_nonzero(pc.invert(are_last(numbers)))[0].as_py()
-    named = zip(columns, (column[row] for column in keys.columns), strict=True)
-    key = ", ".join(f"{column.name} = {value}" for column, value in named)
-    return repeated_key(".".join(table.name()), key, what)
+    reading = ColumnReader(table.io, columns)
+    for part in parts(reading, len(columns), [files], at_once):
+        numbers = part.keys.found_in(reading.all_of(files)).keys
+        again = numbers.filter(pc.invert(are_last(numbers)))
+        if len(again):
+            key = again[0].as_py()
+            return ", ".join(f"{c.name} = {of[key]}" for c, of in zip(columns, part.keys.columns, strict=True))
+    return None
 
 
 def repeated_key(table: str, key: str, what: str) -> ConfigError:

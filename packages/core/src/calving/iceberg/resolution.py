@@ -89,6 +89,8 @@ class RowChangeResolver:
         """Matches of the keys of ``_steps``: after a refused attempt only new files are searched."""
         self.columns: tuple[Column, ...] = ()
         """The columns that were last read of data files; none before the first search."""
+        self.parts = 0
+        """In how many parts the keys of the last search were read. Keys of different parts may be equal."""
 
     def resolve(
         self, table: Table, branch: str, steps: Sequence[Step], properties: Mapping[str, str] = _NO_PROPERTIES
@@ -226,6 +228,7 @@ class _Resolution:
         partial = partial_files(self._table, key_files, is_ordered=bool(order), has_equality=bool(self._live.equality))
         at_once = self._resolver.at_once if partial is None else None  # the changes of a key are joined
         for number, part in enumerate(parts(reading, len(columns), steps, at_once)):
+            self._resolver.parts = number + 1
             search = KeySearch(self._table, reading, len(columns), part.files)
             query = _KeyQuery(ids, number, columns, part.keys, search)
             found = self._locate_part(query, steps, is_ordered=bool(order))
