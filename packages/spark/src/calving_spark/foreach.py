@@ -13,6 +13,7 @@ from pyspark.sql.utils import is_remote
 from calving.errors import ConfigError
 from calving_spark import __version__
 from calving_spark.commits import commit_stream
+from calving_spark.masking import no_secrets_in_errors
 from calving_spark.options import read
 from calving_spark.planning import WritePlan, plan
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _COLUMN = "message"
 
 
+@no_secrets_in_errors()
 def write_batch(
     frame: DataFrame,
     batch_id: int,

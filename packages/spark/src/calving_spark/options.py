@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ _CATALOG = "catalog."
 _PREFIXES = (_CATALOG, "write-props.", "auto-create-props.")
 _OF_SPARK = {"path": "table", "queryname": None, "checkpointlocation": None, "outputmode": None, "numrows": None}
 """Options that Spark adds, with the key that each stands for; None: for none of this source."""
+_PARAMETER = re.compile(r"[?&;]([^=&;?#\s]+)=([^&;#\s]+)")
 _OF_PIPELINES = {
     "keys": "id-columns",
     "sequence_by": "order-field",
@@ -119,7 +121,9 @@ def _gathered(options: Mapping[str, str]) -> dict[str, str]:
     raw = files.read(Path(options["config"])) if "config" in options else {}
     for key, text in options.items():
         name = _OF_SPARK.get(key, key)
-        if name is not None and not (name != key and name in options):
+        if name is not None and options.get(name, text) != text:
+            raise ConfigError(f"option {name} is {options[name]}, and start, save or load names {text}: leave one out")
+        if name is not None:
             raw[name] = text
     return _in_our_words(raw)
 
@@ -169,11 +173,18 @@ def _refuse_secrets(options: Mapping[str, str]) -> None:
         name = f"iceberg.{key}" if key.startswith(_CATALOG) else key
         shows = looks_secret(name) and not files.has_reference(text)
         login = without_logins(text)[1]
-        if shows or (login is not None and ":" in login and not files.has_reference(login)):
+        shows |= login is not None and ":" in login and not files.has_reference(login)
+        if shows or _has_secret_parameter(text):
             raise ConfigError(
                 f"option {key} shows a secret in Spark's plans and event logs: write ${{env:NAME}} or"
                 " ${file:PATH:KEY}, or put the key into the file of the option config"
             )
+
+
+def _has_secret_parameter(text: str) -> bool:
+    """Whether a URL has a parameter that shows a secret, such as ``?password=...``."""
+    given = _PARAMETER.findall(text) if "://" in text else ()
+    return any(looks_secret(name) and not files.has_reference(value) for name, value in given)
 
 
 def _refuse_unknown(plain: Mapping[str, str], options: Mapping[str, str], model: type[SourceKeys]) -> None:

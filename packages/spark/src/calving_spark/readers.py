@@ -14,6 +14,7 @@ from calving.errors import ConfigError
 from calving.lean import collect_no_libraries
 from calving_spark import __version__
 from calving_spark.conditions import condition
+from calving_spark.masking import no_secrets_in_errors
 from calving_spark.options import ReadOptions
 from calving_spark.scans import FileToRead, Scan
 from calving_spark.table_columns import chosen, frame_schema
@@ -48,6 +49,7 @@ class TableReader(DataSourceReader):
         self._planning: tuple[Scan, Schema] | None = scan, columns
         self._filters: list[Filter] = []
 
+    @no_secrets_in_errors()
     def partitions(self) -> Sequence[InputPartition]:
         """:raises TableTroubleError: files of the table cannot be read."""
         if self._planning is None:

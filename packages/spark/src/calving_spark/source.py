@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from calving.errors import ConfigError
 from calving.lean import collect_no_libraries, without_pandas
+from calving_spark.masking import no_secrets_in_errors
 
 if TYPE_CHECKING:
     from calving_spark.readers import TableReader
@@ -25,6 +26,7 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "calving"
 
+    @no_secrets_in_errors()
     def schema(self) -> StructType:
         """The columns to read.
 
@@ -40,6 +42,7 @@ class DefaultSource(DataSource):
         self._pinned = scan.snapshot
         return frame_schema(keys.table, chosen(keys.table, scan.schema, keys.columns or scan.names))
 
+    @no_secrets_in_errors()
     def reader(self, schema: StructType) -> TableReader:
         """:raises ConfigError: the options must be changed, or the table has nothing that they name."""
         without_pandas()
@@ -54,6 +57,7 @@ class DefaultSource(DataSource):
         """:raises ConfigError: always."""
         raise ConfigError("calving reads no stream out of a table: use spark.read, or Iceberg's own runtime")
 
+    @no_secrets_in_errors()
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """:raises ConfigError: the options or the table must be changed; no task has run."""
         without_pandas()
@@ -66,6 +70,7 @@ class DefaultSource(DataSource):
         options = read(self.options)
         return BatchWriter(options, plan(options, schema))
 
+    @no_secrets_in_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - as in Spark
         """:raises ConfigError: the options or the table must be changed; no task has run."""
         without_pandas()

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from calving.lean import collect_no_libraries, without_pandas
 from calving_spark import __version__
+from calving_spark.masking import no_secrets_in_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as in Spark
         return self._written(iterator)
 
+    @no_secrets_in_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from calving_spark.commits import commit_batch
         from calving_spark.options import read
@@ -55,6 +57,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as in Spark
         return self._written(iterator)
 
+    @no_secrets_in_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - as in Spark
         from calving_spark.commits import commit_stream
         from calving_spark.options import read
