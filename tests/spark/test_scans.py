@@ -134,6 +134,12 @@ def test_only_the_columns_that_are_named_are_read_in_this_order(lake: SparkLake)
     assert rows(source(lake, columns="c, a")) == [(2.5, 1)]
 
 
+def test_a_schema_that_says_that_a_column_has_no_nulls_is_refused_if_it_may_have_some(lake: SparkLake) -> None:
+    made(lake, pa.table({"id": pa.array([1, None])}))
+    with pytest.raises(ConfigError, match="column id may be null, and the schema of this read says NOT NULL"):
+        rows(source(lake), StructType().add("id", "long", nullable=False))
+
+
 def test_small_files_are_read_together_and_large_ones_apart(lake: SparkLake) -> None:
     made(lake, *(numbers(each) for each in range(6)))
     assert [len(each.files) for each in groups(source(lake))] == [6]

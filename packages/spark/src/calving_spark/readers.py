@@ -100,4 +100,9 @@ def columns_for(table: str, scan: Scan, schema: StructType) -> Schema:
                 f"table {table}: column {there.name} is {there.dataType.simpleString()}, not"
                 f" {wanted.dataType.simpleString()}: read it as it is, and cast it in the query"
             )
+        if there.nullable and not wanted.nullable:
+            raise ConfigError(
+                f"table {table}: column {there.name} may be null, and the schema of this read says NOT NULL: Spark"
+                " would take a null for 0; leave NOT NULL out"
+            )
     return columns
