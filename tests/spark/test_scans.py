@@ -215,6 +215,23 @@ def test_a_filter_leaves_out_the_files_in_which_it_is_true_for_no_row(
     assert {batch.column(0)[0].as_py() for batch in read(source(lake), given)} == starts
 
 
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        (spark.EqualTo(("m",), Decimal(f"1{'0' * 35}")), 1),
+        (spark.LessThan(("m",), Decimal(f"1{'0' * 35}.00")), 1),
+        (spark.GreaterThan(("m",), Decimal(f"-{'9' * 36}.99")), 2),
+        (spark.LessThan(("m",), Decimal("1E+40")), 2),
+        (spark.GreaterThan(("m",), Decimal("Infinity")), 2),
+        (spark.LessThan(("m",), Decimal("NaN")), 2),
+    ],
+)
+def test_a_filter_with_a_number_of_any_length_is_taken(lake: SparkLake, given: spark.Filter, files: int) -> None:
+    for number in (Decimal(1), Decimal(f"1{'0' * 35}")):
+        made(lake, pa.table({"m": pa.array([number], pa.decimal128(38, 2))}))
+    assert len(read(source(lake), given)) == files
+
+
 def test_a_filter_on_a_column_that_was_widened_or_renamed_loses_no_row(lake: SparkLake) -> None:
     lake.catalog.create_table("lake.t", Schema(NestedField(1, "a", IntegerType(), required=False)))
     lake.table("lake.t").append(pa.table({"a": pa.array([1, 2], pa.int32())}))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from pyiceberg import expressions as of_table
@@ -90,6 +90,7 @@ def _value(kind: iceberg.IcebergType, value: Any) -> Any:
         has_zone = value.tzinfo is not None
         return value if wanted is datetime and has_zone is isinstance(kind, iceberg.TimestamptzType) else None
     if isinstance(kind, iceberg.DecimalType) and isinstance(value, Decimal):
-        scaled = value.quantize(Decimal(1).scaleb(-kind.scale))
+        # Python's own context has 28 digits. Without traps, what has more digits than the column becomes NaN.
+        scaled = value.quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=kind.precision, traps=[]))
         return scaled if scaled == value else None
     return value
