@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,28 @@ def test_a_batch_that_fails_after_its_commit_is_not_written_again_and_a_new_chec
     with pytest.raises(PySparkException, match="sink numbers was written by query"):
         run(write)
     assert lake.values("lake.t") == values
+
+
+def test_tables_are_written_in_threads_that_are_told_the_checkpoint(
+    run: Callable[[Function], str], lake: SparkLake, tmp_path: Path
+) -> None:
+    def write(**checkpoint: str) -> Function:
+        def in_threads(frame: DataFrame, batch: int) -> None:
+            def into(table: str) -> None:
+                write_batch(frame, batch, table=table, sink="numbers", options=lake.options, **checkpoint)
+
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(into, ["lake.a", "lake.b"]))
+
+        return in_threads
+
+    with pytest.raises(PySparkException, match="call write_batch with checkpoint = the query's checkpointLocation"):
+        run(write())
+    query = run(write(checkpoint=str(tmp_path / "checkpoint")))
+    for table in ("lake.a", "lake.b"):
+        values = lake.values(table)
+        assert values == [*range(len(values))] != []
+        assert json.loads(lake.table(table).properties["calving.spark-batch.numbers"])["query"] == query
 
 
 @pytest.mark.long

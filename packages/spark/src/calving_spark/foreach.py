@@ -14,6 +14,7 @@ from calving.errors import ConfigError
 from calving_spark import __version__
 from calving_spark.commits import commit_stream
 from calving_spark.masking import no_secrets_in_errors
+from calving_spark.messages import QUERY
 from calving_spark.options import read
 from calving_spark.planning import WritePlan, plan
 
@@ -35,17 +36,22 @@ def write_batch(
 ) -> None:
     """Append the rows of a micro-batch, unless the table holds it. Call it once for a table in each batch.
 
-    ``options``: as of ``format("calving")``. ``checkpoint``: the query's ``checkpointLocation``, needed on Spark
-    Connect, where tasks do not know their query.
+    ``options``: as of ``format("calving")``. ``checkpoint``: the query's ``checkpointLocation``, needed where tasks do
+    not know their query: on Spark Connect, and in threads that the function of ``foreachBatch`` has started.
 
     :raises ConfigError: the options or the table must be changed; or the table was written by another query.
     :raises CalvingError: the batch may have landed, or not; let the query fail, and start it again.
     """
     read_options = read({**options, "table": table, "sink": sink})
-    query = _query(frame, checkpoint) if is_remote() else None
+    query = None if _is_known(frame) else _query(frame, checkpoint)
     rows = frame.mapInArrow(_Task(plan(read_options, frame.schema), __version__), f"{_COLUMN} binary")
     messages = [pickle.loads(row[_COLUMN]) for row in rows.collect()]  # noqa: S301 - from this query's own tasks
     commit_stream(read_options, messages, batch_id, query)
+
+
+def _is_known(frame: DataFrame) -> bool:
+    """Whether the tasks that this thread starts know their query."""
+    return not is_remote() and frame.sparkSession.sparkContext.getLocalProperty(QUERY) is not None
 
 
 def _query(frame: DataFrame, checkpoint: str | None) -> str:
@@ -55,8 +61,8 @@ def _query(frame: DataFrame, checkpoint: str | None) -> str:
     """
     if checkpoint is None:
         raise ConfigError(
-            "on Spark Connect the tasks of a batch do not know their query: call write_batch with checkpoint = the"
-            " query's checkpointLocation"
+            "the tasks of this batch would not know their query, as on Spark Connect, and in threads that the function"
+            " of foreachBatch has started: call write_batch with checkpoint = the query's checkpointLocation"
         )
     (row,) = frame.sparkSession.read.text(f"{checkpoint.rstrip('/')}/metadata").collect()
     found: str = json.loads(row["value"])["id"]

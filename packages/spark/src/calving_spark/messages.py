@@ -15,6 +15,8 @@ from calving.errors import ProtocolError
 from calving.model.files import DataFile
 from calving.tasks.spec import TaskResult
 
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""The properties by which the tasks of a stream know their query and their batch."""
 MOST_BYTES = 1024 * 1024
 """The most bytes of the files' entries in a message; more go into a file."""
 _NAME = "calving-files-{}.json.z"

@@ -23,10 +23,9 @@ from calving.tasks.spec import TaskSpec
 from calving.tasks.write import Writers
 from calving_spark.changes import ChangesOfRows, change_writer, last_changes
 from calving_spark.hosts import check_version
-from calving_spark.messages import TaskFiles, TaskPlace, WrittenFiles, packed
+from calving_spark.messages import BATCH, QUERY, TaskFiles, TaskPlace, WrittenFiles, packed
 from calving_spark.planning import WritePlan
 
-_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _CONTINUOUS = "__is_continuous_processing"
 
 
@@ -40,7 +39,7 @@ def place() -> TaskPlace:
         raise RuntimeError("rows are written by Spark's tasks alone")
     if context.getLocalProperty(_CONTINUOUS) == "true":
         raise ConfigError("the continuous trigger has no batches that a table could hold once: use processingTime")
-    return TaskPlace(context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH), context.partitionId())
+    return TaskPlace(context.getLocalProperty(QUERY), context.getLocalProperty(BATCH), context.partitionId())
 
 
 def write(plan: WritePlan, version: str, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
