@@ -185,11 +185,11 @@ def spelt(
 
 
 def marks_of(mutations: RowMutations, deletes: DeleteCondition | None) -> set[str]:
-    """The columns that only tell of changes, in lower case: a table need not have them. A field of a struct is none, as
-    the struct has other fields.
+    """The columns that only tell of changes: a table need not have them. A field of a struct is none, as the struct has
+    other fields.
     """
     told = (mutations.cdc_field, deletes.column if deletes is not None else None)
-    return {path.lower() for path in told if path is not None and "." not in path}
+    return {path for path in told if path is not None and "." not in path}
 
 
 def _told(table: str, option: str, path: str, schema: spark.StructType) -> str:

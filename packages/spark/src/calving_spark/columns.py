@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -29,56 +29,76 @@ _SIMPLE: dict[type[spark.DataType], pa.DataType] = {
 }
 
 
-def row_type(table: str, schema: spark.StructType, *, fold: bool) -> pa.StructType:
-    """The type of a DataFrame's rows. ``fold``: names that differ only by case are one name.
+def check_names(table: str, schema: spark.StructType, *, fold: bool) -> None:
+    """``fold``: names that differ only by case are one name.
 
-    :raises ConfigError: a column has a type that no column of Iceberg has, or two have one name; or there is none.
+    :raises ConfigError: two columns of a DataFrame, or two fields of a struct, have one name; or there are none.
     """
-    if not schema.names:
-        raise ConfigError(f"table {table}: the DataFrame has no columns")
-    return _Types(table, fold).struct(schema, "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Types:
-    """Arrow's types of the columns of a DataFrame for this table."""
-
-    table: str
-    fold: bool
-
-    def struct(self, kind: spark.StructType, path: str) -> pa.StructType:
-        """The type of a row, or of a struct in it. Of two fields with one name a row would keep the last one."""
-        names = Counter(name.lower() if self.fold else name for name in kind.names)
+    for path, given in _structs(schema, ()):
+        where, what = (f"column {'.'.join(path)}", "fields") if path else ("the DataFrame", "columns")
+        if not given:
+            raise ConfigError(f"table {table}: {where} has no {what}")
+        names = Counter(name.lower() if fold else name for name in given)
         twice = next((name for name, count in names.items() if count > 1), None)
         if twice is not None:
-            raise ConfigError(f"table {self.table}: the DataFrame has two columns {path}{twice}: rename one")
-        fields = [
-            pa.field(each.name, self.of(each.dataType, f"{path}{each.name}"), nullable=each.nullable)
+            raise ConfigError(f"table {table}: {where} has two {what} {twice}: rename one")
+
+
+def _structs(kind: spark.DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """The path of each struct in it, and the names of its fields."""
+    match kind:
+        case spark.StructType():
+            yield path, kind.names
+            for each in kind.fields:
+                yield from _structs(each.dataType, (*path, each.name))
+        case spark.ArrayType():
+            yield from _structs(kind.elementType, (*path, "element"))
+        case spark.MapType():
+            yield from _structs(kind.keyType, (*path, "key"))
+            yield from _structs(kind.valueType, (*path, "value"))
+        case spark.UserDefinedType():
+            yield from _structs(kind.sqlType(), path)
+
+
+def row_type(table: str, schema: spark.StructType) -> pa.StructType:
+    """The type of a DataFrame's rows.
+
+    :raises ConfigError: a column has a type that no column of Iceberg has.
+    """
+    return _struct(table, schema, "")
+
+
+def _struct(table: str, kind: spark.StructType, path: str) -> pa.StructType:
+    return pa.struct(
+        [
+            pa.field(each.name, _of(table, each.dataType, f"{path}{each.name}"), nullable=each.nullable)
             for each in kind.fields
         ]
-        return pa.struct(fields)
+    )
 
-    def of(self, kind: spark.DataType, path: str) -> pa.DataType:
-        """The type of a column."""
-        match kind:
-            case spark.StructType():
-                return self.struct(kind, f"{path}.")
-            case spark.ArrayType():
-                element = self.of(kind.elementType, f"{path}.element")
-                return pa.list_(pa.field("element", element, nullable=kind.containsNull))
-            case spark.MapType():
-                value = pa.field("value", self.of(kind.valueType, f"{path}.value"), nullable=kind.valueContainsNull)
-                return pa.map_(self.of(kind.keyType, f"{path}.key"), value)
-            case spark.DecimalType():
-                return pa.decimal128(kind.precision, kind.scale)
-            case spark.UserDefinedType():
-                return self.of(kind.sqlType(), path)
-        if type(kind) not in _SIMPLE:
-            raise ConfigError(
-                f"table {self.table}: column {path} is {kind.simpleString()}, which calving does not write: cast it to"
-                " a type that a table has, such as string"
+
+def _of(table: str, kind: spark.DataType, path: str) -> pa.DataType:
+    match kind:
+        case spark.StructType():
+            return _struct(table, kind, f"{path}.")
+        case spark.ArrayType():
+            element = _of(table, kind.elementType, f"{path}.element")
+            return pa.list_(pa.field("element", element, nullable=kind.containsNull))
+        case spark.MapType():
+            value = _of(table, kind.valueType, f"{path}.value")
+            return pa.map_(
+                _of(table, kind.keyType, f"{path}.key"), pa.field("value", value, nullable=kind.valueContainsNull)
             )
-        return _SIMPLE[type(kind)]
+        case spark.DecimalType():
+            return pa.decimal128(kind.precision, kind.scale)
+        case spark.UserDefinedType():
+            return _of(table, kind.sqlType(), path)
+    if type(kind) not in _SIMPLE:
+        raise ConfigError(
+            f"table {table}: column {path} is {kind.simpleString()}, which calving does not write: cast it to a type"
+            " that a table has, such as string"
+        )
+    return _SIMPLE[type(kind)]
 
 
 def one_row(kind: pa.StructType) -> pa.StructArray:

@@ -23,9 +23,10 @@ from calving.model.record_path import Evolution, Limits
 from calving.model.tables import RowMutations, SchemaChange, TableSpec
 from calving.records.arrays import children_of
 from calving.records.fields import Target, name_mapping, table_schema
-from calving.records.inferred import of_type
+from calving.records.inferred import InferredType, find, of_type
+from calving.writing.terms import parse_term
 from calving_spark.changes import DeleteCondition, marks_of, spelt
-from calving_spark.columns import one_row, row_type
+from calving_spark.columns import check_names, one_row, row_type
 from calving_spark.options import SourceOptions, WriteOptions
 
 _KEPT = 8
@@ -64,21 +65,27 @@ def plan(options: WriteOptions, schema: StructType) -> WritePlan:
     :raises UnavailableError: the catalog is away, or others kept changing the table; try again.
     """
     keys = options.keys
-    name, mutations, deletes = keys.table, keys.mutations, keys.deletes
+    name, mutations, deletes, told = keys.table, keys.mutations, keys.deletes, set[str]()
     if mutations is not None:
         mutations, deletes = spelt(name, mutations, deletes, schema)
-    rules, marks = _rules(options, mutations), set() if mutations is None else marks_of(mutations, deletes)
-    kind = row_type(name, schema, fold=rules.fold)
+        told = marks_of(mutations, deletes)
+    rules = _rules(options, mutations)
+    check_names(name, schema, fold=rules.fold)
+    kind = row_type(name, schema)
     tables = Tables(catalog_of(options), keys.catalog, rules)
     tables.refresh([name])
     if name in tables.missing:
         if not keys.auto_create:
             raise ConfigError(f"table {name} does not exist: create it, or set auto-create-enabled = true")
-        tables.apply([SchemaChange(name, "create", type=of_type(_without(kind, marks)))])
-    there = {field.name.lower() for field in table_schema(tables.specs()[name].schema_json).fields}
-    kind = _without(kind, marks - there)
+        new = of_type(_without(kind, told))
+        _check_terms(name, keys.partition_by, new, rules)
+        tables.apply([SchemaChange(name, "create", type=new)])
+    if (reason := tables.refused.get(name)) is not None:
+        raise ConfigError(f"table {name}: {reason}")
+    there = {rules.key(field.name) for field in table_schema(tables.specs()[name].schema_json).fields}
+    kind = _without(kind, {each for each in told if rules.key(each) not in there})
     if changes := _lacking(tables.specs()[name], kind, keys.case_insensitive):
-        _refuse_unasked(name, changes, evolves=keys.evolve)
+        _refuse_unwanted(tables.specs()[name], changes, evolves=keys.evolve)
         if keys.evolve:
             tables.apply(changes)
             _lacking(tables.specs()[name], kind, keys.case_insensitive)  # what the catalog refuses is refused here
@@ -86,16 +93,32 @@ def plan(options: WriteOptions, schema: StructType) -> WritePlan:
 
 
 def _without(kind: pa.StructType, names: Collection[str]) -> pa.StructType:
-    """``names``: in lower case."""
-    return pa.struct([field for field in kind if field.name.lower() not in names])
+    return pa.struct([field for field in kind if field.name not in names])
 
 
-def _refuse_unasked(name: str, changes: Sequence[SchemaChange], *, evolves: bool) -> None:
+def _check_terms(name: str, terms: Sequence[str], new: InferredType, rules: TableRules) -> None:
+    """:raises ConfigError: the new table would lack the column of a partition term."""
+    for term in terms:
+        column = parse_term(term, name)[0]
+        if find(new, column, rules.key) is None:
+            raise ConfigError(f"table {name}: default-partition-by {term}: the DataFrame has no column {column}")
+
+
+def _refuse_unwanted(spec: TableSpec, changes: Sequence[SchemaChange], *, evolves: bool) -> None:
+    """:raises ConfigError: the table would get a column that nobody has asked for."""
     new = [".".join(change.path) for change in changes if change.kind == "add"]
+    names = table_schema(spec.schema_json).column_names
+    there = {name.lower(): name for name in names}
+    twin = next((column for column in new if column.lower() in there and column not in names), None)
+    if twin is not None:
+        raise ConfigError(
+            f"table {spec.name} has a column {there[twin.lower()]}, and the DataFrame {twin}, which Spark and most"
+            " engines could not tell apart: rename it, or set schema-case-insensitive = true, by which they are one"
+        )
     if new and not evolves:
         raise ConfigError(
-            f"table {name} has no column {', '.join(new)}: set evolve-schema-enabled = true to add what is missing, or"
-            " leave it out of the DataFrame"
+            f"table {spec.name} has no column {', '.join(new)}: set evolve-schema-enabled = true to add what is"
+            " missing, or leave it out of the DataFrame"
         )
 
 

@@ -30,7 +30,7 @@ def rows_of(
     io = load_file_io(dict(table.io_properties), table.location)
     mapped = tuple(parse_mapping_from_json(table.mapping_json).root) if table.mapping_json is not None else ()
     reader = RowReader(io, table_schema(table.schema_json), mapped)
-    wanted = pa.schema([*row_type(table.name, schema, fold=False)])
+    wanted = pa.schema([*row_type(table.name, schema)])
     for file in files:
         for rows in _live(reader, io, file):
             columns = [as_spark(column, field.type) for column, field in zip(rows.columns, wanted, strict=True)]

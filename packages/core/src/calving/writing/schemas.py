@@ -8,7 +8,16 @@ from dataclasses import replace
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
 
 from calving.casting.evolution import UnfitError, distinct, names_in_use
 from calving.casting.type_counts import decide
@@ -97,7 +106,7 @@ def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Sche
     """The schema of a new table. The identifier fields, the structs around them, and the fields that the records'
     schema requires are required.
 
-    :raises ConfigError: an id-column is not among the fields.
+    :raises ConfigError: an id-column is not among the fields, or its type cannot identify a row.
     """
     keys = set()
     for column in id_columns:
@@ -108,7 +117,11 @@ def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Sche
         keys.add(place[0])
     columns = _fields(kind if isinstance(kind, Mapping) else {"struct": {}}, itertools.count(1), keys)
     schema = Schema(*columns)
-    return Schema(*columns, identifier_field_ids=sorted(schema.find_field(".".join(key)).field_id for key in keys))
+    fields = {".".join(key): schema.find_field(".".join(key)) for key in keys}
+    for column, field in fields.items():
+        if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, FloatType | DoubleType):
+            raise ConfigError(f"table {table}: id column {column} is {field.field_type}, which cannot identify a row")
+    return Schema(*columns, identifier_field_ids=sorted(field.field_id for field in fields.values()))
 
 
 def _fields(kind: InferredType, ids: Iterator[int], keys: Collection[Sequence[str]] = ()) -> list[NestedField]:
