@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
-from calving.errors import ConfigError
+from calving.errors import BadRecordError, CalvingError, ConfigError
+from calving_spark.wording import as_options
 from tests.spark.lake import SparkLake
 from tests.spark.written import Batches
 
@@ -92,10 +94,39 @@ def test_a_column_in_another_case_is_the_tables_if_case_is_ignored(batches: Make
         ({"table": "lake.outer.t"}, "its name leads through the table lake.outer"),
         ({"keys": "d"}, "id column d is double, which cannot identify a row"),
         ({"keys": "n"}, r"id column n is struct<.*>, which cannot identify a row"),
+        ({"keys": "id", "sequence_by": "nix"}, "no column nix, .* correct that key, or add the column; the table was"),
+        ({"keys": "id", "auto_create_props.format_version": "1"}, "set auto-create-props.format-version = 2"),
     ],
 )
-def test_a_table_that_cannot_be_created_is_refused(batches: Make, options: dict[str, str], said: str) -> None:
+def test_a_table_that_cannot_be_created_is_refused_in_words_of_options(
+    batches: Make, options: dict[str, str], said: str
+) -> None:
     schema = StructType().add("id", "long").add("d", "double").add("n", StructType().add("a", "long"))
     batches(PAIR, table="lake.outer").write([])
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(CalvingError, match=said) as caught:
         batches(schema, **options).write([])
+    assert "iceberg.table" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ntz", "date"])
+def test_moments_of_all_years_are_written_if_the_option_says_so(batches: Make, kind: str) -> None:
+    schema = StructType().add("id", "long").add("at", kind)
+    far: list[dict[str, Any]] = [{"id": 1, "at": 4_000_000 if kind == "date" else 400_000_000_000_000_000}]
+    with pytest.raises(BadRecordError, match=r"outside the years 1 to 9999; timestamp-range = any takes all years"):
+        batches(schema).write(far)
+    written = batches(schema, timestamp_range="any")
+    written.write(far, [{"id": 2, "at": datetime(2026, 1, 1) if kind != "date" else datetime(2026, 1, 1).date()}])
+    assert written.lake.table("lake.t").scan(selected_fields=("id",)).to_arrow()["id"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "wanted"),
+    [
+        ("set iceberg.table.lake.t.id-columns or iceberg.tables.default-id-columns", "set id-columns"),
+        ("set iceberg.tables.timestamp-range = any", "set timestamp-range = any"),
+        ("correct it (if the sink creates the table, declare it in iceberg.table.t.columns); so", "correct it; so"),
+        ("column iceberg of iceberg.db.t", "column iceberg of iceberg.db.t"),
+    ],
+)
+def test_a_sentence_about_settings_of_a_sink_becomes_one_about_options(sentence: str, wanted: str) -> None:
+    assert as_options(sentence) == wanted

@@ -99,6 +99,12 @@ class WriteKeys(SourceKeys):
     force_optional: bool = Field(
         False, alias="schema-force-optional", description="Every column of a new table may be null."
     )
+    timestamp_range: Literal["years-1-9999", "any"] = Field(
+        "years-1-9999",
+        alias="timestamp-range",
+        description="`years-1-9999`: a date or timestamp outside these years fails the write, because most readers in"
+        " Python cannot read it. `any`: all moments that the column's type holds.",
+    )
     partition_by: Names = Field(
         (),
         alias="default-partition-by",

@@ -28,6 +28,7 @@ from calving.writing.terms import parse_term
 from calving_spark.changes import DeleteCondition, marks_of, spelt
 from calving_spark.columns import check_names, one_row, row_type
 from calving_spark.options import SourceOptions, WriteOptions
+from calving_spark.wording import as_options
 
 _KEPT = 8
 """The most catalogs whose connection is kept. Workers of Python are used again for later batches (S14a)."""
@@ -64,6 +65,13 @@ def plan(options: WriteOptions, schema: StructType) -> WritePlan:
     :raises ConfigError: the options or the table must be changed.
     :raises UnavailableError: the catalog is away, or others kept changing the table; try again.
     """
+    try:
+        return _plan(options, schema)
+    except ConfigError as error:
+        raise ConfigError(as_options(str(error))) from error
+
+
+def _plan(options: WriteOptions, schema: StructType) -> WritePlan:
     keys = options.keys
     name, mutations, deletes, told = keys.table, keys.mutations, keys.deletes, set[str]()
     if mutations is not None:
@@ -129,6 +137,7 @@ def _rules(options: WriteOptions, mutations: RowMutations | None) -> TableRules:
         create_properties=options.create_properties,
         tables={keys.table: TableSettings(keys.partition_by, keys.id_columns, keys.location, mutations)},
         force_optional=keys.force_optional,
+        any_year=keys.timestamp_range == "any",
         evolution=Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive),
     )
 

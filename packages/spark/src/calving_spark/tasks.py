@@ -25,6 +25,7 @@ from calving_spark.changes import ChangesOfRows, change_writer, last_changes
 from calving_spark.hosts import check_version
 from calving_spark.messages import BATCH, QUERY, TaskFiles, TaskPlace, WrittenFiles, packed
 from calving_spark.planning import WritePlan
+from calving_spark.wording import as_options
 
 _CONTINUOUS = "__is_continuous_processing"
 
@@ -138,7 +139,8 @@ def _refuse(bad: list[RecordError]) -> None:
     """:raises BadRecordError: the table cannot take a row."""
     if bad:
         more = f" (and {len(bad) - 1} more rows beside it)" if len(bad) > 1 else ""
-        raise BadRecordError(f"{bad[0].reason}{more}: nothing of the batch was written; correct it in the DataFrame")
+        reason = as_options(bad[0].reason)
+        raise BadRecordError(f"{reason}{more}: nothing of the batch was written; correct it in the DataFrame")
 
 
 def _folder(table: TableSpec) -> str:
