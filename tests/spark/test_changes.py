@@ -256,7 +256,7 @@ def test_options_that_cannot_be_followed_are_refused(batches: Make, options: dic
 @pytest.mark.parametrize(("fold", "names"), [("false", ("a", "a")), ("true", ("a", "A"))])
 def test_two_fields_of_a_struct_with_one_name_are_refused(batches: Make, fold: str, names: Sequence[str]) -> None:
     inner = StructType().add(names[0], "long").add(names[1], "long")
-    with pytest.raises(ConfigError, match=r"the DataFrame has two columns x\.a: rename one"):
+    with pytest.raises(ConfigError, match=r"column x has two fields a: rename one"):
         batches(StructType().add("x", inner), schema_case_insensitive=fold).write([])
 
 

@@ -91,7 +91,7 @@ def test_a_column_in_another_case_is_the_tables_if_case_is_ignored(batches: Make
     [
         ({"default_partition_by": "nix"}, "default-partition-by nix: the DataFrame has no column nix"),
         ({"default_partition_by": "id, day(nix)"}, r"default-partition-by day\(nix\): the DataFrame has no column nix"),
-        ({"table": "lake.outer.t"}, "its name leads through the table lake.outer"),
+        ({"path": "lake.outer.t"}, "its name leads through the table lake.outer"),
         ({"keys": "d"}, "id column d is double, which cannot identify a row"),
         ({"keys": "n"}, r"id column n is struct<.*>, which cannot identify a row"),
         ({"keys": "id", "sequence_by": "nix"}, "no column nix, .* correct that key, or add the column; the table was"),
@@ -102,7 +102,7 @@ def test_a_table_that_cannot_be_created_is_refused_in_words_of_options(
     batches: Make, options: dict[str, str], said: str
 ) -> None:
     schema = StructType().add("id", "long").add("d", "double").add("n", StructType().add("a", "long"))
-    batches(PAIR, table="lake.outer").write([])
+    batches(PAIR, path="lake.outer").write([])
     with pytest.raises(CalvingError, match=said) as caught:
         batches(schema, **options).write([])
     assert "iceberg.table" not in str(caught.value)

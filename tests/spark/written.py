@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as spark
 from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from calving_spark import tasks
 from calving_spark.messages import TaskPlace
@@ -52,7 +53,7 @@ class Batches:
 
     def _task(self, writer: Any, number: int, rows: Sequence[Row]) -> WriterCommitMessage:
         self.replace(tasks, "place", lambda: TaskPlace("q", str(self.count), number))
-        batches = pa.Table.from_pylist([*rows], pa.schema([*_struct(self.schema)])).to_batches(max_chunksize=3)
+        batches = pa.Table.from_pylist([*rows], to_arrow_schema(self.schema)).to_batches(max_chunksize=3)
         message: WriterCommitMessage = writer.write(iter(batches))
         return message
 
@@ -65,19 +66,3 @@ class Batches:
     def files(self) -> set[str]:
         """The files in the table's folder for data."""
         return {each.name for each in self.lake.folder.rglob("*") if each.is_file() and each.parent.name != "metadata"}
-
-
-def _struct(kind: spark.StructType) -> pa.StructType:
-    return pa.struct([pa.field(each.name, _type(each.dataType), nullable=each.nullable) for each in kind.fields])
-
-
-def _type(kind: spark.DataType) -> pa.DataType:
-    return _struct(kind) if isinstance(kind, spark.StructType) else _ARROW[type(kind)]
-
-
-_ARROW = {
-    spark.LongType: pa.int64(),
-    spark.StringType: pa.string(),
-    spark.BooleanType: pa.bool_(),
-    spark.DoubleType: pa.float64(),
-}
