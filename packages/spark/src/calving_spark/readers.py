@@ -103,6 +103,6 @@ def columns_for(table: str, scan: Scan, schema: StructType) -> Schema:
         if there.nullable and not wanted.nullable:
             raise ConfigError(
                 f"table {table}: column {there.name} may be null, and the schema of this read says NOT NULL: Spark"
-                " would take a null for 0; leave NOT NULL out"
+                " would find no nulls there; leave NOT NULL out"
             )
     return columns
