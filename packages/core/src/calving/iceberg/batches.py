@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from calving.errors import CommitRefusedError, CommitUncertainError, ConfigError, TableTroubleError
 from calving.iceberg.expiry import Expired, expired, remove_files
-from calving.iceberg.history import LoadedTable, place_added
+from calving.iceberg.history import LoadedTable, place_added, summary_of
 from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
-from calving.iceberg.locations import delete_orphans
+from calving.iceberg.locations import delete_orphans, has_spec
 from calving.iceberg.maintenance import check_forms
 from calving.iceberg.manifests import read_entries, read_manifest_list
 from calving.iceberg.resolution import RowChangeResolver
@@ -31,7 +32,7 @@ from calving.iceberg.target import MAX_TRIES, IcebergTarget, changing_snapshot
 from calving.model.events import TableId
 from calving.model.files import DataFile
 from calving.model.tables import MAIN
-from calving.model.text import counted
+from calving.model.text import counted, natural
 from calving.mutations.candidates import id_columns
 from calving.mutations.columns import ColumnReader, columns_of
 from calving.mutations.keys import parts
@@ -114,7 +115,7 @@ class BatchCommitter:
         :raises ConfigError: the table does not tell whether the next commit would double rows.
         :raises TableTroubleError: the table cannot be loaded.
         """
-        state = self._target(entry.name).load()
+        state = self._target(entry.name).load(creates=False)
         entry.is_held(state.line, state.properties)
 
     def _target(self, what: str) -> IcebergTarget:
@@ -137,10 +138,10 @@ class BatchCommitter:
                 f"table {name} was recreated since {batch.what} was planned: nothing was committed; start again"
             )
         specs = state.table.metadata.specs()
-        if unknown := next((file for file in batch.files if file.spec_id not in specs), None):
+        if unknown := next((file for file in batch.files if not has_spec(file, specs)), None):
             raise TableTroubleError(
-                f"table {name} no longer has partition spec {unknown.spec_id}, with which {batch.what} was written:"
-                " nothing was committed; start again"
+                f"table {name} no longer has partition spec {unknown.spec_id}, with which {batch.what} was written, or"
+                " has it with other fields: nothing was committed; start again"
             )
         return state
 
@@ -194,6 +195,7 @@ class BatchCommitter:
         place = entry.place(table.metadata.properties)
         snapshot = table.metadata.snapshot_by_id(place.id) if place is not None else None
         name = ".".join(self._table)
+        _warn_of_others(name, snapshot, batch)
         if snapshot is None:
             log.info("table %s holds %s already; its repeated files stay as orphan files", name, batch.what)
             return
@@ -206,6 +208,22 @@ class BatchCommitter:
         unused = [file.file_path for file in batch.files if file.file_path not in named]
         delete_orphans(table.io, (*unused, *batch.others))
         log.info("table %s holds %s already; %s deleted", name, batch.what, counted(len(unused), "repeated file"))
+
+
+def _warn_of_others(table: str, snapshot: Snapshot | None, batch: BatchFiles) -> None:
+    """Tell of a repetition that has more or fewer rows than the batch had. ``snapshot``: of the batch."""
+    before = natural(summary_of(snapshot).get("added-records")) if snapshot is not None and not batch.steps else None
+    now = sum(file.record_count for file in batch.files)
+    if before is not None and before != now:
+        log.warning(
+            "table %s holds %s already, with %s; it comes again with %s, of which none is added. Either the query does"
+            " not give the same rows again, or rows are missing: its checkpoint was restored from one that is a batch"
+            " older, or write_batch is called twice in a batch",
+            table,
+            batch.what,
+            counted(before, "row"),
+            counted(now, "row"),
+        )
 
 
 def twice(table: Table, key_files: Sequence[DataFile], at_once: int) -> str | None:

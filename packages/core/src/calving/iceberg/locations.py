@@ -70,7 +70,7 @@ class FileRules:
         """
         name, specs = ".".join(table.name()), table.metadata.specs()
         files = (*admitted.data_files, *admitted.delete_files)
-        unknown = next((file for file in files if not _has_spec(file, specs)), None)
+        unknown = next((file for file in files if not has_spec(file, specs)), None)
         if unknown is not None:
             how = " with the fields of this file" if unknown.spec_id in specs else ""
             raise TableTroubleError(
@@ -124,7 +124,7 @@ class FileRules:
         return frozenset(paths)
 
 
-def _has_spec(file: DataFile, specs: Mapping[int, PartitionSpec]) -> bool:
+def has_spec(file: DataFile, specs: Mapping[int, PartitionSpec]) -> bool:
     """Whether the table has the file's spec. A key file has no partition, whatever spec it names."""
     spec = specs.get(file.spec_id)
     own = [each.field_id for each in file.partition.fields]

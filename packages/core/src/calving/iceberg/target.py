@@ -110,7 +110,8 @@ class IcebergTarget:
         need them.
         """
 
-    def load(self) -> LoadedTable:
+    def load(self, *, creates: bool = True) -> LoadedTable:
+        """The table. ``creates``: whether a missing branch is created."""
         for _ in tries(LOAD_TRIES + 1, self.pause):  # a replica of the catalog may be stale for a moment
             table = self._load()
             if not mark_of(table, self._key).is_older_than(self.mark):
@@ -135,7 +136,7 @@ class IcebergTarget:
         uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
         if uuids:
             raise TableTroubleError(self._of_another_table(table, uuids))
-        if self._branch != "main" and self._branch not in table.metadata.refs:
+        if creates and self._branch != "main" and self._branch not in table.metadata.refs:
             table = self._create_branch(table)
         if self._equality and unpartitioned(table.specs().values()) is None:
             add_unpartitioned(self._catalog, table)
