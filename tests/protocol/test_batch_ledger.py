@@ -68,6 +68,42 @@ def test_an_earlier_batch_is_refused_because_its_checkpoint_is_older_than_the_ta
             replace(BATCH, continues=continues).is_held(branch, properties)
 
 
+def picked(*picks: int, other: str | None = None, gone: frozenset[int] = frozenset()) -> Line:
+    """Batches 5 to 7 were in snapshots 1 to 3, and 4 repeats the last one: the branch went back to 1, somebody else
+    added 5, and then the ``picks`` came back. ``other``: what somebody else says. ``gone``: what has expired.
+    """
+    batches = [Ancestor(SnapshotPlace(n, n), n - 1 or None, {ORDERS: said("q1", 4 + n)}) for n in (1, 2, 3)]
+    repeats = Ancestor(SnapshotPlace(4, 4), 3, {ORDERS: said("q1", 7)})
+    branch = [Ancestor(SnapshotPlace(5, 5), 1, {ORDERS: other} if other else {}), batches[0]]
+    for n, pick in enumerate(picks, 6):
+        branch.insert(0, Ancestor(SnapshotPlace(n, n), n - 1, {"source-snapshot-id": str(pick)}))
+    known = {each.place.id: each for each in (*batches, repeats, *branch) if each.place.id not in gone}
+    return Line(branch, snapshot=known.get)
+
+
+@pytest.mark.parametrize("other", [None, said("q1", 5)])
+def test_a_batch_that_a_rollback_removed_and_cherry_picks_brought_back_is_held(other: str | None) -> None:
+    assert BATCH.is_held(picked(2, 3, other=other), {ORDERS: stored("q1", 7, 3)})
+
+
+@pytest.mark.parametrize(
+    "branch", [picked(), picked(3), picked(2), picked(3, 2), picked(2, 4), picked(2, 3, gone=frozenset({2}))]
+)
+def test_a_batch_that_cherry_picks_did_not_bring_back_with_those_before_it_is_not_held(branch: Line) -> None:
+    with pytest.raises(ConfigError, match="was rolled back: it does not hold batch 7"):
+        BATCH.is_held(branch, {ORDERS: stored("q1", 7, 3)})
+
+
+def test_a_write_that_a_cherry_pick_brought_back_is_held() -> None:
+    write, name = OneWrite("w"), "calving.spark-write.w"
+    source = Ancestor(SnapshotPlace(2, 2), 1, {name: "{}"})
+    first, other = Ancestor(SnapshotPlace(1, 1), None, {}), Ancestor(SnapshotPlace(3, 3), 1, {})
+    pick = Ancestor(SnapshotPlace(4, 4), 3, {"source-snapshot-id": "2"})
+    properties = {name: json.dumps({"snapshot": "2:2", "at": 1})}
+    assert write.is_held(Line([pick, other, first], snapshot={2: source}.get), properties)
+    assert not write.is_held(Line([other, first], snapshot={2: source}.get), properties)
+
+
 def test_a_table_without_an_entry_holds_no_batch() -> None:
     assert not BATCH.is_held(line({}, {}), {})
 

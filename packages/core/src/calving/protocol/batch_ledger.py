@@ -8,14 +8,15 @@ snapshots of calving repeat the entries of queries; those of writes, of which th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from calving.errors import ConfigError, TableTroubleError
 from calving.model.tables import MAIN, SnapshotPlace
-from calving.protocol.rollback import Line, Verdict, verdict
+from calving.protocol.rollback import Ancestor, Line, Verdict, down_from, source_of, verdict
 
 SPARK_BATCH = "calving.spark-batch."
 """Prefix of the entry of a query; the name of its sink follows."""
@@ -157,10 +158,40 @@ class StreamBatch:
         return shown
 
     def _shown(self, line: Line) -> Iterator[LastBatch]:
-        """The sink's entries in the snapshots of the branch, newest first."""
+        """The sink's entries in the snapshots of the branch, newest first, and those that cherry-picks brought back."""
+        picks: list[Ancestor] = []
         for snapshot in line.snapshots:
-            if (text := snapshot.summary.get(self.name)) is not None:
-                yield _batch(_read(self.name, text))
+            if self.name not in snapshot.summary:
+                picks.append(snapshot)
+                continue
+            entry = self._entry(snapshot)
+            yield from self._brought(line, picks, entry)
+            picks = []
+            yield entry
+        yield from self._brought(line, picks, None)
+
+    def _entry(self, snapshot: Ancestor) -> LastBatch:
+        return _batch(_read(self.name, snapshot.summary[self.name]))
+
+    def _brought(self, line: Line, picks: Sequence[Ancestor], below: LastBatch | None) -> Iterator[LastBatch]:
+        """The batches of the sources of cherry-picks, newest first, as far as none before them is missing. ``picks``:
+        snapshots without an entry, newest first. ``below``: the entry below them.
+        """
+        found: list[LastBatch] = []
+        for source in reversed([*_sources(line, picks)]):
+            if self.name in source.summary and self._before(line, source) == below != self._entry(source):
+                below = self._entry(source)
+                found.append(below)
+        yield from reversed(found)
+
+    def _before(self, line: Line, source: Ancestor) -> LastBatch | None:
+        """The entry before that of a snapshot; the snapshot's own one if what is below it has expired."""
+        for snapshot in down_from(line, source.parent):
+            if snapshot is None:
+                return self._entry(source)
+            if self.name in snapshot.summary:
+                return self._entry(snapshot)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +213,7 @@ class OneWrite:
 
     def is_held(self, line: Line, properties: Mapping[str, str]) -> bool:
         """As ``BatchEntry.is_held``."""
-        if any(self.name in snapshot.summary for snapshot in line.snapshots):
+        if any(self.name in snapshot.summary for snapshot in chain(line.snapshots, _sources(line, line.snapshots))):
             return True
         stored = _stored(properties, _of_table(self))
         return stored is not None and verdict(line, stored.place) is not Verdict.ROLLED_BACK
@@ -191,6 +222,14 @@ class OneWrite:
         """As ``BatchEntry.place``."""
         stored = _stored(properties, _of_table(self))
         return stored.place if stored is not None else None
+
+
+def _sources(line: Line, picks: Iterable[Ancestor]) -> Iterator[Ancestor]:
+    """The sources of those of the snapshots that are cherry-picks, as far as they have not expired."""
+    for pick in picks:
+        source = source_of(pick)
+        if source is not None and (found := line.snapshot(source)) is not None:
+            yield found
 
 
 def noted(entry: BatchEntry, place: SnapshotPlace, at_ms: int) -> dict[str, str]:
