@@ -93,6 +93,23 @@ def test_tables_are_written_in_threads_that_are_told_the_checkpoint(
         assert json.loads(lake.table(table).properties["calving.spark-batch.numbers"])["query"] == query
 
 
+def test_a_second_call_with_other_rows_in_a_batch_is_refused_because_its_rows_would_be_lost(
+    run: Callable[[Function], str], lake: SparkLake, tmp_path: Path
+) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+
+    def write(frame: DataFrame, batch: int) -> None:
+        # The second call has the rows of the first one, as of a function that tries again what has failed later.
+        for part in ("value % 2 = 0", "value % 2 = 0", "value % 2 = 1"):
+            rows = frame.where(part)
+            write_batch(rows, batch, table="lake.t", sink="numbers", options=lake.options, checkpoint=checkpoint)
+
+    for _ in range(2):
+        with pytest.raises(PySparkException, match="write_batch was called before in batch 0 with the sink numbers"):
+            run(write)
+    assert lake.values("lake.t") == [*range(0, BATCH, 2)]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("session", [CONNECT], indirect=True)
 def test_on_connect_a_batch_whose_checkpoint_is_not_named_is_refused(

@@ -6,8 +6,9 @@ import json
 import pickle
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from calving.errors import ConfigError
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _COLUMN = "message"
+_WRITTEN: WeakKeyDictionary[SparkSession, dict[tuple[str, str, str], tuple[int, int]]] = WeakKeyDictionary()
+"""The last batch by its table, branch and sink, and the hash of its plan. Spark makes a session for each call of a
+function of ``foreachBatch``, or for each start of a query; so a batch that Spark repeats has another one.
+"""
 
 
 @no_secrets_in_errors()
@@ -34,7 +39,8 @@ def write_batch(
     options: Mapping[str, str],
     checkpoint: str | None = None,
 ) -> None:
-    """Append the rows of a micro-batch, unless the table holds it. Call it once for a table in each batch.
+    """Write the rows of a micro-batch, unless the table holds it. Call it once for a table in each batch: a second call
+    with one ``sink`` and another DataFrame is refused, because its rows would be taken for the first ones repeated.
 
     ``options``: as of ``format("calving")``. ``checkpoint``: the query's ``checkpointLocation``, needed where tasks do
     not know their query: on Spark Connect, and in threads that the function of ``foreachBatch`` has started.
@@ -43,10 +49,20 @@ def write_batch(
     :raises CalvingError: the batch may have landed, or not; let the query fail, and start it again.
     """
     read_options = read({**options, "table": table, "sink": sink})
+    written = _WRITTEN.setdefault(frame.sparkSession, {})
+    place, this = (table, read_options.keys.branch, sink), (batch_id, frame.semanticHash())
+    before = written.get(place, this)
+    if before[0] == batch_id and before != this:
+        raise ConfigError(
+            f"table {table}: write_batch was called before in batch {batch_id} with the sink {sink} and another"
+            " DataFrame, so the rows of this call would be taken for the first ones, and lost: give this call a sink of"
+            " its own"
+        )
     query = None if _is_known(frame) else _query(frame, checkpoint)
     rows = frame.mapInArrow(_Task(plan(read_options, frame.schema), __version__), f"{_COLUMN} binary")
     messages = [pickle.loads(row[_COLUMN]) for row in rows.collect()]  # noqa: S301 - from this query's own tasks
     commit_stream(read_options, messages, batch_id, query)
+    written[place] = this
 
 
 def _is_known(frame: DataFrame) -> bool:
