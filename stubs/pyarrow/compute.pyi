@@ -155,6 +155,14 @@ def utf8_lpad(
     options: FunctionOptions | None = None,
     memory_pool: MemoryPool | None = None,
 ) -> _Shape: ...
+def utf8_rtrim(
+    strings: _Shape,
+    /,
+    characters: str,
+    *,
+    options: FunctionOptions | None = None,
+    memory_pool: MemoryPool | None = None,
+) -> _Shape: ...
 def utf8_slice_codeunits(
     strings: _Shape,
     /,

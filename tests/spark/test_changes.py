@@ -193,6 +193,13 @@ def test_the_case_of_a_name_in_an_option_does_not_turn_deletes_into_rows(
     assert written.lake.values("lake.t", "id") == [2]
 
 
+def test_spaces_with_which_spark_fills_a_char_do_not_count(batches: Make) -> None:
+    written = batches(keys="id", sequence_by="seq", apply_as_deletes="op IN ('DELETE', 'D ')")
+    written.write([row(1, "a", 1, "INSERT    "), row(2, "b", 1, "INSERT    "), row(3, "c", 1, " D")])
+    written.write([row(1, "a", 2, "DELETE    "), row(2, "b", 2, "D")])
+    assert written.rows == [(3, "c", 0, 1)]
+
+
 META = StructType().add("op", "string").add("who", "string")
 
 

@@ -56,7 +56,9 @@ _TEXT = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 @dataclass(frozen=True, slots=True)
 class DeleteCondition:
-    """The rows that delete: those with one of these texts in this column."""
+    """The rows that delete: those with one of these texts in this column. Spaces at its end do not count: Spark fills a
+    CHAR with them.
+    """
 
     column: str
     texts: tuple[str, ...]
@@ -71,8 +73,9 @@ class DeleteCondition:
 
     def of(self, values: Values) -> pa.Array:
         """The operation of each row: rows that do not delete replace."""
-        column = pa.array(texts(values.data, self.column), pa.string())
-        return pc.if_else(pc.is_in(column, pa.array(self.texts)), DELETE, UPDATE).cast(pa.int8())
+        column = pc.utf8_rtrim(pa.array(texts(values.data, self.column), pa.string()), " ")
+        wanted = pa.array([text.rstrip(" ") for text in self.texts])
+        return pc.if_else(pc.is_in(column, wanted), DELETE, UPDATE).cast(pa.int8())
 
 
 class OnlyChanges(LastChanges):
