@@ -6,10 +6,11 @@ exactly is refused.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -42,6 +43,8 @@ Wanted = Callable[[int, int], bool]
 NumberedRows = tuple[int, pa.RecordBatch]
 """Rows, and the position of the first of them."""
 _ID_OF = {"PARQUET": b"PARQUET:field_id", "ORC": b"iceberg.id"}
+_LISTS = pa.ListType, pa.LargeListType, pa.FixedSizeListType
+"""Writers on Arrow note their own form of a list in the file, and Arrow reads the column so."""
 _NO_IDS = "its columns have no field ids, and the table has no name mapping (schema.name-mapping.default)"
 
 
@@ -111,7 +114,7 @@ class RowReader:
         # Few requests for the parts of a row group. Other writers' 96-bit times can be outside of the years 1677 to
         # 2262.
         with pq.ParquetFile(stream, pre_buffer=True, coerce_int96_timestamp_unit="us") as file:
-            of_file = self._of(file.schema_arrow, "PARQUET", constants)
+            of_file = replace(self._of(file.schema_arrow, "PARQUET", constants), instants=_are_instants(file.schema))
             names = of_file.names(file.schema_arrow)
             end = 0
             for number in range(file.metadata.num_row_groups):  # Arrow keeps in memory what it reads in one go
@@ -163,8 +166,21 @@ def _ids_of(fields: Iterable[pa.Field]) -> Iterator[int]:
             yield int(said)
         if pa.types.is_struct(field.type):
             yield from _ids_of(field.type)
-        elif pa.types.is_list(field.type):
+        elif isinstance(field.type, _LISTS):
             yield from _ids_of([field.type.value_field])
+
+
+def _are_instants(schema: pq.ParquetSchema) -> bool:
+    """Whether a file's times without a zone are instants: Hive, and Spark outside of Iceberg, write instants of 96
+    bits, whose type does not say it.
+    """
+    columns = [schema.column(at) for at in range(len(schema.names))]
+    local = any(_is_local(column.logical_type) for column in columns)
+    return not local and any(column.physical_type == "INT96" for column in columns)
+
+
+def _is_local(kind: Any) -> bool:
+    return kind.type == "TIMESTAMP" and not json.loads(kind.to_json())["isAdjustedToUTC"]
 
 
 def live_rows(
@@ -222,13 +238,16 @@ class _Missing:
 
 @dataclass(frozen=True, slots=True)
 class _FileRows:
-    """Turns batches of one file into rows of the table. ``key``: the metadata entry with a field's id."""
+    """Turns batches of one file into rows of the table. ``key``: the metadata entry with a field's id. ``instants``:
+    whether times without a zone are instants.
+    """
 
     schema: Schema
     arrow: pa.Schema
     missing: _Missing
     key: bytes
     mapped: Sequence[MappedField]
+    instants: bool = False
 
     def names(self, schema: pa.Schema) -> list[str] | None:
         """The columns that have to be read; None: all, because the file has none of them."""
@@ -263,7 +282,7 @@ class _FileRows:
         return int(said) if said is not None else id_of(_one(mapped, field.name))
 
     def _array(self, array: pa.Array, known: MappedField | None, field: NestedField, kind: pa.DataType) -> pa.Array:
-        below, wanted = fields_of(known), field.field_type
+        below, wanted, array = fields_of(known), field.field_type, self._in_plain_form(array, kind)
         if isinstance(wanted, StructType) and isinstance(array, pa.StructArray) and isinstance(kind, pa.StructType):
             given = [(inner, array.field(i)) for i, inner in enumerate(array.type)]
             children = self._struct(given, wanted, list(kind), below, len(array))
@@ -285,6 +304,15 @@ class _FileRows:
                 f"column {self._name(field)} is {array.type} in the file, which is not exactly {field.field_type}"
                 f" ({error})"
             ) from error
+
+    def _in_plain_form(self, array: pa.Array, kind: pa.DataType) -> pa.Array:
+        """The same values, if their writer has lists or instants in a form of its own."""
+        found = array.type
+        if isinstance(found, _LISTS) and not isinstance(array, pa.ListArray):
+            return array.cast(pa.list_(found.value_field))
+        if self.instants and pa.types.is_timestamp(found) and pa.types.is_timestamp(kind):
+            return array.cast(pa.timestamp(found.unit, kind.tz))
+        return array
 
     def _variant(self, array: pa.StructArray, field: NestedField, kind: pa.StructType) -> pa.Array:
         if {each.name for each in array.type} != {each.name for each in kind}:

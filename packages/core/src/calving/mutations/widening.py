@@ -45,8 +45,9 @@ def _holds(kind: pa.DataType, narrow: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return _T.is_string(kind) or _T.is_large_string(kind)
+    return _T.is_string(kind) or _T.is_large_string(kind) or _T.is_string_view(kind)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return _T.is_binary(kind) or _T.is_large_binary(kind) or _T.is_fixed_size_binary(kind)
+    one_of = (_T.is_binary, _T.is_large_binary, _T.is_binary_view, _T.is_fixed_size_binary)
+    return any(each(kind) for each in one_of)
