@@ -192,6 +192,12 @@ def test_the_oldest_entries_of_a_kind_go_when_there_are_too_many() -> None:
     assert outdated(BATCH, properties) == []
 
 
+def test_a_damaged_entry_of_another_query_stays_and_stops_nobody_else() -> None:
+    queries = [noted(replace(BATCH, sink=f"s{n}"), SnapshotPlace(n, n), n) for n in range(MOST_ENTRIES)]
+    properties = {name: text for each in queries for name, text in each.items()} | {f"{ORDERS}-2": "{"}
+    assert outdated(BATCH, properties) == ["calving.spark-batch.s0"]
+
+
 def test_the_next_summary_repeats_the_entries_of_queries_that_stay() -> None:
     summary = {ORDERS: "1", "calving.spark-batch.old": "2", "calving.spark-write.w": "3", "total-records": "4"}
     assert repeated(summary, ["calving.spark-batch.old"]) == {ORDERS: "1"}

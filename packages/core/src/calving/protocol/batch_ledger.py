@@ -239,12 +239,16 @@ def noted(entry: BatchEntry, place: SnapshotPlace, at_ms: int) -> dict[str, str]
 
 
 def outdated(entry: BatchEntry, properties: Mapping[str, str]) -> list[str]:
-    """The table properties of the entry's kind that are too many beside it: the oldest ones."""
+    """The table properties of the entry's kind that are too many beside it: the oldest ones. A damaged one stays for
+    its own query, which tells of it.
+    """
     prefix = SPARK_BATCH if entry.name.startswith(SPARK_BATCH) else SPARK_WRITE
-    others = [name for name in properties if name.startswith(prefix) and name != _of_table(entry)]
-    if len(others) < MOST_ENTRIES:
-        return []
-    newest_first = sorted(others, key=lambda name: -_time(properties, name))
+    others = dict[str, int]()
+    for name in properties:
+        if name.startswith(prefix) and name != _of_table(entry):
+            with suppress(TableTroubleError):
+                others[name] = _time(properties, name)
+    newest_first = sorted(others, key=lambda name: -others[name])
     return newest_first[MOST_ENTRIES - 1 :]
 
 
