@@ -1,4 +1,6 @@
-"""A session of Spark, by default on this machine, in which a task may fail once."""
+"""A session of Spark, by default on this machine, in which a task may fail once. Modules share it: each start of one takes
+half a minute of CPU, with those of its processes of Python.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.lake import SparkLake
-from tests.spark.sessions import chosen, opened
+from tests.spark.sessions import Sessions, chosen
+
+
+@pytest.fixture(scope="package")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
+    made = Sessions(tmp_path_factory.mktemp("spark"))
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with opened(chosen(), tmp_path_factory.mktemp("spark")) as made:
-        yield made
+def session(sessions: Sessions) -> SparkSession:
+    return sessions.of(chosen())
 
 
 @pytest.fixture

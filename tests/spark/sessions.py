@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shlex
 import sys
@@ -68,10 +69,31 @@ def python_of_spark() -> str:
     return str(program)
 
 
+class Sessions:
+    """One session at a time, which stays until somebody wants one of another kind. ``folder``: for what they write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._stack, self._numbers = folder, contextlib.ExitStack(), itertools.count()
+        self._open: tuple[Kind, SparkSession] | None = None
+
+    def of(self, kind: Kind) -> SparkSession:
+        """A session of this kind."""
+        if self._open is None or self._open[0] != kind:
+            self.close()
+            self._open = kind, self._stack.enter_context(opened(kind, self._folder / str(next(self._numbers))))
+        return self._open[1]
+
+    def close(self) -> None:
+        """End the session."""
+        self._open = None
+        self._stack.close()
+
+
 @contextlib.contextmanager
 def opened(kind: Kind, folder: Path) -> Iterator[SparkSession]:
     """A session. Where it is local, a task may fail once. Tasks find the modules of the tests."""
     api, where = kind.split()
+    folder.mkdir()
     common = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
     with contextlib.ExitStack() as stack:
         settings = {**common, **stack.enter_context(_standalone(folder) if where == "standalone" else _local())}

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from harness.waiting import wait_for
 from tests.engine.standalone import Cluster
 from tests.spark.lake import SparkLake
-from tests.spark.sessions import session_on
+from tests.spark.sessions import Sessions, session_on
 from tests.spark.test_batch_writes import append
 from tests.spark.test_streams import SECONDS, Stream
 
@@ -55,7 +55,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def session(cluster: Cluster) -> Iterator[SparkSession]:
+def session(cluster: Cluster, sessions: Sessions) -> Iterator[SparkSession]:
+    sessions.close()  # a process has one Spark
     with session_on({**cluster.properties, **SPECULATION}) as made:
         yield made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from calving_spark import write_batch
 from harness.forms import forms
 from tests.spark.lake import SparkLake
-from tests.spark.sessions import Kind, chosen, opened, started
+from tests.spark.sessions import Kind, Sessions, chosen, started
 from tests.spark.test_streams import BATCH, SECONDS
 
 pytestmark = pytest.mark.services
@@ -25,10 +25,9 @@ CONNECT: Kind = "connect local"
 
 
 @pytest.fixture(scope="module", params=forms(sorted({chosen(), CONNECT}), [chosen()]))
-def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def session(request: pytest.FixtureRequest, sessions: Sessions) -> SparkSession:
     """Also of Connect: there the function runs in a process beside the server, and tasks do not know their query."""
-    with opened(request.param, tmp_path_factory.mktemp("spark")) as made:
-        yield made
+    return sessions.of(request.param)
 
 
 @pytest.fixture
