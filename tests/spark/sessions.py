@@ -98,6 +98,8 @@ def opened(kind: Kind, folder: Path) -> Iterator[SparkSession]:
     with contextlib.ExitStack() as stack:
         settings = {**common, **stack.enter_context(_standalone(folder) if where == "standalone" else _local())}
         if api == "connect":
+            # What gRPC does when a process forks may end the new one, before it becomes another program.
+            os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
             server = ConnectServer(folder, python_of_spark(), settings, PYTHONPATH=_ROOT)
             stack.callback(server.close)
             stack.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)  # PySpark sets it for the whole process
