@@ -116,9 +116,12 @@ def per_cpu_second(runs: Sequence[Mapping[str, object]], records: int) -> dict[s
     }
 
 
-def beyond(rows: Mapping[str, float], sink: str, other: str) -> float:
-    """Rows for each CPU second that ``sink`` takes beyond those of another sink."""
-    return 1 / (1 / rows[sink] - 1 / rows[other])
+def beyond(rows: Mapping[str, float], sink: str, other: str) -> str:
+    """Rows for each CPU second that ``sink`` takes beyond those of another sink, as a sentence has it."""
+    dearer = 1 / rows[sink] - 1 / rows[other]
+    if dearer <= 0:
+        return "nothing: the difference is below what this number of rows shows"
+    return f"{1 / dearer:,.0f} rows/CPU s, {1 / dearer / rows[SINK]:.0%} of {SINK}"
 
 
 def _show(runs: Sequence[Mapping[str, object]], records: int, console: Console) -> None:
@@ -131,9 +134,7 @@ def _show(runs: Sequence[Mapping[str, object]], records: int, console: Console) 
     for sink in rows:
         if sink.startswith("calving, "):
             own = beyond(rows, sink, sink.replace("calving", "empty"))
-            console.print(
-                f"{sink}, beyond an empty sink in Python: {own:,.0f} rows/CPU s, {own / rows[SINK]:.0%} of {SINK}"
-            )
+            console.print(f"{sink}, beyond an empty sink in Python: {own}")
 
 
 def main() -> None:
