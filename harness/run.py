@@ -193,9 +193,12 @@ class Run:
         assert done.returncode == 0 or ("run it again" in text and not alone), text
         return text
 
+    def command(self, name: str, *options: str) -> list[str]:
+        """The words that run a command of ``calving`` with the sink's settings."""
+        return [sys.executable, "-c", "from calving.cli.main import main; main()", name, str(self.config), *options]
+
     def _command(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-        start = [sys.executable, "-c", "from calving.cli.main import main; main()", name, str(self.config), *options]
-        return subprocess.run(start, capture_output=True, text=True, timeout=240, check=False)
+        return subprocess.run(self.command(name, *options), capture_output=True, text=True, timeout=240, check=False)
 
     # Records
 

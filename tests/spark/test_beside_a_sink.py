@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,9 +51,7 @@ def sink(servers: str, tmp_path: Path, unique: str) -> Iterator[Run]:
 @contextlib.contextmanager
 def maintained(sink: Run) -> Iterator[None]:
     """``calving maintain`` runs all the time."""
-    program = "from calving.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "maintain", str(sink.config), "--watch"]
-    process = Process(command, sink.folder / "maintain.log")
+    process = Process(sink.command("maintain", "--watch"), sink.folder / "maintain.log")
     try:
         yield
         assert process.returncode is None, process.log.read_text()
@@ -62,11 +59,15 @@ def maintained(sink: Run) -> Iterator[None]:
         process.stop()
 
 
+def catalog_of(sink: Run) -> dict[str, str]:
+    """The options of the sink's catalog."""
+    return {f"catalog.{key}": text for key, text in sink.catalog_keys.items()}
+
+
 def started(session: SparkSession, sink: Run, name: str) -> StreamingQuery:
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 2)
     rows = source.load().selectExpr(f"value + {FIRST[name]} AS id", f"'{name}' AS route", "'' AS proof")
-    catalog = {f"catalog.{key}": text for key, text in sink.catalog_keys.items()}
-    writer = rows.writeStream.format("calving").queryName(name).options(**catalog)
+    writer = rows.writeStream.format("calving").queryName(name).options(**catalog_of(sink))
     writer = writer.option("checkpointLocation", str(sink.folder / name)).trigger(processingTime="1 second")
     return writer.start(NAME)
 
@@ -80,8 +81,7 @@ def batches(table: Table) -> dict[str, int]:
 
 def ids_of(session: SparkSession, sink: Run, table: Table) -> dict[str, list[int]]:
     """The ids, by reader. Iceberg's own runtime is for PySpark 4.1 alone, and needs a session of its own process."""
-    catalog = {f"catalog.{key}": text for key, text in sink.catalog_keys.items()}
-    rows = session.read.format("calving").options(**catalog, columns="id").load(NAME).collect()
+    rows = session.read.format("calving").options(**catalog_of(sink), columns="id").load(NAME).collect()
     ids: dict[str, list[int]] = {
         "pyiceberg": table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist(),
         "duckdb": [each[0] for each in duckdb_rows(table, "id")],

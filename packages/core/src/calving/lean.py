@@ -98,10 +98,10 @@ def keep_freed_memory() -> None:
 
 
 @cache
-def collect_no_libraries(step: str) -> None:
-    """Make the collector of garbage pass over all objects that are there now: those of the libraries that this process
-    has imported for ``step``. The first call for a step counts.
+def freeze_imports(step: str) -> None:
+    """Exclude all objects that exist now from garbage collection: nearly all belong to libraries that this process has
+    imported for ``step``. Only the first call for each step does so.
 
-    Spark collects all garbage of a process of Python after each task: 0.1 CPU s for objects that stay anyway.
+    Spark collects the garbage of a Python process after each task, which takes 0.1 CPU s for objects that stay anyway.
     """
     gc.freeze()

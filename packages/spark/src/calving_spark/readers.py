@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from calving.errors import ConfigError
-from calving.lean import collect_no_libraries
+from calving.lean import freeze_imports
 from calving_spark import __version__
 from calving_spark.conditions import condition
 from calving_spark.masking import no_secrets_in_errors
@@ -63,7 +63,7 @@ class TableReader(DataSourceReader):
         # Imported here, because planning reads no files.
         from calving_spark.reading import rows_of
 
-        collect_no_libraries("tasks")
+        freeze_imports("tasks")
         # Spark makes up a partition if there is none.
         files = partition.files if isinstance(partition, FilesOfTask) else ()
         return rows_of(self._table, self._schema, self._version, files)

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from calving.errors import ConfigError
-from calving.lean import collect_no_libraries, without_pandas
+from calving.lean import freeze_imports, without_pandas
 from calving_spark.masking import no_secrets_in_errors
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class DefaultSource(DataSource):
 
         if overwrite:
             raise ConfigError("output mode complete would replace the table: use append")
-        collect_no_libraries("planning")
+        freeze_imports("planning")
         options = read(self.options)
         if options.keys.write_id is not None:
             raise ConfigError("option write-id is for batch writes: a stream has its ledger by its sink's name")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from calving.lean import collect_no_libraries, without_pandas
+from calving.lean import freeze_imports, without_pandas
 from calving_spark import __version__
 from calving_spark.masking import no_secrets_in_errors
 
@@ -30,7 +30,7 @@ class _Writer:
         # Imported here, because planning and committing write nothing.
         from calving_spark.tasks import write
 
-        collect_no_libraries("tasks")
+        freeze_imports("tasks")
         return write(self._plan, self._version, batches)
 
 
@@ -62,7 +62,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         from calving_spark.commits import commit_stream
         from calving_spark.options import read
 
-        collect_no_libraries("commits")
+        freeze_imports("commits")
         commit_stream(read(self._given), messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - as in Spark

@@ -179,8 +179,8 @@ class BatchCommitter:
         return Prepared((snapshot,), *snapshot.prepare(), unused)
 
     def _repeated(self, table: Table, batch: BatchFiles, keys: int) -> str | None:
-        """A key that comes twice, if there is no order field. ``keys``: how many were found, those apart that were read
-        in several parts.
+        """A key that comes twice in a batch without an order field; None if there is none. ``keys``: the number of
+        distinct keys that the search has found. A key that it has read in two parts counts twice.
         """
         if self._resolver is None or self._resolver.order_field is not None or not batch.key_files:
             return None
@@ -211,7 +211,7 @@ class BatchCommitter:
 
 
 def _warn_of_others(table: str, snapshot: Snapshot | None, batch: BatchFiles) -> None:
-    """Tell of a repetition that has more or fewer rows than the batch had. ``snapshot``: of the batch."""
+    """Warn if the repeated batch has another number of rows than the first time. ``snapshot``: of the first time."""
     before = natural(summary_of(snapshot).get("added-records")) if snapshot is not None and not batch.steps else None
     now = sum(file.record_count for file in batch.files)
     if before is not None and before != now:

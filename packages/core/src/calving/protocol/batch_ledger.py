@@ -239,8 +239,8 @@ def noted(entry: BatchEntry, place: SnapshotPlace, at_ms: int) -> dict[str, str]
 
 
 def outdated(entry: BatchEntry, properties: Mapping[str, str]) -> list[str]:
-    """The table properties of the entry's kind that are too many beside it: the oldest ones. A damaged one stays for
-    its own query, which tells of it.
+    """The table properties that the commit of this entry removes: the oldest ones of its kind, if the table would have
+    more than ``MOST_ENTRIES``. A damaged property stays, and its own query reports it.
     """
     prefix = SPARK_BATCH if entry.name.startswith(SPARK_BATCH) else SPARK_WRITE
     others = dict[str, int]()
