@@ -26,6 +26,14 @@ def session(sessions: Sessions) -> SparkSession:
     return sessions.of(chosen())
 
 
+@pytest.fixture(scope="module")
+def no_session(sessions: Sessions) -> None:
+    """No session is open, for commands of Spark: a session of Connect tells all processes that this one starts that
+    they are Connect's.
+    """
+    sessions.close()
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> SparkLake:
     return SparkLake.create(tmp_path / "warehouse")

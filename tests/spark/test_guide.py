@@ -11,7 +11,7 @@ import pytest
 from harness.jvm import write_defaults
 from tests.cli.pages import follow
 
-pytestmark = [pytest.mark.services, pytest.mark.long]
+pytestmark = [pytest.mark.services, pytest.mark.long, pytest.mark.usefixtures("no_session")]
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:"
 KAFKA = {"4.3.0": "4.2.0", "4.2.1": "4.2.0"}

@@ -18,7 +18,7 @@ from tests.spark import faulty
 from tests.spark.lake import SparkLake
 from tests.spark.sessions import python_of_spark
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.usefixtures("no_session")]
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 1200
@@ -182,8 +182,9 @@ def test_each_flow_has_its_rows_once_whatever_ended_a_run_and_a_full_refresh_is_
         assert faulty.has_failed(pipeline.lake.folder)
         pipeline.assert_each_once()
         pipeline.add(2)
-    last = pipeline.count - 3
-    assert pipeline.batches == {"north": last, "south": last, "changes": last}
+    # Where Spark was killed between a source's log and its own, a batch has two files.
+    assert pipeline.batches.keys() == {"north", "south", "changes"}
+    assert all(3 < batch <= pipeline.count - 3 for batch in pipeline.batches.values())
     before = pipeline.lake.values("lake.t"), pipeline.lake.values("lake.stock")
     said = pipeline.run("run", "--full-refresh-all", "--conf", "spark.sql.pipelines.maxFlowRetryAttempts=0")
     assert not said.startswith("0: ")
