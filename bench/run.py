@@ -33,8 +33,8 @@ from bench import (
     steady,
     upkeep,
 )
-from bench.throughput import PARTITIONS, Case, create_topic, drain, fill, record, warm
-from bench.upserts import LIVE
+from bench.throughput import PARTITIONS, Case, create_topic, drain, fill, partial_record, record, warm
+from bench.upserts import LIVE, changes, changes_and_inserts
 from bench.upserts import fill as fill_changes
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
@@ -52,6 +52,7 @@ def main() -> None:
         "throughput",
         "java",
         "upserts",
+        "partial-updates",
         "steady",
         "upkeep",
         "rewriting",
@@ -157,6 +158,8 @@ def _changing(args: argparse.Namespace, folder: Path, console: Console) -> dict[
     found: dict[str, object] = {}
     if args.only in (None, "upserts"):
         found["upserts"] = _upserts(args, folder, console)
+    if args.only in (None, "partial-updates"):
+        found["partial-updates"] = _partial_updates(args, folder, console)
     if args.only in (None, "steady"):
         found["steady"] = steady.measure(folder / "steady", console, args.calving)
     if args.only == "rewriting":
@@ -172,7 +175,7 @@ def _upserts(args: argparse.Namespace, folder: Path, console: Console) -> list[d
     """The same records, one of ten of them for a live row, appended and upserted in turns."""
     results = []
     with kafka(folder / "kafka-of-upserts") as servers:
-        rows = fill_changes(servers, "bench-changes", args.records, PARTITIONS, record)
+        rows = fill_changes(servers, "bench-changes", changes_and_inserts(args.records), PARTITIONS, record)
         for number in range(args.rounds):
             for kind, keys, expected in (
                 ("append", {}, LIVE + args.records),
@@ -187,6 +190,33 @@ def _upserts(args: argparse.Namespace, folder: Path, console: Console) -> list[d
                     live=True,
                     rows=expected,
                     distinct=rows,
+                    keys=keys,
+                )
+                results.append({**drain(args.calving, servers, folder, case), "sink": kind})
+    _show(results, console)
+    return results
+
+
+def _partial_updates(args: argparse.Namespace, folder: Path, console: Console) -> list[dict[str, object]]:
+    """Updates of random live rows: with all fields, and without two of them, which the rows keep."""
+    results = []
+    kinds = {
+        "whole": (record, _UPSERT),
+        "partial": (partial_record, {**_UPSERT, "iceberg.tables.unset-fields": "keep"}),
+    }
+    with kafka(folder / "kafka-of-partial-updates") as servers:
+        for kind, (of_kind, _) in kinds.items():
+            fill_changes(servers, f"bench-{kind}", changes(args.records), PARTITIONS, of_kind)
+        for number in range(args.rounds):
+            for kind, (_, keys) in kinds.items():
+                case = Case(
+                    f"{kind}-{number}",
+                    f"bench-{kind}",
+                    args.records,
+                    "epoch",
+                    live=True,
+                    rows=LIVE,
+                    distinct=LIVE,
                     keys=keys,
                 )
                 results.append({**drain(args.calving, servers, folder, case), "sink": kind})

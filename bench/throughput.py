@@ -66,6 +66,13 @@ def record(number: int, ts: str, payload: str) -> bytes:
     ).encode()
 
 
+def partial_record(number: int, ts: str, payload: str) -> bytes:
+    """The same without ``type`` and ``user``."""
+    fields = json.loads(record(number, ts, payload))
+    left = {name: value for name, value in fields.items() if name not in ("user", "type")}
+    return json.dumps(left, separators=(",", ":")).encode()
+
+
 def create_topic(servers: str, topic: str) -> None:
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()

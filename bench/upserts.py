@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -25,22 +25,29 @@ SCHEMA = Schema(*(NestedField(i, name, kind, required=False) for i, (name, kind)
 Record = Callable[[int, str, str], bytes]
 
 
-def numbers(records: int) -> Iterator[int]:
-    """The id of each record."""
+def changes_and_inserts(records: int) -> Iterator[int]:
+    """The id of each record: of a live row, or a new one."""
     chance = random.Random(1)
     for new in range(LIVE, LIVE + records):
         yield chance.randrange(LIVE) if chance.random() < _SHARE else new
 
 
-def fill(servers: str, topic: str, records: int, partitions: int, record: Record) -> int:
-    """Send them, each id to one partition; returns how many rows the table has afterwards."""
+def changes(records: int) -> Iterator[int]:
+    """The id of each record, of a live row."""
+    chance = random.Random(2)
+    for _ in range(records):
+        yield chance.randrange(LIVE)
+
+
+def fill(servers: str, topic: str, ids: Iterable[int], partitions: int, record: Record) -> int:
+    """Send a record for each id, each id to one partition; returns how many rows the table has afterwards."""
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
     producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=50, compression_type="lz4"))
     letters = random.Random(1)
     payloads = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=80)) for _ in range(1000)]
     rows = LIVE
-    for place, number in enumerate(numbers(records)):
+    for place, number in enumerate(ids):
         rows += number >= LIVE
         value = record(number, "epoch", payloads[place % 1000])
         while True:

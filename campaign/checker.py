@@ -21,7 +21,8 @@ Each line on standard input is a JSON array that tells it what somebody has done
     ["recreated", TOPIC_ID]          the topic was deleted and created again; everything in it was committed before
     ["end", SENT, SECONDS]           everything is sent, or soon is, and all parts of the sink are back
 
-After ``end`` it watches the end, prints its report, one JSON object, and ends.
+After ``end`` it watches the end, prints its report, one JSON object, and ends. It gives up when nothing has been
+committed for so many seconds, and counts what is not there by then as lost.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ if TYPE_CHECKING:  # the process that checks imports nothing of calving
 _LOOK_SECONDS = 3.0
 _READ_SECONDS = 5.0
 _END_SECONDS = 120.0
+_AT_MOST = 4
+"""As many times the seconds of ``end`` it watches a sink that goes on committing, and is not done."""
 _OF_ROLLBACKS = ("rolled back", "forgotten", "wanted")
 _AWS = {
     "s3.endpoint": "AWS_ENDPOINT_URL",
@@ -84,6 +87,7 @@ class Checker:
             "workload": workload,
             "warehouse": warehouse,
         }
+        self._patience = 0.0
         self._log = (run.folder / "checker.log").open("w")
         self._child = subprocess.Popen(
             [sys.executable, "-m", "campaign.checker", json.dumps(settings)],
@@ -95,7 +99,10 @@ class Checker:
         )
 
     def watch_the_end(self, sent: int, seconds: float) -> None:
-        """``sent`` records will be there, and in the tables within ``seconds``. All parts of the sink are back."""
+        """``sent`` records will be there, and in the tables; until then something is committed within ``seconds``. All
+        parts of the sink are back.
+        """
+        self._patience = _AT_MOST * seconds + _END_SECONDS
         self.tell("end", sent, seconds)
 
     def is_complete(self, sent: int) -> bool:
@@ -118,7 +125,7 @@ class Checker:
 
     def report(self) -> dict[str, Any]:
         """The findings. :raises AssertionError: the checker itself failed."""
-        out, _ = self._child.communicate(timeout=4 * _END_SECONDS)
+        out, _ = self._child.communicate(timeout=self._patience + _END_SECONDS)
         assert self._child.returncode == 0, f"the checker failed: {Path(self._log.name).read_text()[-2000:]}"
         found: dict[str, Any] = json.loads(out)
         return found | {"commits": [Commit(*each) for each in found["commits"]]}
@@ -328,9 +335,11 @@ def _look(source: Source, look: Callable[[Mapping[str, str]], None], database: P
 
 def _cycles(source: Source, tables: Tables, audit: Audit, database: Path, sent: int, seconds: float) -> int | None:
     """How many cycles committed something after everything had been read, until it was all there; None: never."""
-    deadline = time.monotonic() + seconds
-    read = None
-    while time.monotonic() < deadline:
+    started = moved = time.monotonic()
+    read, commits = None, len(tables.commits)
+    while time.monotonic() < min(moved + seconds, started + _AT_MOST * seconds):
+        if len(tables.commits) > commits:
+            moved, commits = time.monotonic(), len(tables.commits)
         if read is None and sum(map(audit.reaches, range(audit.partitions))) >= sent and source.was_read():
             read = time.time()
         _look(source, tables.look, database)
