@@ -31,7 +31,7 @@ from calving.mutations.ordering import Found
 from calving.mutations.rows import RowReader
 from calving.records.arrays import chosen_rows, conform
 from calving.records.fields import arrow_schema
-from calving.writing.changes import KEPT, filled, optional
+from calving.writing.changes import KEPT, are_last, filled, optional
 from calving.writing.key_files import partial_row_schema
 from calving.writing.partial_rows import Joined, PartialRows, is_rootless, kept_ids, kept_steps
 from calving.writing.table import TableWriter
@@ -57,32 +57,42 @@ class KeyChanges:
     @staticmethod
     def of(keys: ChangedKeys, reading: ColumnReader, every: Group, partial: Group, emptied: int) -> KeyChanges:
         """``every``: all key files. ``partial``: those with partial rows."""
-        groups = ([[(f.file_path, f.file_format) for f in of_step] for of_step in group] for group in (every, partial))
-        steps, rows = (keys.found_in_each(reading.all_of(of_step) for of_step in group) for group in groups)
-        return KeyChanges(keys, steps, rows, emptied)
+
+        def found_in(group: Group) -> Sequence[Matches]:
+            steps = ([(file.file_path, file.file_format) for file in of_step] for of_step in group)
+            return keys.found_in_each(reading.all_of(files) for files in steps)
+
+        steps = found_in(every)
+        is_same = [[*step] for step in every] == [[*step] for step in partial]
+        return KeyChanges(keys, steps, steps if is_same else found_in(partial), emptied)
 
     def bases(self) -> pa.Array:
         """For each key: the step of its last change that is not partial, or that of the last emptying; -1 if there is
         none.
         """
-        bases = [_NONE] * len(self.keys)
-        for step, (every, partial) in enumerate(zip(self.steps, self.partial, strict=True)):
-            others = every.keys.filter(pc.invert(pc.is_in(every.keys, value_set=partial.keys)))
-            for key in others.to_pylist():
-                bases[key] = step
-        return pa.array([max(step, self.emptied) for step in bases], pa.int32())
+        others = [
+            every.keys.filter(pc.invert(pc.is_in(every.keys, value_set=partial.keys)))
+            for every, partial in zip(self.steps, self.partial, strict=True)
+        ]
+        return pc.max_element_wise(self._last_steps(others), pa.scalar(self.emptied, pa.int32()))
 
     def unfinished(self, bases: pa.Array) -> pa.Array:
         """For each key, whether its last change is partial."""
-        last = [_NONE] * len(self.keys)
-        for step, partial in enumerate(self.partial):
-            for key in partial.keys.to_pylist():
-                last[key] = step
-        steps = pa.array(last, pa.int32())
+        steps = self._last_steps([partial.keys for partial in self.partial])
         return pc.and_(
             pc.equal(steps, self.keys.last_steps),
             pc.and_(pc.greater_equal(steps, bases), pc.greater_equal(steps, 0)),
         )
+
+    def _last_steps(self, keys: Sequence[pa.Array]) -> pa.Array:
+        """For each key, the last step of which ``keys`` has it; -1 if there is none."""
+        given = pa.concat_arrays([of_step.cast(pa.int32()) for of_step in keys])
+        if not len(given):
+            return pa.repeat(pa.scalar(_NONE, pa.int32()), len(self.keys))
+        steps = [pa.repeat(pa.scalar(step, pa.int32()), len(of_step)) for step, of_step in enumerate(keys)]
+        is_last = are_last(given)
+        last = pc.index_in(pa.arange(0, len(self.keys)), value_set=given.filter(is_last).cast(pa.int64()))
+        return pc.fill_null(pa.concat_arrays(steps).filter(is_last).take(last), _NONE)
 
 
 class PartialUpdates:

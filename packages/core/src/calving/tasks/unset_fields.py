@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -52,20 +52,31 @@ class UnsetFields:
         unset = self._among(values, compose(rows, updates))
         if not unset:
             return found
+        kept, groups, others = dict(found.kept), [], list[int]()
+        for ids, more, own, places in self._merged(found, unset):
+            every = ids | more
+            kept.update(dict.fromkeys(places, kept_text(every) if every else None))
+            groups.append((ids | self._relaxed(more), own, places))
         known = {*found.rows}
-        others = [row for row in unset if row not in known]
-        parts = [*found.groups, (_Ids(), values.choose(others), others)] if others else found.groups
-        kept, groups = dict(found.kept), []
-        for ids, own, places in parts:
+        for more, places in unset.items():
+            places = [row for row in places if row not in known] if known else places
+            if places:
+                kept.update(dict.fromkeys(places, kept_text(more)))
+                groups.append((self._relaxed(more), values.choose(places), places))
+                others += places
+        return LackingValues(found.bad, kept, groups, unset=frozenset(others))
+
+    def _merged(
+        self, found: LackingValues, unset: Mapping[_Ids, list[int]]
+    ) -> Iterator[tuple[_Ids, _Ids, Values, list[int]]]:
+        """The groups of ``found``, each divided by what its rows have no field for."""
+        of_row = {row: ids for ids, rows in unset.items() for row in rows} if found.groups else {}
+        for ids, own, places in found.groups:
             by_unset: dict[_Ids, list[int]] = {}
             for at, row in enumerate(places):
-                by_unset.setdefault(unset.get(row, _Ids()), []).append(at)
+                by_unset.setdefault(of_row.get(row, _Ids()), []).append(at)
             for more, ats in by_unset.items():
-                rows_of = compose(places, ats)
-                every = ids | more
-                kept.update(dict.fromkeys(rows_of, kept_text(every) if every else None))
-                groups.append((ids | self._relaxed(more), own.choose(ats), [*rows_of]))
-        return LackingValues(found.bad, kept, groups, unset=frozenset(others))
+                yield ids, more, own.choose(ats), [*compose(places, ats)]
 
     def moved(self, row: int) -> RecordError:
         """The error for an update without all fields, whose key it has changed."""
@@ -81,32 +92,39 @@ class UnsetFields:
         """
         return ids if self._skips else _Ids()
 
-    def _among(self, values: Values, rows: Indices) -> dict[int, _Ids]:
-        """The columns that each of these rows lacks, for those that lack some."""
+    def _among(self, values: Values, rows: Indices) -> dict[_Ids, list[int]]:
+        """Those of these rows that lack columns, by what they lack."""
         if not len(rows):
             return {}
         data = values.choose(rows).data
+        found: Sequence[_Ids]
         if isinstance(data, list):
             found = [_Ids(self._of_object(value, self._struct)) for value in data]
         else:
-            found = self._of_rows(cast("pa.StructArray", data))
-        return {row: ids for row, ids in zip(rows, found, strict=True) if ids}
+            every, some = self._of_rows(cast("pa.StructArray", data))
+            if not some:
+                return {every: [*rows]} if every else {}
+            found = some
+        by_ids: dict[_Ids, list[int]] = {}
+        for row, ids in zip(rows, found, strict=True):
+            if ids:
+                by_ids.setdefault(ids, []).append(row)
+        return by_ids
 
-    def _of_rows(self, data: pa.StructArray) -> list[_Ids]:
+    def _of_rows(self, data: pa.StructArray) -> tuple[_Ids, Sequence[_Ids]]:
+        """The columns that all rows lack; and those that each row lacks, if these differ."""
         every, some = _Ids(), []
         for ids, there in self._of_structs(data, self._struct):
             if there is None:
                 every |= ids
             else:
                 some.append((ids, there.to_pylist()))
-        if not some:
-            return [every] * len(data)
         flags = [*zip(*(there for _, there in some), strict=True)]
         made = dict[tuple[bool, ...], _Ids]()
         for each in flags:
             if each not in made:
                 made[each] = every.union(*(ids for (ids, _), is_there in zip(some, each, strict=True) if is_there))
-        return [made[each] for each in flags]
+        return every, [made[each] for each in flags]
 
     def _of_structs(self, data: pa.StructArray, columns: StructType) -> Iterator[tuple[_Ids, pa.Array | None]]:
         """The columns for which structs of one type have no field, with the rows that have the struct around them;

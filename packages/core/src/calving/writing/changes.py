@@ -294,7 +294,7 @@ class LastChanges:
         """The parts in the order of the topic, one after the other; None if single changes have to be sorted."""
         if self._identity.order is not None:
             return None
-        runs = [_run(part) for part in changes if part.num_rows]
+        runs = [run_of(part) for part in changes if part.num_rows]
         if None in runs:
             return None
         order = sorted((run, place) for place, run in enumerate(runs) if run is not None)
@@ -311,7 +311,7 @@ class LastChanges:
         return pc.sort_indices(pa.table(columns), sort_keys=keys)
 
 
-def _run(changes: pa.RecordBatch) -> tuple[int, int, int] | None:
+def run_of(changes: pa.RecordBatch) -> tuple[int, int, int] | None:
     """The source of the changes, and their first and last offset; None if they have several sources, or their offsets
     do not ascend.
     """

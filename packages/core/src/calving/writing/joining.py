@@ -20,6 +20,7 @@ from calving.writing.changes import (
     is_operation,
     numbered,
     rows_of,
+    run_of,
 )
 from calving.writing.partial_rows import ROOTLESS, PartialRows
 
@@ -37,13 +38,15 @@ class ChangeJoiner:
         if all(part.column(KEPT).null_count == part.num_rows for part in changes):
             return changes
         whole = pa.concat_batches(changes)
-        places = pa.table({SOURCE: whole.column(SOURCE), OFFSET: whole.column(OFFSET)})
-        whole = whole.take(pc.sort_indices(places, sort_keys=[(SOURCE, "ascending"), (OFFSET, "ascending")]))
+        if run_of(whole) is None:
+            places = pa.table({SOURCE: whole.column(SOURCE), OFFSET: whole.column(OFFSET)})
+            whole = whole.take(pc.sort_indices(places, sort_keys=[(SOURCE, "ascending"), (OFFSET, "ascending")]))
         numbers = numbered([column.of(whole) for column in self._identity.columns])
         is_last = are_last(numbers)
-        partial = numbers.filter(pc.and_(is_last, whole.column(KEPT).is_valid()))
-        repeated = numbers.filter(pc.invert(is_last))
-        concerned = pc.and_(pc.is_in(numbers, value_set=partial), pc.is_in(numbers, value_set=repeated))
+        concerned = pc.is_in(numbers, value_set=numbers.filter(pc.invert(is_last)))
+        if whole.column(KEPT).null_count:
+            partial = numbers.filter(pc.and_(is_last, whole.column(KEPT).is_valid()))
+            concerned = pc.and_(concerned, pc.is_in(numbers, value_set=partial))
         if not pc.any(concerned, min_count=0).as_py():
             return [whole]
         return [whole.filter(pc.invert(concerned)), self._joined(whole.filter(concerned), numbers.filter(concerned))]

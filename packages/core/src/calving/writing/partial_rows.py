@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, NestedField, StructType
 
-from calving.records.arrays import children_of, chosen_rows, struct, take
+from calving.records.arrays import children_of, struct, take
+from calving.writing.key_runs import KeyRuns
 from calving.writing.partial_lists import Chain, Cut, Element, Join, Step, appended, joined
 
 ROOTLESS = "-"
@@ -129,36 +130,27 @@ class PartialRows:
         """``rows`` in their order, whose first columns are those of the schema, and the number of each row's key. A
         whole row, and one without a row before it, replaces what was before it.
         """
-        places = pa.arange(0, rows.num_rows)
-        replaces = pc.or_(kept.is_null(), pc.fill_null(is_rootless(kept), True))
-        first = _last_of(numbers, pc.if_else(replaces, places, None), numbers)
-        counts = pc.fill_null(pc.greater_equal(places, first), True)
-        keys = numbers.filter(counts).unique()
-        begins = pc.index_in(keys, value_set=numbers.filter(counts))
-        begins = places.filter(counts).take(begins)
-        last = _last_of(numbers, places, keys)
-        texts = [text for text in kept.unique().to_pylist() if text is not None]
-        lacks = {text: self._with_inner(kept_ids(text)) for text in texts}
-        made, left = chosen_rows(rows, last.to_pylist()), defaultdict[int, set[int]](set)
+        every = KeyRuns.of(numbers)
+        lacking = _Lacking.of(kept.take(every.order))
+        root = every.last(lacking.is_so([text.startswith(ROOTLESS) for text in lacking.texts], otherwise=True))
+        first = pc.coalesce(root, every.starts)
+        by_place = pc.sort_indices(every.order.take(first))
+        runs, first, root = every.chosen(by_place), first.take(by_place), root.take(by_place)
+        last, begins = runs.order.take(runs.ends), runs.order.take(first)
+        keys = runs.numbers.take(first)
+        made = pa.RecordBatch.from_arrays([take(column, last) for column in rows.columns], schema=rows.schema)
+        lacks = [self._with_inner(kept_ids(text)) for text in lacking.texts]
+        left = defaultdict[int, set[int]](set)
         there = self._columns.keys()  # others are gone
-        for each in sorted(there & frozenset().union(*lacks.values()), key=self._depth):
-            without = pa.array([text for text, ids in lacks.items() if each in ids], pa.string())
-            has = pc.and_(counts, pc.invert(pc.is_in(kept, value_set=without)))
-            source = _last_of(numbers, pc.if_else(has, places, None), keys)
-            made = self._with_column(made, each, rows, (source, begins), left)
+        for each in sorted(there & frozenset().union(*lacks), key=self._depth):
+            has = runs.last(lacking.is_so([each not in ids for ids in lacks], otherwise=True))
+            source = pc.if_else(pc.greater_equal(has, first), has, None)
+            made = self._with_column(made, each, rows, (runs.order.take(source), begins), left)
         steps = defaultdict[int, dict[int, Sequence[Step]]](dict)
-        for each in sorted(there & frozenset().union(*map(kept_steps, texts))):
-            chains = _chains(each, rows, numbers, kept, counts, lacks)
+        for each in sorted(there & frozenset().union(*map(kept_steps, lacking.texts))):
+            chains = _chains(each, runs, dict(zip(keys.to_pylist(), first.to_pylist(), strict=True)), lacking, lacks)
             made = self._with_lists(made, self._columns[each], rows, keys, chains, steps)
-        replacing = _at_keys(first, numbers, keys)
-        base = kept.take(replacing)
-        roots = pc.if_else(pc.fill_null(is_rootless(base), False), kept_text((), rootless=True), kept_text(()))
-        kept_of = pc.if_else(pc.and_(replacing.is_valid(), base.is_null()), None, roots).to_pylist()
-        for place in {*left, *steps}:
-            if kept_of[place] is not None:
-                gone = kept_of[place] == ROOTLESS
-                kept_of[place] = kept_text(left.get(place, ()), steps.get(place), rootless=gone)
-        return Joined(made, keys, pa.array(kept_of, pa.string()), last)
+        return Joined(made, keys, lacking.left(root, left, steps), last)
 
     def _with_column(
         self,
@@ -190,6 +182,8 @@ class PartialRows:
 
     def settled(self, joined: Joined) -> Joined:
         """The rows with null instead of lists that still have steps: there is no list that these change."""
+        if not any("{" in text for text in joined.kept.unique().to_pylist() if text is not None):
+            return joined
         texts = joined.kept.to_pylist()
         steps = [{} if text is None else kept_steps(text) for text in texts]
         rows = joined.rows
@@ -261,44 +255,62 @@ def _joining(kind: ListType) -> Join:
     return join
 
 
+@dataclass(frozen=True, slots=True)
+class _Lacking:
+    """What rows lack: the number of one of the ``texts`` for each row, null for a whole row."""
+
+    texts: Sequence[str]
+    of_rows: pa.Array
+
+    @staticmethod
+    def of(kept: pa.Array) -> _Lacking:
+        encoded = kept.dictionary_encode()
+        return _Lacking(encoded.dictionary.to_pylist(), encoded.indices)
+
+    def is_so(self, of_texts: Sequence[bool], *, otherwise: bool) -> pa.Array:
+        """For each row whether its text is so. ``otherwise``: for whole rows."""
+        return pc.fill_null(pa.array(of_texts, pa.bool_()).take(self.of_rows), otherwise)
+
+    def left(
+        self, root: pa.Array, columns: Mapping[int, Set[int]], steps: Mapping[int, Mapping[int, Sequence[Step]]]
+    ) -> pa.Array:
+        """The texts for keys that still lack these ``columns``, and these ``steps`` of lists. ``root``: of each key the
+        last row that replaces what was before it, maybe none.
+        """
+        base = self.of_rows.take(root)
+        roots = [kept_text((), rootless=text.startswith(ROOTLESS)) for text in self.texts]
+        texts = pc.fill_null(pa.array(roots, pa.string()).take(base), kept_text(()))
+        texts = pc.if_else(pc.and_(root.is_valid(), base.is_null()), None, texts)
+        if not columns and not steps:
+            return texts
+        found = texts.to_pylist()
+        for place in {*columns, *steps}:
+            if found[place] is not None:
+                gone = found[place] == ROOTLESS
+                found[place] = kept_text(columns.get(place, ()), steps.get(place), rootless=gone)
+        return pa.array(found, pa.string())
+
+
 def _chains(
-    number: int,
-    rows: pa.RecordBatch,
-    numbers: pa.Array,
-    kept: pa.Array,
-    counts: pa.Array,
-    lacks: Mapping[str, frozenset[int]],
+    number: int, runs: KeyRuns, first: Mapping[int, int], lacking: _Lacking, lacks: Sequence[Set[int]]
 ) -> dict[int, Chain]:
     """For each key with steps for the list with this id, the rows that have it or steps for it, from the last one that
-    has it.
+    has it. ``first``: where the rows of each key begin that count.
     """
-    steps = {text: kept_steps(text).get(number) for text in lacks}
-    changing = pa.array([text for text, found in steps.items() if found is not None], pa.string())
-    concerned = numbers.filter(pc.and_(counts, pc.is_in(kept, value_set=changing))).unique()
-    which = pc.indices_nonzero(pc.and_(counts, pc.is_in(numbers, value_set=concerned)))
+    steps = [kept_steps(text).get(number) for text in lacking.texts]
+    changing = lacking.is_so([found is not None for found in steps], otherwise=False)
+    concerned = pc.is_in(runs.numbers, value_set=runs.numbers.filter(changing).unique())
+    which = pc.indices_nonzero(concerned)
+    columns = which, runs.order.take(which), runs.numbers.take(which), lacking.of_rows.take(which)
     chains: dict[int, list[tuple[int, Sequence[Step] | None]]] = defaultdict(list)
-    for place, key, text in zip(
-        which.to_pylist(), numbers.take(which).to_pylist(), kept.take(which).to_pylist(), strict=True
-    ):
+    for at, place, key, text in zip(*(column.to_pylist() for column in columns), strict=True):
         own = None if text is None else steps[text]
-        if own is None and text is not None and number in lacks[text]:
+        if at < first[key] or (own is None and text is not None and number in lacks[text]):
             continue
         if own is None:
             chains[key].clear()
         chains[key].append((place, own))
     return {key: chain for key, chain in chains.items() if any(own is not None for _, own in chain)}
-
-
-def _last_of(numbers: pa.Array, places: pa.Array, keys: pa.Array) -> pa.Array:
-    """The greatest of the places of each of the keys; null if it has none. ``numbers``: the key of each place."""
-    found = pa.table({"key": numbers, "place": places}).group_by("key").aggregate([("place", "max")])
-    index = pc.index_in(keys, value_set=found["key"].combine_chunks())
-    return found["place_max"].combine_chunks().take(index)
-
-
-def _at_keys(values: pa.Array, numbers: pa.Array, keys: pa.Array) -> pa.Array:
-    """The value of each key. ``values``: one for each place, the same for all places of a key."""
-    return values.take(pc.index_in(keys, value_set=numbers))
 
 
 def _at(rows: pa.RecordBatch, path: Sequence[int]) -> pa.Array:
