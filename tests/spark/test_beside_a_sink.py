@@ -108,7 +108,7 @@ def test_every_reader_finds_each_row_of_two_queries_and_a_sink_once(session: Spa
 
         def are_done() -> bool:
             sink.produce(20)
-            assert all(query.isActive for query in queries), [query.exception() for query in queries]
+            assert all(query.isActive for query in queries), "\n".join(str(query.exception()) for query in queries)
             return all(progress().get(name, 0) >= BATCHES for name in FIRST)
 
         wait_for(are_done, SECONDS)
