@@ -26,7 +26,8 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from calving.casting.table import Converted, TableConverter
+from calving.casting.converted import Converted
+from calving.casting.table import TableConverter
 from calving.casting.type_counts import decide
 from calving.iceberg import creation
 from calving.iceberg.catalog import open_catalog

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from calving.casting.table import Converted
+from calving.casting.converted import Converted
 from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.batches import repeated_key
 from calving.model.files import DataFile

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from calving.model.tables import MAIN, OrderType, RowMutations, is_table_name
+from calving.model.table_names import is_table_name
+from calving.model.tables import MAIN, OrderType, RowMutations
 from calving.settings.keys import Branch, DistinctNames, Location, Names, Text
 from calving_spark.changes import DeleteCondition
 

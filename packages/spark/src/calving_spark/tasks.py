@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyiceberg.io import load_file_io
 from pyspark import TaskContext
 
-from calving.casting.table import Converted, TableConverter
+from calving.casting.converted import Converted
+from calving.casting.table import TableConverter
 from calving.errors import BadRecordError, ConfigError
 from calving.model.record_path import Evolution, RecordPath, Routing
 from calving.model.tables import TableSpec

@@ -62,6 +62,7 @@ class UnfitError(ValueError):
     """The value cannot become the column's type. ``path`` leads to the column."""
 
     def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
         super().__init__(f"field '{'.'.join(path)}': {reason}" if path else reason)
 
 

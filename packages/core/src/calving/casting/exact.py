@@ -75,6 +75,10 @@ def primitive(value: Any, kind: IcebergType, counting: Counting = MILLIS) -> Any
     return convert(value, kind)
 
 
+class WrongTypeError(UnfitError):
+    """The value is not of the column's type. ``path`` leads to the column."""
+
+
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}")
 
 
@@ -169,7 +173,7 @@ class ExactConverter:
         if isinstance(value, Pairs) and all(isinstance(key, str) for key, _ in value):
             value = dict(value)
         if not isinstance(value, Mapping):
-            raise UnfitError(path, f"{short(value)} is not an object")
+            raise WrongTypeError(path, f"{short(value)} is not an object")
         row: dict[str, Any] = dict.fromkeys((f.name for f in struct.fields), None)
         given = self._given(value, struct, path)
         for name, (column, item) in given.items():
@@ -211,7 +215,7 @@ class ExactConverter:
         """
         wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
         if wider is None or not self._schema_evolution.evolves or not _fits_wider(value, wider):
-            raise UnfitError(path, str(error)) from error
+            raise WrongTypeError(path, str(error)) from error
         self.changes.append(self._schema_evolution.widen(path, wider))
 
     def _to(self, value: Any, kind: IcebergType, path: Path, column_id: int) -> Any:
@@ -222,7 +226,7 @@ class ExactConverter:
                 return self._to_struct(value, kind, path)
             case ListType():
                 if not isinstance(value, list) or isinstance(value, Pairs):
-                    raise UnfitError(path, f"{short(value)} is not an array")
+                    raise WrongTypeError(path, f"{short(value)} is not an array")
                 return [self._element(item, kind, (*path, "element")) for item in value]
             case MapType():
                 return self._to_map(value, kind, path)
@@ -245,7 +249,7 @@ class ExactConverter:
             self._widen(value, kind, path, error)
             return None
         except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
-            raise UnfitError(path, f"{short(value)} is not a {kind}: {_why(error, kind)}") from error
+            raise WrongTypeError(path, f"{short(value)} is not a {kind}: {_why(error, kind)}") from error
 
     def _element(self, value: Any, kind: ListType, path: Path) -> Any:
         converted = self._to(value, kind.element_type, path, kind.element_id)
@@ -260,7 +264,7 @@ class ExactConverter:
 
     def _to_map(self, value: Any, kind: MapType, path: Path) -> list[tuple[Any, Any]]:
         if not isinstance(value, Mapping | Pairs):
-            raise UnfitError(path, f"{short(value)} is not an object")
+            raise WrongTypeError(path, f"{short(value)} is not an object")
         pairs: list[tuple[Any, Any]] = []
         keys: set[str] = set()
         missing = False

@@ -5,23 +5,24 @@ values need.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
+from calving.casting.beside import ColumnsBeside
 from calving.casting.cells import TableCells
 from calving.casting.column_changes import ColumnChanges
 from calving.casting.columns import REFUSALS, cast, cast_each
+from calving.casting.converted import Converted
 from calving.casting.evolution import SchemaEvolution, UnfitError, columns_added
 from calving.casting.exact import ExactConverter
 from calving.casting.findings import Findings, missing_rows
 from calving.casting.objects import columns_of, simple_column
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import Moments, RefusedChange, SchemaChange
+from calving.model.tables import NO_COLUMN_BESIDE, Moments, OnTypeChange, RefusedChange
 from calving.records.arrays import (
     Indices,
     arrow,
@@ -42,24 +43,6 @@ NOT_AN_OBJECT = "the value is not an object: a table takes records with named fi
 NO_COLUMNS = "it has no columns, and the record brings none: add a column to the table"
 
 
-@dataclass(slots=True)
-class Converted:
-    """Rows in the table's Arrow schema, with their indices among the values; values that do not fit; schema changes.
-
-    With schema changes there are no rows: the values are converted again after the table has changed.
-    """
-
-    rows: pa.RecordBatch | None
-    index: Indices
-    """The index of each row's value."""
-    bad: list[RecordError] = field(default_factory=list)
-    changes: list[SchemaChange] = field(default_factory=list)
-
-
-TableRows = tuple[str, Converted]
-"""Rows, and the name of their table."""
-
-
 class TableConverter:
     """Converts values for one schema of one table."""
 
@@ -78,10 +61,12 @@ class TableConverter:
         compared: Set[int] = frozenset(),
         adds: bool = True,
         fills: bool = True,
+        on_type_change: OnTypeChange = NO_COLUMN_BESIDE,
     ) -> None:
         """``names``: the table's name mapping. ``partition_names``: the names of its partition fields. ``refused``: the
         changes that its catalog refuses. ``compared``: the ids of its id columns and its order column. ``adds``: as
-        ``SchemaEvolution`` takes it. ``fills``: as ``Target`` takes it.
+        ``SchemaEvolution`` takes it. ``fills``: as ``Target`` takes it. ``on_type_change``: what becomes of a value
+        that does not fit its column.
         """
         self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
@@ -103,6 +88,7 @@ class TableConverter:
         self._lookup = self.target.lookup
         self._column_changes = ColumnChanges(self._schema_evolution, self.target)
         self.cells = TableCells(self.target, self._limits.cells)
+        self._beside = ColumnsBeside(self._schema_evolution, self.target, self._limits.cells, on_type_change)
         self._last_type: pa.DataType = pa.null()
         self._last_columns: Sequence[NestedField | None] = ()
 
@@ -119,13 +105,27 @@ class TableConverter:
         :raises FullBlockError: the texts of nested values take too much memory together: convert fewer values at once.
             It is never raised for a single value.
         """
+        over = self._over(values)
+        converted = self._convert_all(values, over)
+        if self._beside.takes_values and len(converted.bad) > len(over):
+            misfits = [error.index for error in converted.bad if error.index not in over]
+            for moved, places in self._beside.moved(values.choose(misfits)):
+                places = compose(misfits, places)
+                converted = converted.with_others(self._convert_all(moved, self._over(moved)), places)
+        return converted
+
+    def _over(self, values: Values) -> Mapping[int, str]:
+        """The values that have too many cells, and the reason why they are bad."""
         places = self.cells.over(values) if self.cells.counts_values else ()
-        over = dict.fromkeys(places, str(TooManyCellsError(self.cells.most))) if places else {}
+        return dict.fromkeys(places, str(TooManyCellsError(self.cells.most))) if places else {}
+
+    def _convert_all(self, values: Values, over: Mapping[int, str]) -> Converted:
+        """Convert all values but those of ``over``, which are bad, each for its own column."""
         converted = self._convert_without(values, over, with_nulls=values.typed)
         if self._adds_too_much(converted) and values.typed:
             converted = self._convert_without(values, over, with_nulls=False)
         if self._adds_too_much(converted):
-            converted = self._convert_without(values, over | self._too_new(values, over), with_nulls=False)
+            converted = self._convert_without(values, {**over, **self._too_new(values, over)}, with_nulls=False)
         return converted
 
     def _adds_too_much(self, converted: Converted) -> bool:

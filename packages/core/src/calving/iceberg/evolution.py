@@ -17,7 +17,7 @@ from calving.errors import BadRecordError
 from calving.iceberg.defaults import SINCE, warn_of_version, with_defaults
 from calving.iceberg.rules import VERSION_KEY, TableRules, TableSettings, check_declared
 from calving.iceberg.schemas import as_in, spec_names
-from calving.model.tables import SchemaChange
+from calving.model.tables import NO_COLUMN_BESIDE, SchemaChange
 from calving.records.declared import declaration, with_declared
 from calving.records.inferred import InferredType, all_optional, in_micros, merge
 from calving.writing.schemas import moments, new_type, partition_spec, schema_of
@@ -78,20 +78,26 @@ def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType
 
 
 def _log_outvoted(name: str, few: OutvotedValues, rules: TableRules) -> None:
-    """:raises BadRecordError: bad records are not tolerated, so an operator has to declare the column."""
+    """:raises BadRecordError: nothing takes these values: an operator has to declare the column."""
     column = ".".join(few.path)
     text = (
         f"table {name}, column '{column}': {few.kept} of its first values are {declaration(few.kind)}, and {few.count}"
         f" would make it {declaration(merge(few.kind, few.needs))}, such as {', '.join(few.examples)}"
     )
-    if rules.tolerates:
-        log.warning("%s: the column becomes %s; records whose values do not fit are bad", text, declaration(few.kind))
+    has_beside = rules.of(name).on_type_change != NO_COLUMN_BESIDE
+    if rules.tolerates or has_beside:
+        what = "values that do not fit go into a column beside it" if has_beside else _BAD
+        log.warning("%s: the column becomes %s; %s", text, declaration(few.kind), what)
         return
     raise BadRecordError(
         f'{text}: declare it, iceberg.table.{name}.columns = "{column} {declaration(few.all)}" takes them all and'
         f' "{column} {declaration(few.kind)}" refuses the others; or set iceberg.tables.type-share = 0, by which every'
-        " value counts, or errors.tolerance = all, by which the others become dead letters"
+        " value counts, or errors.tolerance = all, by which the others become dead letters, or"
+        " iceberg.tables.on-type-change = column, by which they go into a column beside it"
     )
+
+
+_BAD = "records whose values do not fit are bad"
 
 
 def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:

@@ -20,6 +20,7 @@ from calving.model.offsets import Coverage
 from calving.model.record_path import TYPE_SHARE, Evolution, Limits
 from calving.model.tables import (
     FORMER_SOFT_DELETE_FIELD,
+    NO_COLUMN_BESIDE,
     PARTITIONED,
     RESERVED_COLUMNS,
     SOFT_DELETE_FIELD,
@@ -27,6 +28,7 @@ from calving.model.tables import (
     Landing,
     MissingTable,
     Moments,
+    OnTypeChange,
     RowMutations,
     SchemaChange,
     Unit,
@@ -51,6 +53,8 @@ class TableSettings:
     """The units in which whole numbers count moments, by the dotted name of the column."""
     landing: Landing = PARTITIONED
     """Whether files are written into the table's partitions, or landed in none."""
+    on_type_change: OnTypeChange = NO_COLUMN_BESIDE
+    """What becomes of a value that does not fit its column."""
 
     @property
     def declared(self) -> Mapping[str, InferredType]:

@@ -261,6 +261,7 @@ class Tables:
             mutations=mutations,
             partition_names=spec_names(metadata),
             moments=self._rules.moments(name, metadata.format_version),
+            on_type_change=rules.on_type_change,
             declared=rules.declared,
             moved_to_json=metadata.spec().model_dump_json() if landed is not None else None,
         )

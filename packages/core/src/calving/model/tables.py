@@ -20,6 +20,9 @@ OnUnavailableValue = Literal["fail", "write", "keep"]
 UnsetFields = Literal["null", "keep"]
 OnMissingRow = Literal["insert", "skip"]
 OnMissingKey = Literal["fail", "dead-letter", "append"]
+OnTypeChange = Literal["fail", "text", "column"]
+NO_COLUMN_BESIDE: OnTypeChange = "fail"
+"""A value that does not fit its column makes a bad record."""
 OnRollback = Literal["continue", "stop", "stop-on-doubt"]
 OrderType = Literal["parsed", "text"]
 Landing = Literal["partitioned", "unpartitioned"]
@@ -259,6 +262,10 @@ class TableSpec:
     partition_names: tuple[str, ...] = ()
     """The names of the partition fields of all specs. No new column can have one of them."""
     moments: Moments = Moments()
+    on_type_change: OnTypeChange = NO_COLUMN_BESIDE
+    """What becomes of a value that does not fit its column: a bad record, text in a column beside it, or a value of a
+    column beside it that has the value's own type.
+    """
     refused: tuple[RefusedChange, ...] = ()
     """The changes that the catalog has refused in this batch. Each record that needs one of them is bad."""
     declared: Mapping[str, Any] = field(default_factory=dict)
@@ -318,29 +325,3 @@ class MissingTable:
     def order_field(self) -> str | None:
         """The field that orders the changes of a mutation table."""
         return None if self.mutations is None else self.mutations.order_field
-
-
-def is_table_name(name: str) -> bool:
-    """Whether this can be the name of a table: it needs a namespace and a name, and no part may be
-    empty. Braces are what is left of a template.
-    """
-    parts = name.split(".")
-    return len(parts) > 1 and all(map(_is_name, parts))
-
-
-def is_table_name_of_record(name: str) -> bool:
-    """Whether a record may name this table. Catalogs make locations of names: a name with a slash would be a place
-    within another table, and other marks have meanings in URLs.
-    """
-    if len(name) > _LONGEST_NAME or not is_table_name(name) or _OF_URLS & {*name}:
-        return False
-    return all(len(part.encode()) <= _LONGEST_PART for part in name.split("."))
-
-
-_LONGEST_NAME, _LONGEST_PART = 1_000, 255
-"""In characters, and in bytes; file systems have no longer names."""
-_OF_URLS = frozenset("/\\?#%")
-
-
-def _is_name(part: str) -> bool:
-    return bool(part) and part == part.strip() and part.isprintable() and not {*"{}"} & {*part}

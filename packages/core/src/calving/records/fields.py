@@ -114,8 +114,8 @@ class Lookup:
         self.is_exact = not case_insensitive and not names
         """Whether each column is found by its own name and no other."""
         waiting = [(name, f) for name, f in named if promotes and awaits_type(f)]
-        self._waiting = {self._key(name): f.name for name, f in waiting}
-        self._fields: dict[str, NestedField] = {self._key(name): f for name, f in named if (name, f) not in waiting}
+        self._waiting = {self.key(name): f.name for name, f in waiting}
+        self._fields: dict[str, NestedField] = {self.key(name): f for name, f in named if (name, f) not in waiting}
 
     @property
     def folds(self) -> bool:
@@ -126,15 +126,16 @@ class Lookup:
         """The names that lead to a column, in lower case if case is ignored."""
         return tuple(name for name, field_column in self._fields.items() if field_column.field_id == column.field_id)
 
-    def _key(self, name: str) -> str:
+    def key(self, name: str) -> str:
+        """The form of a name in which names are compared."""
         return name.lower() if self._fold else name
 
     def find(self, name: str) -> NestedField | None:
-        return self._fields.get(self._key(name))
+        return self._fields.get(self.key(name))
 
     def asks_for(self, name: str) -> str:
         """The name of the column that a field without one asks for: of one that has no type yet, or the field's own."""
-        return self._waiting.get(self._key(name), name)
+        return self._waiting.get(self.key(name), name)
 
 
 def awaits_type(column: NestedField) -> bool:

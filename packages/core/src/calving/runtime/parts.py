@@ -34,6 +34,7 @@ from calving.runtime.preflight import (
 from calving.runtime.routed import routed_tables
 from calving.settings.keys import TableKeys
 from calving.settings.load import Sink
+from calving.settings.type_changes import on_type_change
 from calving.source.interface import Source
 from calving.status.board import Board
 
@@ -216,6 +217,7 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
         types=types,
         units=sink.units(""),
         landing=keys.landing,
+        on_type_change=keys.on_type_change,
     )
     tables = {
         name: TableSettings(
@@ -227,6 +229,7 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
             types=types,
             units=sink.units(name),
             landing=sink.landing(name),
+            on_type_change=on_type_change(keys, t),
         )
         for name, t in sink.tables.items()
     }

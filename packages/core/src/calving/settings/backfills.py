@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from calving.errors import ConfigError
 from calving.model.backfills import group_of, id_within
 from calving.model.offsets import Spans
-from calving.model.tables import is_table_name
+from calving.model.table_names import is_table_name
 from calving.settings.keys import Branch
 from calving.settings.load import Sink
 from calving.settings.records import branches

@@ -11,6 +11,7 @@ DEFAULTS_OF = {
     "partition_by": "default_partition_by",
     "commit_branch": "default_branch",
     "landing": "landing",
+    "on_type_change": "on_type_change",
     **{field: field for field in (*MUTATIONS, "on_rollback")},
 }
 """By field of a table's keys the field of the sink's, which holds for tables without one of their own."""

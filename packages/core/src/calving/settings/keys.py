@@ -16,7 +16,9 @@ from calving.maintenance.strategy import Strategy
 from calving.model.backfills import is_backfill
 from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
+from calving.model.table_names import is_table_name
 from calving.model.tables import (
+    NO_COLUMN_BESIDE,
     PARTITIONED,
     DeleteMode,
     Inserts,
@@ -25,13 +27,13 @@ from calving.model.tables import (
     OnMissingRow,
     OnRollback,
     OnTruncate,
+    OnTypeChange,
     OnUnavailableValue,
     OrderType,
     RowDeletes,
     RowMutations,
     Tombstones,
     UnsetFields,
-    is_table_name,
 )
 from calving.source.start import EARLIEST, Start
 
@@ -321,6 +323,9 @@ class TableKeys(BaseModel):
     on_missing_row: OnMissingRow | None = Field(
         None, alias="on-missing-row", description="As `iceberg.tables.on-missing-row`."
     )
+    on_type_change: OnTypeChange | None = Field(
+        None, alias="on-type-change", description="As `iceberg.tables.on-type-change`."
+    )
     on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
     maintenance_enabled: Annotated[Maintained | None, BeforeValidator(_word)] = Field(
         None, alias="maintenance.enabled", description="As `iceberg.maintenance.enabled`."
@@ -437,6 +442,14 @@ class SinkKeys(BaseModel):
         description="If at most this share of a new column's values needs a wider type, these values do not decide the"
         " type of the column. A record with such a value is a bad record, unless the value fits. 0: every value counts,"
         " so a column of numbers with one text among them becomes text.",
+    )
+    on_type_change: OnTypeChange = Field(
+        NO_COLUMN_BESIDE,
+        alias="iceberg.tables.on-type-change",
+        description="The sink's response to a value that does not fit the type of its column, as after a change of the"
+        " type at the source. `fail`: the record is a bad record. `column`: the value goes into a [column beside"
+        " it](evolution.md#a-type-that-changes), such as `amount_string` or `amount_double`. `text`: it goes"
+        " there as text, into `amount_string`. Both need `iceberg.tables.evolve-schema-enabled`.",
     )
     auto_create: bool = Field(
         False, alias="iceberg.tables.auto-create-enabled", description="The sink creates missing tables."

@@ -40,6 +40,7 @@ from calving.settings.records import (
 )
 from calving.settings.row_mutations import row_mutations
 from calving.settings.spark import check_spark
+from calving.settings.type_changes import check_type_changes
 from calving.settings.validation import validate
 from calving.source.backfill import BackfillScope
 from calving.source.start import EARLIEST
@@ -267,7 +268,9 @@ def _check_tables(sink: Sink) -> None:
     check_routed_tables(sink.keys, sink.tables, sink.create_properties)
     check_case(sink.keys.routed_case, sink.catalog)
     check_dead_letter_table(sink.keys, sink.tables)
-    check_idle_defaults(sink.keys, [sink.mutations(name) for name in ("", *sink.tables)])
+    mutations = {name: sink.mutations(name) for name in ("", *sink.tables)}
+    check_idle_defaults(sink.keys, mutations.values())
+    check_type_changes(sink.keys, sink.tables, mutations)
 
 
 _WORD = re.compile(r"\s*((?i:true|false)|[a-z]\w*(\.\w+)+\.[A-Z][\w$]*)\s*")

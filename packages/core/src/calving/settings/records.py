@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from calving.errors import ConfigError
 from calving.model.record_path import ConverterSpec, PredicateSpec, TopicConverters, TransformSpec
-from calving.model.tables import MAIN, Branches, RowMutations, is_table_name
+from calving.model.table_names import is_table_name
+from calving.model.tables import MAIN, Branches, RowMutations
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 from calving.settings.row_mutations import row_mutations
 from calving.wording import meant, missing
@@ -290,7 +291,7 @@ _MAKES_CDC = ("DebeziumTransform", "DmsTransform")
 def check_dead_letter_table(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> None:
     """:raises ConfigError: the dead-letter table has keys that only tables of records have."""
     own = tables.get(keys.dead_letter_table or "")
-    for name in () if own is None else ("columns", *MUTATIONS):
+    for name in () if own is None else ("columns", "on_type_change", *MUTATIONS):
         if getattr(own, name):
             alias = TableKeys.model_fields[name].alias
             raise ConfigError(

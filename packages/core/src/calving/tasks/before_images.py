@@ -10,7 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.casting.table import Converted, TableConverter
+from calving.casting.converted import Converted
+from calving.casting.table import TableConverter
 from calving.records.arrays import Indices, children_of, chosen, chosen_rows, compose, struct
 from calving.records.values import RecordError, Values
 from calving.writing.changes import ColumnPath, Identity

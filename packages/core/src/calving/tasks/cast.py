@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter, TableRows
+from calving.casting.converted import Converted, TableRows
+from calving.casting.table import NOT_AN_OBJECT, TableConverter
 from calving.errors import ConfigError
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution
@@ -286,6 +287,7 @@ class Caster:
                     spec.moments,
                     partition_names=spec.partition_names,
                     refused=spec.refused,
+                    on_type_change=spec.on_type_change,
                 )
             else:
                 conversion = self._conversions[table] = Conversion(spec, evolution, names, limits)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
+from calving.casting.converted import Converted
 from calving.casting.metadata import MetadataColumns
-from calving.casting.table import Converted, TableConverter
+from calving.casting.table import TableConverter
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import OrderType, RowMutations, SchemaChange, TableSpec
@@ -74,6 +75,7 @@ class Conversion:
             partition_names=table.partition_names,
             refused=table.refused,
             compared=self._identity.needed,
+            on_type_change=table.on_type_change,
         )
         self.rows = self._converter(schema=relaxed)
         """The converter of whole rows."""

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from calving.model.dead_letters import Stage
 from calving.model.offsets import Coverage, Span, TopicPartition, decode_coverage
 from calving.model.record_path import Routing
-from calving.model.tables import TableSpec, is_table_name, is_table_name_of_record
+from calving.model.table_names import is_table_name, is_table_name_of_record
+from calving.model.tables import TableSpec
 from calving.records.arrays import Indices, chosen
 from calving.records.regex import Regex, template
 from calving.source.reading import Block

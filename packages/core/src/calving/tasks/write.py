@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from calving.casting.table import TableRows
+from calving.casting.converted import TableRows
 from calving.errors import AccountingError, first_line
 from calving.model.dead_letters import Stage
 from calving.model.files import DataFile

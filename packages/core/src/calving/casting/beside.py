@@ -1,0 +1,180 @@
+"""Columns beside columns: a value that does not fit the type of its column goes into another one, whose name also tells
+its type: ``amount_string`` beside ``amount``. The column itself is null in that row.
+
+A value is moved within its record, as if its field had the other column's name. Whether it is moved depends on its type
+and on the table, and not on other records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import pyarrow as pa
+from pyiceberg.types import NestedField, StructType
+
+from calving.casting.evolution import Path, SchemaEvolution, UnfitError
+from calving.casting.exact import ExactConverter, WrongTypeError
+from calving.casting.findings import MadeTexts
+from calving.casting.texts import TooMuchTextError, plain_text
+from calving.model.tables import NO_COLUMN_BESIDE, OnTypeChange
+from calving.records.arrays import Indices, Typed, children_of, chosen, struct
+from calving.records.cells import CELL
+from calving.records.fields import Target
+from calving.records.foreign import takes_values
+from calving.records.inferred import InferredType, in_micros, of_type, of_value
+from calving.records.values import Values, objects_in_parts
+
+
+class _Move(NamedTuple):
+    """A value that goes from the field at ``path`` to a field ``name`` beside it. ``text``: what it becomes there; None
+    if it stays as it is.
+    """
+
+    path: Path
+    name: str
+    text: str | None
+
+    @property
+    def place(self) -> tuple[Path, str]:
+        return self.path, self.name
+
+
+class ColumnsBeside:
+    """Moves the values of one table that do not fit their columns."""
+
+    def __init__(
+        self, schema_evolution: SchemaEvolution, target: Target, cells: int, on_type_change: OnTypeChange
+    ) -> None:
+        """``cells``: the most of a record."""
+        self._schema_evolution, self._target, self._cells = schema_evolution, target, cells
+        self._as_text = on_type_change == "text"
+        self.takes_values = on_type_change != NO_COLUMN_BESIDE
+        """Whether values are moved at all."""
+
+    def moved(self, values: Values) -> Iterator[tuple[Values, Indices]]:
+        """Those of the values of which a part goes to another field, with that part moved, and their places."""
+        data = values.data
+        if isinstance(data, list):
+            yield from self._moved_objects(values, data)
+        elif isinstance(data, pa.StructArray):
+            given = (value for _, part in objects_in_parts(data) for value in part)
+            if values.typed:
+                yield from self._moved_columns(values, data, given)
+            else:
+                yield from self._moved_objects(values, given)
+
+    def _moved_objects(self, values: Values, given: Iterable[Any]) -> Iterator[tuple[Values, Indices]]:
+        places, changed = list[int](), list[Any]()
+        for place, value in enumerate(given):
+            if moves := self._moves(value, None):
+                places.append(place)
+                changed.append(_with_moves(value, moves))
+        if places:
+            yield values.choose(places).with_data(changed), places
+
+    def _moved_columns(
+        self, values: Values, data: pa.StructArray, given: Iterable[Any]
+    ) -> Iterator[tuple[Values, Indices]]:
+        """Values with a schema, by the fields that are moved: these get the name beside with their type."""
+        groups: dict[tuple[tuple[Path, str], ...], list[tuple[int, Sequence[_Move]]]] = {}
+        for place, value in enumerate(given):
+            if moves := self._moves(value, data.type):
+                groups.setdefault(tuple(move.place for move in moves), []).append((place, moves))
+        for group in groups.values():
+            places = [place for place, _ in group]
+            part = chosen(data, places)
+            for number, move in enumerate(group[0][1]):
+                texts = [moves[number].text for _, moves in group] if self._as_text else None
+                part = _with_column(part, move.path, move.name, texts)
+            yield values.choose(places).with_data(part), places
+
+    def _moves(self, value: Any, kind: pa.StructType | None) -> list[_Move]:
+        """The moves within a value; ``kind``: its type in its schema, if it has one."""
+        return [*self._within(value, kind, self._target.columns, ())] if isinstance(value, Mapping) else []
+
+    def _within(
+        self, value: Mapping[str, Any], kind: pa.StructType | None, columns: StructType, above: Path
+    ) -> Iterator[_Move]:
+        lookup = self._target.lookup(columns)
+        # Of several fields for one column the last one counts.
+        fields = {column.field_id: (name, column) for name in value if (column := lookup.find(name)) is not None}
+        for name, column in fields.values():
+            item, inner = value[name], None if kind is None else kind.field(name).type
+            is_object = type(item) in (dict, Typed)
+            if is_object and isinstance(column.field_type, StructType) and isinstance(inner, pa.StructType | None):
+                yield from self._within(item, inner, column.field_type, (*above, name))
+            elif item is not None and self._is_misfit(item, column, typed=kind is not None):
+                move = self._move((*above, name), column, item, inner)
+                if move is not None and self._is_free(move.name, value, columns):
+                    yield move
+
+    def _is_misfit(self, value: Any, column: NestedField, *, typed: bool) -> bool:
+        """Whether the value is not of the column's type, and the column can do without it. What is wrong inside of a
+        list or a map has no column of its own.
+        """
+        kind = column.field_type
+        if column.required or column.field_id in self._target.compared or not takes_values(kind):
+            return False
+        converter = ExactConverter(self._schema_evolution, self._target, typed=typed, texts=MadeTexts(self._cells))
+        try:
+            converter.value(value, column, ())
+        except WrongTypeError as error:
+            return not error.path
+        except UnfitError:
+            return False
+        return False
+
+    def _move(self, path: Path, column: NestedField, value: Any, kind: pa.DataType | None) -> _Move | None:
+        """The move of a value; None if no column can have its type."""
+        if self._as_text:
+            try:
+                return _Move(path, f"{column.name}_string", plain_text(value, self._cells * CELL))
+            except (ValueError, TooMuchTextError):
+                return None
+        own = of_value(value) if kind is None else of_type(kind)
+        return None if own is None else _Move(path, f"{column.name}_{_name(own)}", None)
+
+    def _is_free(self, name: str, value: Mapping[str, Any], columns: StructType) -> bool:
+        """Whether a column of this name takes values, and the object has none for it."""
+        lookup = self._target.lookup(columns)
+        column = lookup.find(name)
+        if column is None and not self._schema_evolution.adds:
+            return False
+        same = {*lookup.names_of(column)} if column is not None else {lookup.key(name)}
+        return all(item is None or lookup.key(field) not in same for field, item in value.items())
+
+
+def _name(kind: InferredType) -> str:
+    """The name of a type without its parameters: ``decimal``, or ``struct``."""
+    name = kind if isinstance(kind, str) else next(iter(kind))
+    return str(in_micros(name)).partition("(")[0].partition("[")[0]
+
+
+def _with_moves(value: Mapping[str, Any], moves: Sequence[_Move]) -> dict[str, Any]:
+    changed = dict(value)
+    for path, name, text in moves:
+        inner = changed
+        for field in path[:-1]:
+            inner[field] = dict(inner[field])
+            inner = inner[field]
+        inner[name] = inner[path[-1]] if text is None else text
+        inner[path[-1]] = None
+    return changed
+
+
+def _with_column(data: pa.StructArray, path: Path, name: str, texts: Sequence[str | None] | None) -> pa.StructArray:
+    """The column of the field at ``path`` as that of a field ``name`` beside it, or these texts there."""
+    fields = {field.name: field for field in data.type}
+    columns = dict(zip(fields, children_of(data), strict=True))
+    field = path[0]
+    if path[1:]:
+        columns[field] = _with_column(cast("pa.StructArray", columns[field]), path[1:], name, texts)
+        fields[field] = fields[field].with_type(columns[field].type)
+    else:
+        columns[name] = columns[field] if texts is None else pa.array(texts, pa.string())
+        columns[field] = pa.nulls(len(data), columns[field].type)
+        fields[field] = fields[field].with_nullable(True)
+        fields[name] = pa.field(name, columns[name].type)
+    nulls = data.is_null() if data.null_count else None
+    return struct([columns[each] for each in fields], pa.struct([*fields.values()]), nulls, len(data))
