@@ -28,7 +28,7 @@ from pyiceberg.types import (
 )
 
 from calving.iceberg.rules import TableRules, TableSettings
-from calving.model.record_path import Evolution, Tolerance
+from calving.model.record_path import Evolution, Tolerance, TransformSpec
 from calving.model.tables import OnTypeChange, RowMutations
 from tests.fuzz.sink import Found, Run, Sink, Target
 from tests.mutations.changing import NAME, Changing, Message
@@ -215,6 +215,13 @@ def test_a_mapped_column_gets_one_beside_it_that_has_its_own_name(sink: Sink) ->
     target = replace(table(amount=LongType()), properties={"schema.name-mapping.default": mapped})
     found = check(sink, run(), [target], lines({"sum": "x"}, {"sum": 1}))
     assert rows(found) == ["amount: 1", "amount_string: 'x'"]
+
+
+def test_other_new_fields_of_the_record_keep_the_types_that_a_transform_gives(sink: Sink) -> None:
+    cast = TransformSpec("c", "org.apache.kafka.connect.transforms.Cast$Value", {"spec": "n:int32,amount:float32"})
+    found = sink.take(run(transforms=(cast,)), [AMOUNT], lines({"amount": 1.5, "n": 3}, {"amount": 2, "n": 4}))
+    assert rows(found) == ["amount: 2; n: 4", "amount_float: 1.5; n: 3"]
+    assert (types(sink)["n"], types(sink)["amount_float"]) == ("int", "float")
 
 
 @pytest.mark.parametrize("exactly", [False, True], ids=["fast", "exact"])

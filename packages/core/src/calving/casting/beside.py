@@ -7,7 +7,7 @@ and on the table, and not on other records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
@@ -18,12 +18,13 @@ from calving.casting.exact import ExactConverter, WrongTypeError
 from calving.casting.findings import MadeTexts
 from calving.casting.texts import TooMuchTextError, plain_text
 from calving.model.tables import NO_COLUMN_BESIDE, OnTypeChange
-from calving.records.arrays import Indices, Typed, children_of, chosen, struct
+from calving.records.arrays import JSON, Indices, Typed, children_of, chosen, struct
 from calving.records.cells import CELL
 from calving.records.fields import Target
 from calving.records.foreign import takes_values
 from calving.records.inferred import InferredType, in_micros, of_type, of_value
-from calving.records.values import Values, objects_in_parts
+from calving.records.jsontext import write
+from calving.records.values import Values, objects, objects_in_parts
 
 
 class _Move(NamedTuple):
@@ -58,28 +59,23 @@ class ColumnsBeside:
         if isinstance(data, list):
             yield from self._moved_objects(values, data)
         elif isinstance(data, pa.StructArray):
-            given = (value for _, part in objects_in_parts(data) for value in part)
-            if values.typed:
-                yield from self._moved_columns(values, data, given)
-            else:
-                yield from self._moved_objects(values, given)
+            yield from self._moved_columns(values, data)
 
-    def _moved_objects(self, values: Values, given: Iterable[Any]) -> Iterator[tuple[Values, Indices]]:
+    def _moved_objects(self, values: Values, given: Sequence[Any]) -> Iterator[tuple[Values, Indices]]:
         places, changed = list[int](), list[Any]()
         for place, value in enumerate(given):
-            if moves := self._moves(value, None):
+            if moves := self._moves(value, None, typed=values.typed):
                 places.append(place)
                 changed.append(_with_moves(value, moves))
         if places:
             yield values.choose(places).with_data(changed), places
 
-    def _moved_columns(
-        self, values: Values, data: pa.StructArray, given: Iterable[Any]
-    ) -> Iterator[tuple[Values, Indices]]:
-        """Values with a schema, by the fields that are moved: these get the name beside with their type."""
+    def _moved_columns(self, values: Values, data: pa.StructArray) -> Iterator[tuple[Values, Indices]]:
+        """Values by the fields that are moved, whose columns get the name beside."""
         groups: dict[tuple[tuple[Path, str], ...], list[tuple[int, Sequence[_Move]]]] = {}
+        given = (value for _, part in objects_in_parts(data) for value in part)
         for place, value in enumerate(given):
-            if moves := self._moves(value, data.type):
+            if moves := self._moves(value, data.type, typed=values.typed):
                 groups.setdefault(tuple(move.place for move in moves), []).append((place, moves))
         for group in groups.values():
             places = [place for place, _ in group]
@@ -89,25 +85,35 @@ class ColumnsBeside:
                 part = _with_column(part, move.path, move.name, texts)
             yield values.choose(places).with_data(part), places
 
-    def _moves(self, value: Any, kind: pa.StructType | None) -> list[_Move]:
-        """The moves within a value; ``kind``: its type in its schema, if it has one."""
-        return [*self._within(value, kind, self._target.columns, ())] if isinstance(value, Mapping) else []
+    def _moves(self, value: Any, kind: pa.StructType | None, *, typed: bool) -> list[_Move]:
+        """The moves within a value; ``kind``: the type of its column, if it is in one."""
+        columns = self._target.columns
+        return [*self._within(value, kind, columns, (), typed=typed)] if isinstance(value, Mapping) else []
 
     def _within(
-        self, value: Mapping[str, Any], kind: pa.StructType | None, columns: StructType, above: Path
+        self, value: Mapping[str, Any], kind: pa.StructType | None, columns: StructType, above: Path, *, typed: bool
     ) -> Iterator[_Move]:
+        for name, column, inner in self._given(value, kind, columns, typed=typed):
+            item, path = value[name], (*above, name)
+            is_object = type(item) in (dict, Typed)
+            if is_object and isinstance(column.field_type, StructType) and isinstance(inner, pa.StructType | None):
+                yield from self._within(item, inner, column.field_type, path, typed=typed)
+            elif item is not None and self._is_misfit(item, column, typed=typed):
+                is_told = inner is not None and (typed or not pa.types.is_nested(inner))
+                move = self._move(path, column, item, inner if is_told else None)
+                if move is not None and self._is_free(move.name, value, columns):
+                    yield move
+
+    def _given(
+        self, value: Mapping[str, Any], kind: pa.StructType | None, columns: StructType, *, typed: bool
+    ) -> Iterator[tuple[str, NestedField, pa.DataType | None]]:
+        """The fields of an object that have a column, each with the type of what it holds, unless that is JSON."""
         lookup = self._target.lookup(columns)
         # Of several fields for one column the last one counts.
         fields = {column.field_id: (name, column) for name in value if (column := lookup.find(name)) is not None}
         for name, column in fields.values():
-            item, inner = value[name], None if kind is None else kind.field(name).type
-            is_object = type(item) in (dict, Typed)
-            if is_object and isinstance(column.field_type, StructType) and isinstance(inner, pa.StructType | None):
-                yield from self._within(item, inner, column.field_type, (*above, name))
-            elif item is not None and self._is_misfit(item, column, typed=kind is not None):
-                move = self._move((*above, name), column, item, inner)
-                if move is not None and self._is_free(move.name, value, columns):
-                    yield move
+            inner = None if kind is None else kind.field(name).type
+            yield name, column, None if inner == JSON and not typed else inner
 
     def _is_misfit(self, value: Any, column: NestedField, *, typed: bool) -> bool:
         """Whether the value is not of the column's type, and the column can do without it. What is wrong inside of a
@@ -126,7 +132,7 @@ class ColumnsBeside:
         return False
 
     def _move(self, path: Path, column: NestedField, value: Any, kind: pa.DataType | None) -> _Move | None:
-        """The move of a value; None if no column can have its type."""
+        """The move of a value; None if no column can have its type. ``kind``: the Arrow type, if that decides."""
         if self._as_text:
             try:
                 return _Move(path, f"{column.name}_string", plain_text(value, self._cells * CELL))
@@ -168,7 +174,11 @@ def _with_column(data: pa.StructArray, path: Path, name: str, texts: Sequence[st
     fields = {field.name: field for field in data.type}
     columns = dict(zip(fields, children_of(data), strict=True))
     field = path[0]
-    if path[1:]:
+    if path[1:] and columns[field].type == JSON:
+        moves = [_Move(path[1:], name, text) for text in texts or [None] * len(data)]
+        given = zip(objects(columns[field]), moves, strict=True)
+        columns[field] = pa.array([write(_with_moves(value, [move])) for value, move in given], JSON)
+    elif path[1:]:
         columns[field] = _with_column(cast("pa.StructArray", columns[field]), path[1:], name, texts)
         fields[field] = fields[field].with_type(columns[field].type)
     else:
