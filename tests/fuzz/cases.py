@@ -16,7 +16,7 @@ from pyiceberg.types import TimestampType, TimestamptzType, TimeType
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing, TransformSpec
-from calving.model.tables import Unit
+from calving.model.tables import OnTypeChange, Unit
 from harness.blocks import RecordEnvelope
 from tests.fuzz import avro, draws, nodes, protobuf_wire, rare, scenes, schemas, singles
 from tests.fuzz.chain import CONNECT, Record, topic_behind, transformed
@@ -164,6 +164,7 @@ class Case:
             self.run.rules.of("db.t").types,
             bool(self.run.transforms),
             self.converter,
+            self.run.rules.of("db.t").on_type_change,
         )
 
     @property
@@ -174,6 +175,7 @@ class Case:
         return {
             "converter": self.converter,
             "evolution": "on" if self.run.evolution.evolve else "off",
+            "type changes": self.run.rules.of("db.t").on_type_change,
             "creation": "on" if self.run.evolution.create else "off",
             "case": "ignored" if self.run.evolution.case_insensitive else "kept",
             "names": "mapped" if MAPPING in properties else "plain",
@@ -241,7 +243,7 @@ def names_by_id(target: Target) -> dict[int, tuple[str, ...]]:
 
 def make(seed: int, number: int, *, long: bool = False) -> Case:
     """The same case every time. From ``VERSION_3`` on, its tables are of format version 3."""
-    case = replace(_made(seed, number, long=long), long=long)
+    case = _moving(replace(_made(seed, number, long=long), long=long))
     return in_version_3(case) if number >= VERSION_3 else case
 
 
@@ -284,6 +286,17 @@ def _made(seed: int, number: int, *, long: bool) -> Case:
         gone = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
         case = replace(case, targets=gone)
     return tabled(case)
+
+
+def _moving(case: Case) -> Case:
+    """Some cases whose tables grow have columns beside columns, for values that do not fit."""
+    random, rules = case.random("type changes"), case.run.rules
+    if not case.run.evolution.evolve or random.random() < 0.6:
+        return case
+    how: OnTypeChange = "column"
+    tables = {name: replace(settings, on_type_change=how) for name, settings in rules.tables.items()}
+    rules = replace(rules, tables=tables, defaults=replace(rules.defaults, on_type_change=how))
+    return replace(case, run=replace(case.run, rules=rules))
 
 
 def in_version_3(case: Case) -> Case:

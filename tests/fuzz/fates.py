@@ -73,6 +73,7 @@ class Rules:
     transforms: bool = False
     """Transforms look at each value before it is known whether its topic leads to a table."""
     converter: str = "json"
+    on_type_change: str = "fail"
 
     @property
     def declared(self) -> Mapping[str, kinds.Kind]:
@@ -206,7 +207,13 @@ class _Oracle:
             if name in self.tables:
                 rules = self.rules
                 converter = Converter(
-                    self.tables[name], rules.evolve, rules.fold, rules.any_year, rules.declared, rules.converter
+                    self.tables[name],
+                    rules.evolve,
+                    rules.fold,
+                    rules.any_year,
+                    rules.declared,
+                    rules.converter,
+                    rules.on_type_change,
                 )
                 try:
                     rows[name] = converter.row(value)

@@ -76,6 +76,12 @@ def paths(kind: Kind) -> list[tuple[str, ...]]:
     return [(name, *rest) for name, item in inner.items() for rest in ((), *paths(item))]
 
 
+def name_of(kind: Kind) -> str:
+    """The name of a type, without its parameters."""
+    name = kind if isinstance(kind, str) else next(iter(kind))
+    return name.partition("(")[0].partition("[")[0]
+
+
 def is_name(name: str) -> bool:
     """Whether a column may have this name."""
     return 0 < len(name.encode()) <= 255 and all(category(sign) != "Cc" for sign in name)

@@ -4,6 +4,7 @@ by docs/reference/types.md, docs/reference/evolution.md and docs/reference/conve
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -101,8 +102,12 @@ class Converter:
         any_year: bool,
         declared: Mapping[str, kinds.Kind] | None = None,
         converter: str = "json",
+        on_type_change: str = "fail",
     ) -> None:
-        """``declared``: the types of columns that the table may get. ``converter``: of the records."""
+        """``declared``: the types of columns that the table may get. ``converter``: of the records. ``on_type_change``: what
+        becomes of values that do not fit.
+        """
+        self._on_type_change = on_type_change
         self._table, self._evolve, self._fold, self._any_year = table, evolve, case_insensitive, any_year
         self._declared, self._format, self._within = declared or {}, converter, 0
         self.needs = Needs()
@@ -133,12 +138,66 @@ class Converter:
                 self._add((name,), kind, item)
             elif self._evolve and (kind := self._kind(item, inner)) is not None:
                 self._add((*path, name.lower() if self._fold else name), kind, item)
+        if self._on_type_change == "column" and not is_map and not self._within:
+            self._move(value, given, columns, path)
         return {
             c.name: self._default(c)
             if c.name not in given and c.default is not None
             else self._column(*given.get(c.name, (None, None)), c, (*path, c.name))
             for c in columns
         }
+
+    def _move(
+        self,
+        value: Mapping[str, Any],
+        given: dict[str, tuple[Any, Node | None]],
+        columns: Sequence[Column],
+        path: tuple[str, ...],
+    ) -> None:
+        """Move what does not fit its column into one beside it.
+
+        :raises Unfit: a value has no such column.
+        """
+        for column, (item, node) in [(c, given[c.name]) for c in columns if c.name in given]:
+            if item is None or column.required or self._fits(item, node, column, path):
+                continue
+            kind = self._kind(item, node)
+            if kind is None:
+                raise Unfit("a value without a type")
+            name = f"{column.name}_{kinds.name_of(kind)}"
+            beside = self._find(columns, name)
+            if any(field is not None and self._is_of(each, name, beside) for each, field in value.items()):
+                raise Unfit("it has a value of its own")
+            if beside is not None:
+                given[beside.name] = item, node
+            else:
+                self._add((*path, name.lower() if self._fold else name), kind, item)
+            given[column.name] = None, None
+
+    def _is_of(self, field: str, name: str, column: Column | None) -> bool:
+        """Whether a field goes to this column, or would bring one of this name."""
+        if column is not None:
+            return self._find([column], field) is not None
+        return field.lower() == name.lower() if self._fold else field == name
+
+    def _fits(self, value: Any, node: Node | None, column: Column, path: tuple[str, ...]) -> bool:
+        """Whether a value is of a column's type, whatever is inside of it."""
+        match column.kind:
+            case StructType():
+                plain = bare(value)
+                is_map = isinstance(plain, Pairs) and all(isinstance(key, str) for key, _ in plain)
+                return is_map or isinstance(plain, dict)
+            case ListType():
+                return isinstance(value, list) and not isinstance(value, Pairs)
+            case MapType():
+                return isinstance(value, dict | Pairs) and (node is None or node.kind == "map")
+        scratch = copy.copy(self)
+        scratch.needs = Needs()
+        try:
+            scratch._primitive(value, node, column, (*path, column.name))
+        except Unfit:
+            return False
+        return True
 
     def _lacks(self, node: Node | None) -> bool:
         """Whether the record of a null has no field there."""
