@@ -52,6 +52,7 @@ _SECTIONS = {
         "iceberg.tables.soft-delete-field",
         "iceberg.tables.tombstones",
         "iceberg.tables.on-truncate",
+        "iceberg.tables.truncate-field",
         "iceberg.key-cache.",
     ),
     "Maintenance": ("iceberg.maintenance.",),

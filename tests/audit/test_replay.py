@@ -84,5 +84,16 @@ def test_a_record_that_empties_the_table_may_remove_what_other_partitions_had() 
     assert [each.digest for each in row] == [b"a", None]
 
 
+def test_a_record_that_truncates_a_source_removes_what_it_had_before() -> None:
+    replay = KeyReplay()
+    replay.see(KEY, KeyChange(ONE, 0, b"a", source=b"eu"))
+    replay.see(b"other", KeyChange(ONE, 1, b"b", source=b"us"))
+    replay.see(b"moved", KeyChange(ONE, 2, b"c", source=b"eu"))
+    replay.see(b"moved", KeyChange(ONE, 3, b"d", source=b"us"))
+    replay.see(b"after", KeyChange(ONE, 5, b"e", source=b"eu"))
+    replay.empty(ONE, 4, b"eu")
+    assert [key for key, _ in replay.rows(whole=True)] == [b"other", b"moved", b"after"]
+
+
 def test_where_later_changes_are_missing_a_row_may_be_gone() -> None:
     assert outcomes([KeyChange(ONE, 0, b"a")], whole=False) == [[b"", b"a"]]

@@ -71,6 +71,19 @@ def test_the_rows_that_changes_leave_are_compared_with_the_table(cli: Cli, mode:
     assert len(found.notes) == 1
 
 
+def test_the_rows_of_a_truncated_source_are_expected_to_be_gone(cli: Cli) -> None:
+    cli.keys |= {"iceberg.tables.on-truncate": "delete", "iceberg.tables.truncate-field": "g"}
+    rows = [{"id": key, "op": "c", "g": key % 3} for key in range(12)]
+    for record in (*rows, {"op": "t", "g": 1}, {"id": 1, "op": "c", "g": 1}):
+        cli.topic.producer.produce(cli.topic.name, json.dumps(record).encode(), b"", 0)
+    cli.topic.producer.flush()
+    cli.run_here()
+    assert sorted(cli.ids()) == [0, 1, 2, 3, 5, 6, 8, 9, 11]
+    found = full(cli)
+    assert (found.findings, len(found.notes)) == ([], 1)
+    assert "9 keys have a row" in found.notes[0]
+
+
 def test_the_rows_of_an_older_snapshot_are_those_of_the_records_that_it_has_taken(cli: Cli) -> None:
     for seed in (1, 2):
         change(cli, seed)

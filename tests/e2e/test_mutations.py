@@ -382,3 +382,26 @@ def test_one_pattern_mirrors_a_database_as_the_how_to_says(sink: Cli) -> None:
         "log": [{"what": "a", "_cdc": found["_cdc"]} for found in tables["log"]],
     }
     assert len(tables["log"]) == 2
+
+
+def test_a_table_of_several_shards_loses_the_rows_of_the_truncated_one(sink: Cli) -> None:
+    """Each shard is a schema of the source database."""
+    sink.keys |= {
+        "transforms": "unwrap",
+        "transforms.unwrap.type": "DebeziumTransform",
+        "iceberg.tables": "db.t",
+        "iceberg.tables.cdc-field": "_cdc.op",
+        "iceberg.tables.on-truncate": "delete",
+        "iceberg.tables.truncate-field": "_cdc.source",
+    }
+
+    def event(shard: str, op: str, key: int | None = None) -> tuple[Any, Any]:
+        source = {"connector": "postgresql", "db": "shop", "schema": shard, "table": "orders"}
+        row = None if key is None else {"id": key}
+        return row, {"op": op, "ts_ms": 1_700_000_000_000, "source": source, "before": None, "after": row}
+
+    send(sink, *(event(shard, "r", key) for shard, key in (("a", 1), ("b", 2), ("a", 3))))
+    sink.run_here()
+    send(sink, event("a", "c", 4), event("b", "c", 5), event("a", "t"), event("a", "c", 6), event("a", "c", 1))
+    sink.run_here()
+    assert sorted(sink.ids()) == [1, 2, 5, 6]

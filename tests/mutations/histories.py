@@ -2,7 +2,7 @@
 
 ``python -m tests.mutations.histories --seeds 1000`` plays histories of Debezium, AWS DMS and plain records: inserts that replace or are
 added, updates that change keys, deletes that remove or mark rows, order fields of several types with ties and late changes, id columns and
-order fields with initial defaults, with ``--partial`` updates that lack values, and with ``--unset`` updates that lack fields, also in a struct; in format versions 2 and 3, cut into batches and commits at random. The oracle knows the rules of ``docs/reference/row-mutations.md``, and nothing of calving. It needs no order of texts: a change has a
+order fields with initial defaults, with ``--partial`` updates that lack values, with ``--unset`` updates that lack fields, also in a struct, and with ``--sources`` truncate events of one of several sources; in format versions 2 and 3, cut into batches and commits at random. The oracle knows the rules of ``docs/reference/row-mutations.md``, and nothing of calving. It needs no order of texts: a change has a
 number, and the text is made from the number.
 """
 
@@ -82,6 +82,8 @@ class Shape:
     """Whether such an update without a stored row is left out."""
     unset: bool = False
     """Whether updates may lack fields, and keep the stored values of their columns."""
+    sources: bool = False
+    """Whether truncate events delete the rows of one source, which ``g`` names. Each source writes one partition."""
 
     def with_gaps(self, chance: random.Random, *, unset: bool) -> Shape:
         """A shape whose updates lack values or fields, and so without what excludes that."""
@@ -90,9 +92,15 @@ class Shape:
         plain = replace(plain, lacks=True, skips=chance.random() < 0.4)
         return replace(plain, unset=True, lacks=chance.random() < 0.5) if unset else plain
 
+    def with_sources(self) -> Shape:
+        """A shape with truncate events of one source, and so without what excludes them."""
+        return replace(self, source="plain", delete="hard", row_deletes="positions", order=None, sources=True)
+
     @property
     def empties(self) -> bool:
-        """Whether truncate events empty the table. Between partitions they have no order."""
+        """Whether there are truncate events. Between partitions they have no order."""
+        if self.sources:
+            return True
         is_plain = self.row_deletes == "positions" and self.order is None and self.delete == "hard"
         return is_plain and self.partitions == 1 and self.source in ("Debezium", "plain")
 
@@ -151,8 +159,8 @@ class Oracle:
                 last[self._key(effect[1])] = number, partition, place, effect
             found = [*last.values()]
         for number, _, _, (keeps, key, row) in found:
-            if not key:
-                self.rows = []
+            if not key:  # all rows, or those of a source
+                self.rows = [held for held in self.rows if row is not None and held[0]["g"] != row["g"]]
                 continue
             if row is None or (row := self._filled(row)) is not None:
                 self._apply(number, key, row, keeps=keeps)
@@ -191,9 +199,11 @@ class Oracle:
             self.rows.append((row, number))
 
     def _effects(self, change: Change) -> list[tuple[bool, Row, Row | None]]:
-        """Whether the rows of a key stay; the key, or nothing for all rows; and the row that comes."""
+        """Whether the rows of a key stay; the key, or nothing for a truncate event; and the row that comes, or that names
+        the source of the event.
+        """
         if change.op == "t":
-            return [(False, {}, None)]
+            return [(False, {}, change.row or None)]
         is_soft = self.shape.delete == "soft"
         found: list[tuple[bool, Row, Row | None]] = []
         if change.before is not None and change.op == "u":
@@ -223,14 +233,15 @@ class Oracle:
 class History:
     """One table, its changes, and its oracle."""
 
-    def __init__(self, folder: Path, seed: int, rest: str | None, *, partial: bool, unset: bool) -> None:
+    def __init__(self, folder: Path, seed: int, rest: str | None, *, partial: bool, unset: bool, sources: bool) -> None:
         """``rest``: the address of a REST catalog, for version 3; None for version 2. ``partial``: whether updates lack
-        values. ``unset``: whether they lack fields.
+        values. ``unset``: whether they lack fields. ``sources``: whether truncate events are of one of several sources.
         """
         self.chance = random.Random(seed)
         self._gaps = random.Random(seed)
         shape = Shape.of(self.chance, 2 if rest is None else 3)
         self.shape = shape = shape.with_gaps(self._gaps, unset=unset) if partial or unset else shape
+        self.shape = shape = shape.with_sources() if sources else shape
         self.oracle = Oracle(shape)
         self.counts: Counter[str] = Counter()
         self._serial = 0
@@ -268,6 +279,7 @@ class History:
             order_type="text" if shape.order == "letters" else "parsed",
             delete_mode=shape.delete,  # type: ignore[arg-type]
             on_truncate="delete" if shape.empties and not is_ordered else "fail",
+            truncate_field="g" if shape.sources else None,
             on_unavailable_value="keep" if shape.lacks else "fail",
             unset_fields="keep" if shape.unset else "null",
             on_missing_row="skip" if shape.skips else "insert",
@@ -332,7 +344,7 @@ class History:
         chance = self.chance
         if self.shape.empties and not self.oracle.is_ordered and chance.random() < 0.05:
             self.counts["truncates"] += 1
-            return Change("t", {})
+            return Change("t", {"g": self._source(partition)} if self.shape.sources else {})
         op = chance.choice("ccuuudr")
         row = self._row(partition)
         number: int | None = self._number()
@@ -395,8 +407,12 @@ class History:
     def _row(self, partition: int) -> Row:
         shape = self.shape
         keys = range(_KEYS) if self.oracle.is_ordered else range(partition, _KEYS, shape.partitions)
-        row = {"id": self.chance.choice(keys), "name": f"v{self._serial}", "g": self.chance.randrange(3)}
+        row = {"id": self.chance.choice(keys), "name": f"v{self._serial}"}
+        row["g"] = self._source(partition) if shape.sources else self.chance.randrange(3)
         return row | ({"tenant": self.chance.choice(_TENANTS)} if self._has_tenant else {})
+
+    def _source(self, partition: int) -> int:
+        return partition + self.shape.partitions * self.chance.randrange(2)
 
     def _message(self, change: Change) -> Message:
         """As its source writes it."""
@@ -452,12 +468,20 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def played(folder: Path, seed: int, rest: str | None = None, *, partial: bool = False, unset: bool = False) -> History:
+def played(
+    folder: Path,
+    seed: int,
+    rest: str | None = None,
+    *,
+    partial: bool = False,
+    unset: bool = False,
+    sources: bool = False,
+) -> History:
     """A history, to its end.
 
     :raises AssertionError: the table has other rows than a replay leaves. The message has the history's shape.
     """
-    history = History(folder, seed, rest, partial=partial, unset=unset)
+    history = History(folder, seed, rest, partial=partial, unset=unset, sources=sources)
     history.play()
     history.compare()
     return history
@@ -470,6 +494,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--partial", action="store_true", help="updates lack values, and keep those of their rows")
     parser.add_argument("--unset", action="store_true", help="updates lack fields, and keep those of their rows")
+    parser.add_argument("--sources", action="store_true", help="truncate events are of one of several sources")
     parser.add_argument("--version", type=int, choices=[2, 3], help="of one format version only")
     args = parser.parse_args()
     end = time.monotonic() + 60 * args.minutes
@@ -487,7 +512,8 @@ def main() -> int:
                 where = f"seed {seed}, version {2 if rest is None else 3}"
                 try:
                     where_to = Path(folder) / f"{seed}-{bool(rest)}"
-                    counts += played(where_to, seed, rest, partial=args.partial, unset=args.unset).counts
+                    kind = {name: getattr(args, name) for name in ("partial", "unset", "sources")}
+                    counts += played(where_to, seed, rest, **kind).counts
                 except Exception as error:
                     failed += 1
                     print(f"{where}: {type(error).__name__}: {error}", flush=True)

@@ -11,7 +11,7 @@ import pytest
 from calving.mutations import ordering
 from calving.mutations.columns import Column
 from calving.tasks import mutations, unset_fields
-from calving.writing import changes
+from calving.writing import changes, truncates
 from tests.mutations.histories import played
 
 
@@ -28,6 +28,17 @@ def test_a_history_of_partial_updates_leaves_what_a_replay_leaves(tmp_path: Path
 @pytest.mark.parametrize("seed", [2, 6])
 def test_a_history_of_updates_without_fields_leaves_what_a_replay_leaves(tmp_path: Path, seed: int) -> None:
     assert played(tmp_path, seed, unset=True).counts["unset"] > 1
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_history_of_truncated_sources_leaves_what_a_replay_leaves(tmp_path: Path, seed: int) -> None:
+    assert played(tmp_path, seed, sources=True).counts["truncates"] > 1
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("seed", [2])
+def test_a_history_of_truncated_sources_leaves_the_same_in_version_3(tmp_path: Path, rest_uri: str, seed: int) -> None:
+    assert played(tmp_path, seed, rest_uri, sources=True).counts["truncates"] > 1
 
 
 @pytest.mark.services
@@ -65,6 +76,16 @@ def take_null_for_a_default(patch: pytest.MonkeyPatch) -> None:
 
 def take_an_insert_for_an_update(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(unset_fields, "INSERT", -1)
+
+
+def leave_the_rows_of_changes_before_an_event(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(truncates, "_deleted", lambda changes, mask: changes)
+
+
+def test_a_history_of_truncated_sources_notices_a_broken_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_the_rows_of_changes_before_an_event(monkeypatch)
+    with pytest.raises(AssertionError, match="the rows"):
+        played(tmp_path, 3, sources=True)
 
 
 def test_a_history_of_updates_without_fields_notices_a_broken_rule(

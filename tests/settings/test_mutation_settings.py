@@ -239,6 +239,9 @@ def test_the_keys_of_records_may_name_the_id_columns() -> None:
         ({"row-deletes": "equality"}, "on-truncate = delete needs row-deletes = positions"),
         ({"order-field": "seq"}, "on-truncate = delete and order-field exclude each other"),
         ({"delete-mode": "soft"}, "on-truncate = delete and delete-mode = soft exclude each other"),
+        ({"truncate-field": "tenant", "on-truncate": "skip"}, "truncate-field has no effect without on-truncate"),
+        ({"truncate-field": "tenant", "unset-fields": "keep"}, "truncate-field and unset-fields = keep exclude each"),
+        ({"truncate-field": "t", "on-unavailable-value": "keep"}, "truncate-field and on-unavailable-value = keep"),
     ],
 )
 def test_a_truncate_event_empties_only_tables_whose_rows_are_deleted_in_order(
@@ -248,6 +251,16 @@ def test_a_truncate_event_empties_only_tables_whose_rows_are_deleted_in_order(
     own = {f"iceberg.table.db.orders.{key}": value for key, value in change.items()}
     with pytest.raises(ConfigError, match=f"iceberg.table.db.orders.{sentence}"):
         parse({**emptying, **own})
+
+
+def test_a_truncate_field_of_all_tables_holds_for_those_whose_truncate_events_delete_rows() -> None:
+    of_all = {"iceberg.tables.cdc-field": "op", "iceberg.tables.truncate-field": "tenant"}
+    own = {"iceberg.table.db.orders.on-truncate": "delete", "iceberg.table.db.log.on-truncate": "skip"}
+    sink = parse({**BASE, **of_all, **own})
+    fields = [mutations.truncate_field for name in ("db.orders", "db.log") if (mutations := sink.mutations(name))]
+    assert fields == ["tenant", None]
+    with pytest.raises(ConfigError, match=r"iceberg\.tables\.truncate-field has no effect without on-truncate"):
+        parse({**BASE, **of_all})
 
 
 @pytest.mark.parametrize(

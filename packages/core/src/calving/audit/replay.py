@@ -14,7 +14,8 @@ from calving.audit.ledgers import Partition
 
 class KeyChange(NamedTuple):
     """A record's change of the row of one key. ``digest``: the row; None if it is deleted. ``replaces``: whether
-    earlier rows of the key go. ``order``: the value of the order field.
+    earlier rows of the key go. ``order``: the value of the order field. ``source``: the digest of the value of the
+    truncate-field, if there is one.
     """
 
     partition: Partition
@@ -22,6 +23,7 @@ class KeyChange(NamedTuple):
     digest: bytes | None
     replaces: bool = True
     order: Any = None
+    source: bytes | None = None
 
 
 class KeyReplay:
@@ -30,7 +32,7 @@ class KeyReplay:
     def __init__(self, *, ordered: bool = False) -> None:
         self._ordered = ordered
         self._changes: dict[bytes, list[KeyChange]] = {}
-        self._emptied: dict[Partition, int] = {}
+        self._emptied: dict[tuple[Partition, bytes | None], int] = {}
         self._partitions: set[Partition] = set()
 
     def __contains__(self, key: object) -> bool:
@@ -48,10 +50,10 @@ class KeyReplay:
                 found[:] = [each for each in found if each.partition != change.partition or each.offset > change.offset]
         found.append(change)
 
-    def empty(self, partition: Partition, offset: int) -> None:
-        """A record that empties the table."""
+    def empty(self, partition: Partition, offset: int, source: bytes | None = None) -> None:
+        """A record that deletes all rows, or those of a source."""
         self._partitions.add(partition)
-        self._emptied[partition] = max(offset, self._emptied.get(partition, 0))
+        self._emptied[partition, source] = max(offset, self._emptied.get((partition, source), 0))
 
     def rows(self, *, whole: bool) -> Iterator[tuple[bytes, Sequence[KeyChange]]]:
         """The key of each row, and the changes of which one has made it; one without a row if there may be none.
@@ -59,7 +61,7 @@ class KeyReplay:
         """
         sure = whole and not (self._emptied and len(self._partitions) > 1)
         for key, changes in self._changes.items():
-            left = [each for each in changes if each.offset > self._emptied.get(each.partition, -1)]
+            left = [each for each in changes if each.offset > self._emptied.get((each.partition, each.source), -1)]
             for outcomes in self._outcomes(left) if left else ():
                 yield key, outcomes if sure else [*outcomes, outcomes[0]._replace(digest=None)]
 

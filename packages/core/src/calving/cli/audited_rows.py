@@ -19,10 +19,12 @@ from calving.audit.table import TableAudit
 from calving.audit.values import field_ids
 from calving.model.offsets import Coverage, Span, TopicPartition
 from calving.model.tables import RowMutations, TableSpec
+from calving.records.fields import table_schema
 from calving.records.positions import order_keys
 from calving.runtime.reread import Reread, RereadRows, present, reread
 from calving.settings.load import Sink
 from calving.writing.changes import DELETE, INSERT, TRUNCATE, identity_of
+from calving.writing.sources import truncate_column
 
 Paths = list[tuple[int, ...]]
 
@@ -88,11 +90,14 @@ def _expect(comparison: RowComparison, part: RereadRows, rows: list[PlainRow]) -
 
 @dataclass(frozen=True, slots=True)
 class _RowChanges:
-    """The changes of a table whose rows change. ``paths``: those of its id columns."""
+    """The changes of a table whose rows change. ``paths``: those of its id columns. ``source``: that of its
+    truncate-field, if it has one.
+    """
 
     spec: TableSpec
     mutations: RowMutations
     paths: Paths
+    source: Paths
     replay: KeyReplay
 
     @property
@@ -120,12 +125,13 @@ class _RowChanges:
         )
         operations = part.operations or []
         for offset, row, operation, value in zip(part.offsets, rows, operations, orders, strict=True):
+            source = key_of(row, self.source) if self.source else None
             if operation == TRUNCATE:
-                self.replay.empty(partition, offset)
+                self.replay.empty(partition, offset, source)
                 continue
             is_gone = operation == DELETE and self.mutations.delete_mode == "hard"
             replaces = operation != INSERT or not self.appends
-            change = KeyChange(partition, offset, None if is_gone else row_digest(row), replaces, value)
+            change = KeyChange(partition, offset, None if is_gone else row_digest(row), replaces, value, source)
             self.replay.see(key_of(row, self.paths), change)
 
     def expect(self, comparison: RowComparison, *, is_whole: bool, is_alone: bool) -> None:
@@ -140,7 +146,9 @@ def _changes_of(spec: TableSpec | None, metadata: TableMetadataFile) -> _RowChan
     if spec is None or spec.mutations is None:
         return None
     paths = [tuple(metadata.paths[number]) for number in identity_of(spec).ids]
-    return _RowChanges(spec, spec.mutations, paths, KeyReplay(ordered=spec.mutations.order_field is not None))
+    truncate = truncate_column(spec.name, table_schema(spec.schema_json), spec.mutations)
+    source = [] if truncate is None else [tuple(metadata.paths[truncate.field_id])]
+    return _RowChanges(spec, spec.mutations, paths, source, KeyReplay(ordered=spec.mutations.order_field is not None))
 
 
 def _own_line(sink: Sink, found: TableAudit) -> SinkLine | None:

@@ -52,9 +52,9 @@ def new_table(name: str, change: SchemaChange, rules: TableRules, version: int) 
 def _without_metadata(name: str, change: SchemaChange, mine: TableSettings, *, fold: bool) -> SchemaChange:
     """The fields of records, without those about changes that no setting asks for."""
     terms = [parse_term(term, name)[0] for term in mine.partition_by]
-    order = [mine.missing.order_field or ""]
     chosen = () if mine.mutations is None else mine.mutations.metadata_columns
-    return MetadataColumns([*chosen, *mine.id_columns, *terms, *order], fold=fold).of_change(change)
+    needed = [*mine.id_columns, *terms, *mine.missing.told_fields]
+    return MetadataColumns([*chosen, *needed], fold=fold).of_change(change)
 
 
 def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType | None:
@@ -140,8 +140,8 @@ def _within_limit(name: str, kind: InferredType, change: SchemaChange, rules: Ta
     if count <= most:
         return kind
     terms = [parse_term(term, name)[0] for term in mine.partition_by]
-    order = [] if mine.missing.order_field is None else [mine.missing.order_field]
-    needed = [f"{rules.key(column)}." for column in (*mine.id_columns, *order, *terms, *mine.declared)]
+    names = (*mine.id_columns, *mine.missing.told_fields, *terms, *mine.declared)
+    needed = [f"{rules.key(column)}." for column in names]
     given = {} if change.seen is None else change.seen.get("fields", {})
 
     def rank(path: Path) -> tuple[bool, int, Path]:

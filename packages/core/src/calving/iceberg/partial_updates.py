@@ -281,10 +281,10 @@ def check_id_columns(table: Table, key_files: Mapping[tuple[int, ...], Group]) -
     if len(key_files) > 1 and any(file.is_partial for group in key_files.values() for of in group for file in of):
         name = ".".join(table.name())
         raise TableTroubleError(
-            f"table {name}: its id columns were changed while files with rows without all values waited"
-            " (on-unavailable-value or unset-fields = keep), and nothing is committed. To have their records, stop all"
-            f" workers, discard the files with `calving release FILE --table {name} --record OUT`, and run `calving"
-            " recover FILE`"
+            f"table {name}: its id columns or its truncate-field were changed while files with rows without all values"
+            " waited (on-unavailable-value or unset-fields = keep), and nothing is committed. To have their records,"
+            f" stop all workers, discard the files with `calving release FILE --table {name} --record OUT`, and run"
+            " `calving recover FILE`"
         )
 
 

@@ -35,6 +35,7 @@ from calving.model.tables import (
 )
 from calving.records.inferred import InferredType
 from calving.writing.changes import identity
+from calving.writing.sources import truncate_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ def check_mutations(
     check_version(name, version, mutations, new=new)
     try:
         identity(name, schema, id_columns, mutations)
+        truncate_column(name, schema, mutations)
         kinds = {column.name: str(column.field_type) for column in schema.fields}
         if mutations.soft_delete_field in kinds:
             check_soft_field(name, mutations, kinds[mutations.soft_delete_field])
@@ -228,9 +230,10 @@ def spelt_mutations(schema: Schema, mutations: RowMutations, *, fold: bool) -> R
     top = [column.name for column in schema.fields]
     if soft not in top:
         soft = next((name for name in top if name.lower() == soft.lower()), soft)
-    if order is not None:
-        (order,) = as_in(schema, [order], fold=True)
-    return replace(mutations, order_field=order, soft_delete_field=soft)
+    order, truncate = (
+        name if name is None else as_in(schema, [name], fold=True)[0] for name in (order, mutations.truncate_field)
+    )
+    return replace(mutations, order_field=order, truncate_field=truncate, soft_delete_field=soft)
 
 
 def check_version(name: str, version: int, mutations: RowMutations, *, new: bool = False) -> None:

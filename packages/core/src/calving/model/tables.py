@@ -76,6 +76,8 @@ class RowMutations:
     which says that the source table was emptied. ``by_key``: the id columns are the fields of the records' keys, with
     which the table was created. ``on_missing_key``: the response to a record whose key names no column then.
     ``metadata_columns``: the fields that tell of a change and become columns, by their dotted names; ``*`` for all.
+    ``truncate_field``: the dotted path of the column whose value a truncate event names: it deletes the rows with this
+    value; without it, all rows.
     ``on_unavailable_value``: the response to a row that has ``unavailable_value_placeholder`` for a value that its
     source has left out. ``unset_fields``: the value of a column for which an update has no field. ``on_missing_row``:
     what becomes of an update that keeps values of a row which the table does not have.
@@ -91,6 +93,7 @@ class RowMutations:
     soft_delete_field: str = SOFT_DELETE_FIELD
     tombstones: Tombstones = "skip"
     on_truncate: OnTruncate = "fail"
+    truncate_field: str | None = None
     by_key: bool = False
     on_missing_key: OnMissingKey = "fail"
     metadata_columns: tuple[str, ...] = ()
@@ -128,6 +131,12 @@ class RowMutations:
         """Why a truncate event cannot empty a table with these settings; None if it can, or is not to."""
         if self.on_truncate != "delete":
             return None
+        if self.truncate_field is not None and self.keeps:
+            keeping = "unset-fields" if self.keeps_unset else "on-unavailable-value"
+            return (
+                f"truncate-field and {keeping} = keep exclude each other: an update could keep values of a row that the"
+                " event has deleted; leave one of them out"
+            )
         if self.row_deletes == "equality":
             return "on-truncate = delete needs row-deletes = positions"
         if self.order_field is not None:
@@ -325,3 +334,13 @@ class MissingTable:
     def order_field(self) -> str | None:
         """The field that orders the changes of a mutation table."""
         return None if self.mutations is None else self.mutations.order_field
+
+    @property
+    def truncate_field(self) -> str | None:
+        """The field of a mutation table whose value a truncate event names."""
+        return None if self.mutations is None else self.mutations.truncate_field
+
+    @property
+    def told_fields(self) -> tuple[str, ...]:
+        """The fields, beside the id columns, that the changes of a mutation table need as columns."""
+        return tuple(filter(None, [self.order_field, self.truncate_field]))

@@ -114,7 +114,7 @@ def _used(values: Mapping[str, object]) -> dict[str, object]:
     """The values with what the sink does where they say nothing."""
     inserts = "upsert" if values["row_deletes"] == "positions" else "append"
     on_rollback = "stop" if values["upsert"] or values["cdc_field"] else "continue"
-    empty = {"commit_branch": MAIN, "cdc_field": None, "order_field": None, "inserts": inserts}
+    empty = {"commit_branch": MAIN, "cdc_field": None, "order_field": None, "truncate_field": None, "inserts": inserts}
     empty["on_rollback"] = on_rollback
     return {field: setting or empty.get(field, setting) for field, setting in values.items()}
 

@@ -234,6 +234,7 @@ MUTATIONS = (
     "soft_delete_field",
     "tombstones",
     "on_truncate",
+    "truncate_field",
     "on_missing_key",
     "metadata_columns",
     "on_unavailable_value",
@@ -305,6 +306,9 @@ class TableKeys(BaseModel):
     )
     tombstones: Tombstones | None = Field(None, alias="tombstones", description="As `iceberg.tables.tombstones`.")
     on_truncate: OnTruncate | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
+    truncate_field: str | None = Field(
+        None, alias="truncate-field", description="As `iceberg.tables.truncate-field`; empty: none."
+    )
     on_missing_key: OnMissingKey | None = Field(
         None, alias="on-missing-key", description="As `iceberg.tables.on-missing-key`."
     )
@@ -569,6 +573,13 @@ class SinkKeys(BaseModel):
         description="The sink's response to a truncate event (the source table was emptied), such as Debezium's `t`."
         " `fail`: it is a bad record. `skip`: the sink skips and counts it. `delete`: it deletes all rows of the table"
         " that came before it.",
+    )
+    truncate_field: str | None = Field(
+        None,
+        alias="iceberg.tables.truncate-field",
+        description="With `on-truncate = delete`, for a table of several sources: the column that says from which"
+        " source a row is, such as `tenant` or `_cdc.source`; a dot leads into a nested column. A truncate event"
+        " deletes only the rows that have its own value there. Default: it deletes all rows.",
     )
     on_missing_key: OnMissingKey = Field(
         _MUTATIONS.on_missing_key,

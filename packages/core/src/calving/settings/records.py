@@ -4,7 +4,7 @@ settings of tables. A mistake in the routes sends records to no table, or drops 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from calving.errors import ConfigError
 from calving.model.record_path import ConverterSpec, PredicateSpec, TopicConverters, TransformSpec
@@ -234,8 +234,8 @@ def branches(keys: SinkKeys, tables: Mapping[str, TableKeys]) -> Branches:
     return Branches(keys.default_branch or MAIN, {table: branch for table, branch in own.items() if branch})
 
 
-def check_idle_defaults(keys: SinkKeys, mutations: Iterable[RowMutations | None]) -> None:
-    """:raises ConfigError: a key says how rows change, and the records of no table change any. ``mutations``: of all
+def check_idle_defaults(keys: SinkKeys, mutations: Collection[RowMutations | None]) -> None:
+    """:raises ConfigError: a key says how rows change, and no table has rows that change so. ``mutations``: of all
     tables.
     """
     given = [name for name in MUTATIONS if name in keys.model_fields_set and getattr(keys, name)]
@@ -244,6 +244,8 @@ def check_idle_defaults(keys: SinkKeys, mutations: Iterable[RowMutations | None]
         raise ConfigError(
             f"{alias} has no effect without iceberg.tables.cdc-field or iceberg.tables.upsert-mode-enabled = true"
         )
+    if keys.truncate_field and not any(each is not None and each.truncate_field for each in mutations):
+        raise ConfigError("iceberg.tables.truncate-field has no effect without on-truncate = delete")
 
 
 def check_routed_tables(keys: SinkKeys, tables: Mapping[str, TableKeys], create_properties: Mapping[str, str]) -> None:

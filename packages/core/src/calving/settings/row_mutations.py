@@ -28,6 +28,7 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
         return None
     fields["cdc_field"] = fields["cdc_field"] or None
     fields["order_field"] = fields["order_field"] or None
+    fields["truncate_field"] = _truncate_field(fields, changed, where)
     if fields["inserts"] is None:
         fields["inserts"] = "upsert" if fields["row_deletes"] == "positions" else "append"
     _check_order_field(fields, changed, where)
@@ -36,6 +37,18 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
     if (why := mutations.contradiction) is not None:
         raise ConfigError(f"{where}{why}")
     return mutations
+
+
+def _truncate_field(found: Mapping[str, Any], changed: Mapping[str, Any], where: str) -> str | None:
+    """The truncate-field of a table whose truncate events delete rows.
+
+    :raises ConfigError: the table has one of its own, and its truncate events delete none.
+    """
+    if found["on_truncate"] == "delete":
+        return found["truncate_field"] or None
+    if changed.get("truncate_field"):
+        raise ConfigError(f"{where}truncate-field has no effect without on-truncate = delete")
+    return None
 
 
 def _check_keeping(found: Mapping[str, Any], where: str) -> None:

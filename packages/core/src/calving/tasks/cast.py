@@ -102,12 +102,17 @@ class Caster:
         for part in self._lacking(truncates):
             if not len(part.values):
                 continue
-            converted = []
+            converted, bad = [], dict[int, RecordError]()
             for table in part.tables:
                 self.converter(table)  # makes its conversion
                 origin = Origin.of(part.selected.block, part.values.index)
-                converted.append((table, self._conversions[table].emptied(origin)))
-            yield CastRows(part, converted, {})
+                emptied = self._conversions[table].emptied(part.values, origin)
+                converted.append((table, emptied))
+                bad.update((error.index, error) for error in emptied.bad)
+            accounts = part.selected.accounts
+            accounts.filtered["truncate event"] -= len(bad)
+            accounts.bad += [error.within(part.values.index) for error in bad.values()]
+            yield CastRows(part, converted, bad)
 
     def _parts(self, routed: Routed) -> list[Routed]:
         """The values in parts whose rows do not take too much memory together."""

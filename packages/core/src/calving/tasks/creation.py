@@ -172,13 +172,29 @@ def _without_identity(new: MissingTable, kind: InferredType | None, key: Callabl
             return f"the record has no value for the id-column '{column}'"
         if key(column) not in declared and (not isinstance(inferred, str) or inferred in ("float", "double")):
             return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
-    order = new.order_field
-    if order is not None and key(order) not in {*map(key, new.columns)}:
-        _, inferred = find(kind, order, key) or ((), None)
+    return _without_told(new, kind, key)
+
+
+_TOLD = {
+    "order_field": ("order-field", "which orders the changes", "only a single value is compared"),
+    "truncate_field": ("truncate-field", "which says from which source the row is", "a fraction, or several values"),
+}
+"""The fields beside the id columns that changes need as columns: what they are, and what they cannot hold."""
+
+
+def _without_told(new: MissingTable, kind: InferredType | None, key: Callable[[str], str]) -> str | None:
+    """The reason why a record of this type lacks one of these fields; None if it has them."""
+    columns, declared = {*map(key, new.columns)}, {*map(key, new.declared)}
+    for field, (what, why, no) in _TOLD.items():
+        name: str | None = getattr(new, field)
+        if name is None or key(name) in columns:
+            continue
+        _, inferred = find(kind, name, key) or ((), None)
         if inferred is None:
-            return f"the record has no value for the order-field '{order}', which orders the changes"
-        if key(order) not in declared and not isinstance(inferred, str):
-            return f"the order-field '{order}' cannot hold what the record has there: only a single value is compared"
+            return f"the record has no value for the {what} '{name}', {why}"
+        is_fraction = field == "truncate_field" and inferred in ("float", "double")
+        if key(name) not in declared and (is_fraction or not isinstance(inferred, str)):
+            return f"the {what} '{name}' cannot hold what the record has there: {no}"
     return None
 
 

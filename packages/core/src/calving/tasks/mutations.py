@@ -39,6 +39,10 @@ from calving.writing.changes import (
     optional,
     row_schema,
 )
+from calving.writing.sources import truncate_column
+
+_WITHOUT_KEY = "null, but identifies the row"
+_OF_NO_SOURCE = "null, but says whose rows the truncate event deletes (truncate-field)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class Conversion:
         """
         self._old_identity = images.within(images.schema(schema))
         self._schema = change_schema(arrow_schema(relaxed))
+        self._sources = _sources(table, self._mutations, only_names, names, limits)
         self._soft = _soft(table, self._mutations)
         self._without_mark = _refusal(table, ("add", (self._mutations.soft_delete_field,)))
         """Why the column that marks deleted rows cannot be added; None if it can."""
@@ -183,13 +188,15 @@ class Conversion:
         bad = [self._moved(i, values, lacking) for i in sorted(elsewhere)]
         return Converted(chosen_rows(rows.rows, here), compose(rows.index, here), [*rows.bad, *bad])
 
-    def emptied(self, origin: Origin) -> Converted:
-        """Truncate events, as changes without a row."""
-        count = len(origin.offsets)
-        nothing = pa.RecordBatch.from_arrays([pa.nulls(count)], [""])
-        operations = pa.repeat(pa.scalar(TRUNCATE, pa.int8()), count)
-        rows = marked(nothing, self._schema, operations, origin.source, origin.offsets)
-        return replace(Converted(None, [], []), rows=rows, index=range(count))
+    def emptied(self, values: Values, origin: Origin) -> Converted:
+        """Truncate events, as changes that have a value at most for the truncate-field. Those without one are bad."""
+        count = len(values)
+        if self._sources is None:
+            nothing = pa.RecordBatch.from_arrays([pa.nulls(count)], [""])
+            return self._marked(Converted(nothing, range(count)), _truncate(count), origin)
+        converter, source = self._sources
+        found = self._complete_only(converter.convert(values), source, _OF_NO_SOURCE)
+        return self._marked(found, _truncate(count), origin)
 
     def _changed_keys(
         self, found: Converted, values: Values, operations: pa.Array, before: Sequence[Values]
@@ -229,21 +236,23 @@ class Conversion:
             rows = _within(converter.convert(values.choose(complete)), complete)
         return replace(rows, bad=[*rows.bad, *incomplete.values()])
 
-    def _complete_only(self, found: Converted, identity: Identity) -> Converted:
-        """The rows with a complete key and an order value; the others become bad."""
-        incomplete = self._incomplete(found, identity)
+    def _complete_only(self, found: Converted, identity: Identity, lacking: str = _WITHOUT_KEY) -> Converted:
+        """The rows with a complete key and an order value; the others become bad. ``lacking``: what the error says of
+        those without a key.
+        """
+        incomplete = self._incomplete(found, identity, lacking)
         if not incomplete or found.rows is None:
             return found
         here = [row for row, i in enumerate(found.index) if i not in incomplete]
         return Converted(chosen_rows(found.rows, here), compose(found.index, here), [*found.bad, *incomplete.values()])
 
-    def _incomplete(self, found: Converted, identity: Identity) -> dict[int, RecordError]:
+    def _incomplete(self, found: Converted, identity: Identity, lacking: str = _WITHOUT_KEY) -> dict[int, RecordError]:
         """The values that lack a part of their key (M6) or their order value (M8), by index. ``identity``: the places
         of these columns in the rows.
         """
         incomplete: dict[int, RecordError] = {}
         order_type = self._mutations.order_type
-        for place, lacks, what in () if found.rows is None else _needed(found.rows, identity, order_type):
+        for place, lacks, what in () if found.rows is None else _needed(found.rows, identity, order_type, lacking):
             reason = f"table {self._table}: field {place.name} is {what}"
             for row in pc.indices_nonzero(lacks).to_pylist():
                 i = found.index[row]
@@ -265,11 +274,11 @@ class Conversion:
 
 
 def _needed(
-    rows: pa.RecordBatch, identity: Identity, order_type: OrderType
+    rows: pa.RecordBatch, identity: Identity, order_type: OrderType, lacking: str
 ) -> Iterator[tuple[ColumnPath, pa.Array, str]]:
     """The columns in which every change needs a value: the rows that lack it, and what an error says about them."""
     for column in identity.columns:
-        yield column, column.of(rows).is_null(), "null, but identifies the row"
+        yield column, column.of(rows).is_null(), lacking
     if (order := identity.order) is not None:
         values = order.of(rows)
         yield order, values.is_null(), "null or missing, but orders the changes: deletes need it, too"
@@ -279,6 +288,27 @@ def _needed(
         if (keys := order_keys(values, order_type)) is not values:
             what = "a text that is neither a number nor a position in a log, but orders the changes: order-type = text"
             yield order, keys.is_null(), f"{what} compares it letter by letter"
+
+
+def _sources(
+    table: TableSpec,
+    mutations: RowMutations,
+    evolution: Evolution,
+    names: Mapping[int, tuple[str, ...]],
+    limits: Limits,
+) -> tuple[TableConverter, Identity] | None:
+    """What makes the values of the truncate-field, and their column; None if truncate events delete all rows."""
+    schema = table_schema(table.schema_json)
+    column = truncate_column(table.name, schema, mutations)
+    if column is None:
+        return None
+    identity = Identity((column,), None)
+    only = identity.schema(schema)
+    return TableConverter(table.name, only, evolution, names, limits, table.moments), identity.within(only)
+
+
+def _truncate(count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(TRUNCATE, pa.int8()), count)
 
 
 def _within(found: Converted, outer: Indices) -> Converted:

@@ -119,13 +119,13 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
     names = id_columns or [schema.find_column_name(each) or "" for each in sorted(schema.identifier_field_ids)]
     if not names:
         raise no_id_columns(table, mutations)
-    places = [_column_path(table, schema, name, "id column") for name in names]
+    places = [column_path(table, schema, name, "id column") for name in names]
     columns = tuple({place.field_id: place for place in places}.values())  # a column that is named twice counts once
     for column in columns:
         kind = schema.find_type(column.field_id)
         if isinstance(kind, FloatType | DoubleType):
             raise ConfigError(f"table {table}: id column {column.name} is {kind}: fractions do not identify a row")
-    order = None if mutations.order_field is None else _column_path(table, schema, mutations.order_field, "order-field")
+    order = None if mutations.order_field is None else column_path(table, schema, mutations.order_field, "order-field")
     return Identity(columns, order)
 
 
@@ -167,7 +167,11 @@ def row_schema(table: TableSpec) -> Schema:
     return optional(schema, identity_of(table).needed)
 
 
-def _column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath:
+def column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath:
+    """The column of this name, whose values are compared.
+
+    :raises ConfigError: the table has no such column, or a row has several values there, or none that compare.
+    """
     try:
         field = schema.find_field(name)
     except ValueError:

@@ -27,9 +27,7 @@ from calving.storage_errors import name_file
 from calving.writing.changes import (
     DELETE,
     KEPT,
-    OFFSET,
     OPERATION,
-    SOURCE,
     TRUNCATE,
     LastChanges,
     identity_of,
@@ -42,7 +40,9 @@ from calving.writing.key_files import KeyWriter, PartialRowWriter
 from calving.writing.keys import key
 from calving.writing.layout import Layout, Placed
 from calving.writing.partitioning import divide
+from calving.writing.sources import truncate_column
 from calving.writing.table import BufferedWriter, TableWriter
+from calving.writing.truncates import Truncates
 
 BUCKETS = 64
 """The number of parts into which keys are divided if rows go to other tasks, or do not fit into memory."""
@@ -61,6 +61,8 @@ class ChangeLayout(Layout):
         self.identity = identity_of(table)
         self._keeps_deleted = table.mutations.delete_mode == "soft"
         schema = table_schema(table.schema_json)
+        truncate = truncate_column(table.name, schema, table.mutations)
+        self._compared = (*self.identity.compared, *([] if truncate is None else [truncate]))
         self._key_of = [
             key(schema, column.field_id, BucketTransform(BUCKETS))
             for column in self.identity.columns
@@ -109,7 +111,7 @@ class ChangeLayout(Layout):
 
     def _check(self, layout: Layout, staying: pa.RecordBatch, longest: int | None = None) -> Placed:
         placed = Layout.place(layout, staying, longest)
-        for column in self.identity.compared:
+        for column in self._compared:
             self.format.check_compared(column.name, column.of(staying))
         return placed
 
@@ -139,9 +141,9 @@ class ChangeWriter(BufferedWriter):
     """Writes a mutation table's changes for one task. If changes do not fit into memory, they are spilled to local
     disk; or they become a step of their own, if the task has read whole partitions.
 
-    ``superseded`` counts changes that a later change of the same key, or a truncate event, replaced. ``deleted`` counts
-    changes that left no row. Truncate events are not counted: they delete all rows from earlier files, and earlier
-    changes of their source partition (M12).
+    ``superseded`` counts changes that a later change of the same key, or a truncate event of all rows, replaced.
+    ``deleted`` counts changes that left no row, also because of a truncate event of one source. Truncate events are not
+    counted: they delete rows from earlier files, and earlier changes of their source partition (M12).
     """
 
     def __init__(self, table: TableSpec, task: int, limits: Limits, last: LastChanges | None = None) -> None:
@@ -161,20 +163,15 @@ class ChangeWriter(BufferedWriter):
         self._spilt: _Spilt | None = None
         self._in_steps = table.distribution == "none"
         self._files: list[DataFile] = []
-        self._emptied: dict[int, int] = {}
-        """By source partition, the offset of the last truncate event."""
-        self._empties = False
-        """Whether the next files begin with one that deletes all rows."""
+        self._truncates = Truncates(table, layout.identity, task, limits)
         self.superseded = self.deleted = 0
 
     def accept(self, rows: Placed) -> None:
         changes, numbers = rows
         is_truncate = is_operation(changes.column(OPERATION), TRUNCATE)
         if pc.any(is_truncate, min_count=0).as_py():
-            self._empties = True
-            truncates, changes = changes.filter(is_truncate), changes.filter(pc.invert(is_truncate))
-            for source, offset in zip(*(truncates.column(n).to_pylist() for n in (SOURCE, OFFSET)), strict=True):
-                self._emptied[source] = max(offset, self._emptied.get(source, offset))
+            self._truncates.take(changes.filter(is_truncate))
+            changes = changes.filter(pc.invert(is_truncate))
         super().accept((changes, numbers))
 
     @property
@@ -230,9 +227,7 @@ class ChangeWriter(BufferedWriter):
         """Finish the files of the changes taken so far."""
         self.end()
         known = {file.file_path for file in self._files}
-        if self._empties:
-            self._files.append(self._keys.of_every_row())
-            self._empties = False
+        self._files += self._truncates.finish()
         partial = self._partial.close() if self._partial is not None else []
         finished = (*self._keys.close(), *partial, *self._data.close())
         self._files += [file for file in finished if file.file_path not in known]
@@ -248,7 +243,7 @@ class ChangeWriter(BufferedWriter):
     def _settle(self, changes: Sequence[pa.RecordBatch]) -> None:
         """Write the last change of each key; no other changes have these keys."""
         self.superseded += sum(part.num_rows for part in changes)
-        changes = [left for part in changes if (left := self._not_emptied(part)).num_rows]
+        changes = [left for part in changes if (left := self._truncates.undone(part)).num_rows]
         if not changes:
             return
         for last, replaces in self._last.of(self._joiner.joined(changes)):
@@ -264,13 +259,6 @@ class ChangeWriter(BufferedWriter):
                 while self._data.buffered_bytes > self._limits.buffered_bytes:
                     self._data.flush_largest()
             self._keys.write(_where(last, pc.and_(replaces, is_whole)))
-
-    def _not_emptied(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The changes without those before a truncate event of their source partition."""
-        for source, offset in self._emptied.items():
-            is_before = pc.and_(pc.equal(changes.column(SOURCE), source), pc.less(changes.column(OFFSET), offset))
-            changes = _where(changes, pc.invert(is_before))
-        return changes
 
     def _append(self, number: int, rows: pa.Table) -> None:
         raise AssertionError("changes wait until all of their keys have come")
