@@ -20,7 +20,7 @@ from calving.records.fields import arrow_schema
 from calving.records.foreign import schema_of_json
 from calving.records.jsontext import parse
 from calving.records.values import Values
-from calving.writing.formats.footers import with_variants
+from calving.writing.formats.footers import VARIANT_NODE, with_nodes
 from tests.casting.variant_decoder import Single, decode
 
 SCHEMA = schema_of_json('{"type":"struct","fields":[{"id":1,"name":"v","required":false,"type":"variant"}]}')
@@ -132,12 +132,12 @@ def test_only_the_schema_of_a_footer_changes() -> None:
     table = pa.Table.from_pylist([{"v": dict(zip(("metadata", "value"), encode(7), strict=True))}, {"v": None}], kind)
     out = io.BytesIO()
     pq.write_table(table, out)
-    marked = with_variants(out.getvalue(), {1})
+    marked = with_nodes(out.getvalue(), {1: VARIANT_NODE})
     assert pq.read_table(io.BytesIO(marked)) == table
     assert "group field_id=1 v (Variant(1))" in str(pq.ParquetFile(io.BytesIO(marked)).schema)
     with pytest.raises(ValueError, match="has a logical type already"):
-        with_variants(marked, {1})
+        with_nodes(marked, {1: VARIANT_NODE})
     with pytest.raises(ValueError, match=r"no nodes of the fields \[9\]"):
-        with_variants(out.getvalue(), {9})
+        with_nodes(out.getvalue(), {9: VARIANT_NODE})
     with pytest.raises(ValueError, match="no Parquet footer"):
-        with_variants(out.getvalue()[:-1], {1})
+        with_nodes(out.getvalue()[:-1], {1: VARIANT_NODE})

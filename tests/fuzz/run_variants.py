@@ -26,7 +26,7 @@ from calving.casting.variants import encode
 from calving.records.fields import arrow_schema
 from calving.records.foreign import schema_of_json
 from calving.records.jsontext import parse
-from calving.writing.formats.footers import with_variants
+from calving.writing.formats.footers import VARIANT_NODE, with_nodes
 from tests.casting.variant_decoder import decode
 
 SCHEMA = schema_of_json('{"type":"struct","fields":[{"id":1,"name":"v","required":false,"type":"variant"}]}')
@@ -143,7 +143,7 @@ def by_duckdb(texts: Sequence[str]) -> Iterator[str]:
     pq.write_table(pa.Table.from_pylist(rows, arrow_schema(SCHEMA)), out)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "variants.parquet"
-        path.write_bytes(with_variants(out.getvalue(), {1}))
+        path.write_bytes(with_nodes(out.getvalue(), {1: VARIANT_NODE}))
         read = duckdb.sql(f"select v from read_parquet('{path}')").fetchall()
     for given, (found,) in zip(texts, read, strict=True):
         if not nearly(found, wanted_of(given)):

@@ -21,15 +21,15 @@ from tests.mutations.changing import KEY, NAME, Changing
 Json = dict[str, Any]
 FOREIGN: list[Json] = [
     {"id": 100, "name": "v", "required": False, "type": "variant"},
-    {"id": 101, "name": "geo", "required": False, "type": "geometry(EPSG:4326)"},
-    {"id": 102, "name": "area", "required": False, "type": "geography(EPSG:4326, karney)", "doc": "where"},
-    {"id": 103, "name": "plain", "required": False, "type": "geometry"},
+    {"id": 101, "name": "geo", "required": False, "type": "raster(EPSG:4326)"},
+    {"id": 102, "name": "area", "required": False, "type": "solid(EPSG:4326, karney)", "doc": "where"},
+    {"id": 103, "name": "plain", "required": False, "type": "raster"},
     {"id": 104, "name": "nothing", "required": False, "type": "unknown"},
     {
         "id": 105,
         "name": "l",
         "required": False,
-        "type": {"type": "list", "element-id": 106, "element": "geometry", "element-required": False},
+        "type": {"type": "list", "element-id": 106, "element": "raster", "element-required": False},
     },
     {
         "id": 107,
@@ -40,7 +40,7 @@ FOREIGN: list[Json] = [
             "key-id": 108,
             "key": "string",
             "value-id": 109,
-            "value": "geometry(OGC:CRS84)",
+            "value": "raster(OGC:CRS84)",
             "value-required": False,
         },
     },
@@ -51,7 +51,7 @@ FOREIGN: list[Json] = [
         "type": {
             "type": "struct",
             "fields": [
-                {"id": 111, "name": "v", "required": False, "type": "geography"},
+                {"id": 111, "name": "v", "required": False, "type": "solid"},
                 {"id": 112, "name": "n", "required": False, "type": "long"},
             ],
         },
@@ -60,7 +60,7 @@ FOREIGN: list[Json] = [
         "id": 113,
         "name": "only",
         "required": False,
-        "type": {"type": "struct", "fields": [{"id": 114, "name": "v", "required": False, "type": "geometry"}]},
+        "type": {"type": "struct", "fields": [{"id": 114, "name": "v", "required": False, "type": "raster"}]},
     },
 ]
 """Columns as Iceberg's Java library writes them."""
@@ -120,17 +120,17 @@ def test_rows_without_a_value_for_such_columns_are_written(sink: Changing) -> No
 @pytest.mark.parametrize(
     ("record", "column", "kind"),
     [
-        ({"geo": "POINT (1 2)"}, "geo", r"geometry\(EPSG:4326\)"),
-        ({"area": "x"}, "area", r"geography\(EPSG:4326, karney\)"),
-        ({"plain": "x"}, "plain", "geometry"),
-        ({"l": [1]}, "l.element", "geometry"),
-        ({"l": []}, "l", "list<geometry>"),
-        ({"l": [None]}, "l", "list<geometry>"),
-        ({"m": {"a": "x"}}, "m.value", r"geometry\(OGC:CRS84\)"),
-        ({"m": {}}, "m", r"map<string, geometry\(OGC:CRS84\)>"),
-        ({"s": {"v": "x", "n": 1}}, "s.v", "geography"),
-        ({"only": {"v": 1}}, "only.v", "geometry"),
-        ({"only": {}}, "only", "struct<114: v: optional geometry>"),
+        ({"geo": "POINT (1 2)"}, "geo", r"raster\(EPSG:4326\)"),
+        ({"area": "x"}, "area", r"solid\(EPSG:4326, karney\)"),
+        ({"plain": "x"}, "plain", "raster"),
+        ({"l": [1]}, "l.element", "raster"),
+        ({"l": []}, "l", "list<raster>"),
+        ({"l": [None]}, "l", "list<raster>"),
+        ({"m": {"a": "x"}}, "m.value", r"raster\(OGC:CRS84\)"),
+        ({"m": {}}, "m", r"map<string, raster\(OGC:CRS84\)>"),
+        ({"s": {"v": "x", "n": 1}}, "s.v", "solid"),
+        ({"only": {"v": 1}}, "only.v", "raster"),
+        ({"only": {}}, "only", "struct<114: v: optional raster>"),
     ],
 )
 @pytest.mark.parametrize("evolve", [True, False])
@@ -177,10 +177,10 @@ def test_new_columns_beside_them_leave_them_as_they_are(sink: Changing) -> None:
 
 
 def test_a_required_column_without_values_stays_required_and_makes_records_bad(sink: Changing) -> None:
-    change_metadata(sink, lambda m: add_columns(m, {"id": 150, "name": "must", "required": True, "type": "geometry"}))
+    change_metadata(sink, lambda m: add_columns(m, {"id": 150, "name": "must", "required": True, "type": "raster"}))
     outcome = sink.take((None, {"id": 2}))
     ((_, reason),) = sink.reasons(outcome)
-    assert "field 'must': the column is required, but columns of type geometry cannot be written" in reason
+    assert "field 'must': the column is required, but columns of type raster cannot be written" in reason
 
 
 def test_rows_of_a_table_with_such_columns_change(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_rows_of_a_table_with_such_columns_change(tmp_path: Path) -> None:
     assert records - deletes == 1
 
 
-@pytest.mark.parametrize(("column", "kind"), [("v", "variant"), ("plain", "geometry")])
+@pytest.mark.parametrize(("column", "kind"), [("v", "variant"), ("plain", "raster")])
 def test_such_a_column_identifies_no_row(tmp_path: Path, column: str, kind: str) -> None:
     sink = sink_of(tmp_path).with_(mutations=RowMutations("op"), id_columns=(column,))
     with pytest.raises(ConfigError, match=f"table {NAME}: id column {column} is {kind}, which cannot be compared"):

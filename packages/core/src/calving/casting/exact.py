@@ -7,8 +7,6 @@ temporal columns.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -43,16 +41,17 @@ from pyiceberg.types import (
 from calving.casting.digits import loses
 from calving.casting.evolution import Path, SchemaEvolution, UnfitError
 from calving.casting.findings import MadeTexts
+from calving.casting.geometries import geometry_of
 from calving.casting.numbers import boolean, decimal, floating, integer, short, text_of
 from calving.casting.temporal import day, instant, nanos, time_of_day, timestamp_text, timestamptz_text
-from calving.casting.texts import TooMuchTextError, string
+from calving.casting.texts import TooMuchTextError, from_base64, string
 from calving.casting.variants import encode
 from calving.errors import first_line
 from calving.model.tables import SchemaChange
 from calving.records.arrays import Pairs, Scaled
 from calving.records.failures import pass_on
 from calving.records.fields import MILLIS, Counting, Target
-from calving.records.foreign import VARIANT
+from calving.records.foreign import VARIANT, geo_type
 from calving.records.inferred import of_value
 
 
@@ -95,13 +94,7 @@ def _uuid_bytes(value: Any) -> bytes:
 
 def _binary(value: Any) -> bytes:
     """The bytes of a value. Text is base64."""
-    if isinstance(value, bytes):
-        return value
-    text = text_of(value)
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"not base64: {error}") from error
+    return value if isinstance(value, bytes) else from_base64(text_of(value))
 
 
 def _fixed(value: Any, length: int) -> bytes:
@@ -242,6 +235,8 @@ class ExactConverter:
             if kind == VARIANT:
                 metadata, encoded = encode(value, typed=self._typed)
                 return {"metadata": metadata, "value": encoded}
+            if (geo := geo_type(kind)) is not None:
+                return geometry_of(value, geo)
             return primitive(value, kind, self._target.counting(column_id))
         except TooMuchTextError as error:
             raise UnfitError(path, self._texts.too_much) from error

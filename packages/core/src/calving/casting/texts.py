@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import json
 import math
 import uuid
@@ -42,6 +43,14 @@ def string(value: Any, most: float = math.inf) -> str:
     if not isinstance(value, Mapping | list):
         raise ValueError("it has no text of its own")
     return json_text(value, most)
+
+
+def from_base64(text: str) -> bytes:
+    """The bytes of a text in base64. :raises ValueError: it is none."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not base64: {error}") from error
 
 
 def json_text(value: Any, most: float = math.inf) -> str:

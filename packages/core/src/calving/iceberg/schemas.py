@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from pyiceberg.exceptions import ResolveError
@@ -17,6 +17,7 @@ from calving.errors import CatalogRefusedError
 from calving.iceberg.defaults import SINCE, warn_of_version, with_defaults
 from calving.model.tables import SchemaChange
 from calving.records.fields import awaits_type, primitive
+from calving.records.foreign import singles
 from calving.writing.schemas import iceberg_type
 
 
@@ -69,7 +70,8 @@ def _add(update: UpdateSchema, change: SchemaChange, table: Table, *, defaults: 
     """:raises CatalogRefusedError: as ``change_schema``."""
     kind = iceberg_type(change.type, itertools.count(1))
     version, name = table.metadata.format_version, ".".join(table.name())
-    if (later := next((each for each in _singles(kind) if each.minimum_format_version() > version), None)) is not None:
+    later = next((each for _, each in singles(kind) if each.minimum_format_version() > version), None)
+    if later is not None:
         since = later.minimum_format_version()
         raise CatalogRefusedError(f"a table of format version {version} has no type {later}: upgrade it to {since}")
     field = NestedField(0, change.path[-1], kind, required=False)
@@ -98,21 +100,6 @@ def _awaits_type(schema: Schema, path: Sequence[str]) -> bool:
     with suppress(ValueError):
         return awaits_type(schema.find_field(".".join(path)))
     return False
-
-
-def _singles(kind: IcebergType) -> Iterator[PrimitiveType]:
-    """The types of single values in a type."""
-    match kind:
-        case PrimitiveType():
-            yield kind
-        case StructType():
-            for field in kind.fields:
-                yield from _singles(field.field_type)
-        case ListType():
-            yield from _singles(kind.element_type)
-        case MapType():
-            yield from _singles(kind.key_type)
-            yield from _singles(kind.value_type)
 
 
 def unreadable(then: Schema, now: Schema) -> str | None:

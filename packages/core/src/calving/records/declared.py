@@ -7,11 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from calving.model.tables import Unit
+from calving.records.foreign import DEFAULT_CRS, EDGES
 from calving.records.inferred import InferredType, find
 from calving.records.semantics import PER_SECOND
 
 _WORD = re.compile(r"\s*([^\s<>,():]+)")
 _SIZES = re.compile(r"\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
+_PLACE = re.compile(r"\(\s*([^\s(),:]+:[^\s(),]+)\s*(?:,\s*(\w+)\s*)?\)")
+"""The coordinate reference system of a geometry or geography, and the algorithm of the latter's edges."""
 _LENGTH = re.compile(r"\[([0-9]+)\]")
 _FROM = re.compile(r"from\b", re.IGNORECASE)
 UNKNOWN = "unknown"
@@ -30,8 +33,8 @@ _SIMPLE = {
 }
 _HELP = (
     "a type is boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamptz, timestamp_ns,"
-    " timestamptz_ns, string, uuid, binary, fixed[n], variant, unknown, list<type>, map<type, type> or"
-    " struct<name: type, ...>"
+    " timestamptz_ns, string, uuid, binary, fixed[n], variant, geometry, geometry(crs), geography, geography(crs,"
+    " edges), unknown, list<type>, map<type, type> or struct<name: type, ...>"
 )
 
 
@@ -116,6 +119,8 @@ class _Reader:
         name = word.lower()
         if name == "decimal":
             return self._decimal(column)
+        if name in ("geometry", "geography"):
+            return self._place(name, column)
         if name.startswith("fixed") and (length := _LENGTH.fullmatch(name.removeprefix("fixed"))):
             return f"fixed[{int(length[1])}]"
         if name in ("list", "array", "map", "struct"):
@@ -169,6 +174,22 @@ class _Reader:
             raise ValueError(f"column '{column}': a decimal has digits and scale, such as decimal(12, 2), 38 at most")
         self._rest = self._rest[match.end() :].lstrip()
         return f"decimal({int(match[1])}, {int(match[2])})"
+
+    def _place(self, name: str, column: str) -> str:
+        """A geometry or a geography, in the form in which schemas have it."""
+        if not self._rest.startswith("("):
+            return name
+        match = _PLACE.match(self._rest)
+        if match is None or (match[2] is not None and (name == "geometry" or match[2].lower() not in EDGES)):
+            raise ValueError(
+                f"column '{column}': write geometry(srid:3857), or geography(OGC:CRS84, karney) with one of the edges"
+                f" {', '.join(EDGES)}"
+            )
+        self._rest = self._rest[match.end() :].lstrip()
+        crs, edges = match[1], (match[2] or EDGES[0]).lower()
+        if (crs.upper(), edges) == (DEFAULT_CRS, EDGES[0]):
+            return name
+        return f"{name}({crs})" if name == "geometry" else f"{name}({crs}, {edges})"
 
 
 def with_declared(

@@ -17,7 +17,7 @@ from calving.caches import cached_by_length
 from calving.model.tables import Moments, Unit
 from calving.records.arrays import children_of, entries, items_of
 from calving.records.defaults import Default, defaults_of, with_default
-from calving.records.foreign import VARIANT, schema_of_json, without_foreign
+from calving.records.foreign import VARIANT, ForeignType, geo_type, schema_of_json, without_foreign
 
 NAME_MAPPING = "schema.name-mapping.default"
 _CACHED = 16_000_000
@@ -286,6 +286,7 @@ class Projection:
 
 def primitive(kind: str) -> PrimitiveType:
     """The type of this name, such as ``decimal(12, 2)``."""
-    if kind == str(VARIANT):
-        return VARIANT
+    named = ForeignType(kind)
+    if named == VARIANT or geo_type(named) is not None:
+        return named
     return NestedField.model_validate({"id": 1, "name": "x", "required": False, "type": kind}).field_type  # type: ignore[return-value]

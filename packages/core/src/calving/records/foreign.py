@@ -1,13 +1,15 @@
-"""Types that pyiceberg does not know: ``variant``, and those that calving cannot write either, such as
-``geometry(EPSG:4326)``. Schemas keep them as they are; the columns of the latter take no values.
+"""Types that pyiceberg does not know: ``variant``, geometries with parameters such as ``geometry(srid:4326)``, and
+those that calving cannot write either. Schemas keep them as they are; the columns of the latter take no values.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field, model_serializer
 from pyiceberg.conversions import from_json, to_json
@@ -33,7 +35,7 @@ _Parsed = TypeVar("_Parsed")
 
 
 class ForeignType(PrimitiveType):
-    """A type that pyiceberg does not know, by its name in the schema, such as ``geometry(EPSG:4326)``."""
+    """A type that pyiceberg does not know, by its name in the schema, such as ``geometry(srid:4326)``."""
 
     root: tuple[str] = Field()  # not text, which pyiceberg would parse
 
@@ -65,6 +67,49 @@ NO_ID = -1
 _VARIANT_PARTS = StructType(*(NestedField(NO_ID, part, BinaryType(), required=True) for part in ("metadata", "value")))
 
 
+class GeoType(NamedTuple):
+    """A geometry's coordinate reference system; of a geography also the algorithm of its edges."""
+
+    crs: str
+    edges: str | None = None
+
+
+EDGES = ("spherical", "vincenty", "thomas", "andoyer", "karney")
+"""The algorithms of a geography's edges, in the order of Parquet's numbers."""
+DEFAULT_CRS = "OGC:CRS84"
+# pyiceberg writes parameters in quotation marks.
+_GEOMETRY = re.compile(r"geometry(?:\(\s*'?([^\s()']+)'?\s*\))?", re.IGNORECASE)
+_GEOGRAPHY = re.compile(r"geography(?:\(\s*'?([^\s(),']+)'?\s*(?:,\s*'?(\w+)'?\s*)?\))?", re.IGNORECASE)
+
+
+def geo_type(kind: IcebergType) -> GeoType | None:
+    """What a type of geometries or geographies says; None for another type, and for an algorithm that is not known."""
+    match kind:
+        case GeometryType():
+            return GeoType(kind.crs)
+        case GeographyType():
+            return GeoType(kind.crs, kind.algorithm)
+        case ForeignType():
+            return _geo_type(kind.root[0])
+    return None
+
+
+@lru_cache(maxsize=1_000)
+def _geo_type(name: str) -> GeoType | None:
+    if (plane := _GEOMETRY.fullmatch(name)) is not None:
+        return GeoType(plane[1] or DEFAULT_CRS)
+    curved = _GEOGRAPHY.fullmatch(name)
+    edges = None if curved is None else (curved[2] or EDGES[0]).lower()
+    return None if curved is None or edges not in EDGES else GeoType(curved[1] or DEFAULT_CRS, edges)
+
+
+def is_compared(kind: IcebergType) -> bool:
+    """Whether values of this type can be compared: those of variants and geometries, and of types without values,
+    neither identify nor order, partition or sort rows.
+    """
+    return isinstance(kind, PrimitiveType) and takes_values(kind, variants=False) and geo_type(kind) is None
+
+
 def takes_values(kind: IcebergType, *, variants: bool = True) -> bool:
     """Whether calving can write a value of this type. A list or map of other types takes none either, nor does a struct
     that has only such fields. ``variants``: whether the files can hold variants.
@@ -79,11 +124,11 @@ def takes_values(kind: IcebergType, *, variants: bool = True) -> bool:
             return all(takes_values(each, variants=variants) for each in (kind.key_type, kind.value_type))
     if kind == VARIANT:
         return variants
-    return not isinstance(kind, ForeignType | GeometryType | GeographyType | UnknownType)
+    return geo_type(kind) is not None or not isinstance(kind, ForeignType | UnknownType)
 
 
-def variant_ids(kind: Any, field_id: int = 0) -> set[int]:
-    """The ids of the columns, also of those inside the type, that are variants. ``field_id``: of the type itself."""
+def singles(kind: Any, field_id: int = 0) -> Iterator[tuple[int, PrimitiveType]]:
+    """The columns of single values inside a type, with their ids. ``field_id``: of the type itself."""
     match kind:
         case StructType():
             inside = [(field.field_type, field.field_id) for field in kind.fields]
@@ -92,8 +137,20 @@ def variant_ids(kind: Any, field_id: int = 0) -> set[int]:
         case MapType():
             inside = [(kind.key_type, kind.key_id), (kind.value_type, kind.value_id)]
         case _:
-            return {field_id} if kind == VARIANT else set()
-    return {each for inner, number in inside for each in variant_ids(inner, number)}
+            yield field_id, kind
+            return
+    for inner, number in inside:
+        yield from singles(inner, number)
+
+
+def variant_ids(kind: StructType) -> set[int]:
+    """The ids of the columns, also of those inside others, that are variants."""
+    return {field_id for field_id, each in singles(kind) if each == VARIANT}
+
+
+def geo_types(kind: StructType) -> dict[int, GeoType]:
+    """The types of the columns, also of those inside others, that have geometries, by their ids."""
+    return {field_id: geo for field_id, each in singles(kind) if (geo := geo_type(each)) is not None}
 
 
 def writable(schema: Schema, *, variants: bool = True) -> Schema:
@@ -120,8 +177,8 @@ def _writable(kind: Any, variants: bool) -> Any:
 
 
 def without_foreign(kind: Any) -> Any:
-    """The type with pyiceberg's ``unknown`` in place of the types that take no values, and with the parts of a variant
-    in place of ``variant``.
+    """The type with pyiceberg's ``unknown`` in place of the types that take no values, with the parts of a variant in
+    place of ``variant``, and ``binary`` in place of geometries.
     """
     match kind:
         case StructType():
@@ -133,6 +190,8 @@ def without_foreign(kind: Any) -> Any:
             return kind.model_copy(update=changed)
     if kind == VARIANT:
         return _VARIANT_PARTS
+    if geo_type(kind) is not None:
+        return BinaryType()
     return kind if takes_values(kind) else UnknownType()
 
 

@@ -30,6 +30,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.records.foreign import geo_type
+
 UUID_FIXED = {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}
 
 _PLAIN: dict[type[IcebergType], Any] = {
@@ -70,6 +72,8 @@ def primitive(kind: IcebergType) -> Any:
             }
         case FixedType():
             return {"type": "fixed", "name": f"fixed_{len(kind)}", "size": len(kind)}
+    if geo_type(kind) is not None:
+        return "bytes"
     return _PLAIN[type(kind)]
 
 

@@ -16,7 +16,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, S
 from calving.errors import ConfigError
 from calving.model.tables import BY_KEY, RowMutations, TableSpec
 from calving.records.fields import table_schema
-from calving.records.foreign import takes_values
+from calving.records.foreign import is_compared
 from calving.records.positions import order_keys
 
 
@@ -181,7 +181,7 @@ def column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath:
         ) from None
     if not isinstance(field.field_type, PrimitiveType):
         raise ConfigError(f"table {table}: {what} {name} is {field.field_type}: only a single value can be compared")
-    if not takes_values(field.field_type, variants=False):
+    if not is_compared(field.field_type):
         raise ConfigError(f"table {table}: {what} {name} is {field.field_type}, which cannot be compared")
     path = find_path(schema.fields, field.field_id)
     if path is None:

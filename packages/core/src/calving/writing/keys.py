@@ -31,6 +31,7 @@ from pyiceberg.types import DateType, DecimalType, IcebergType, StructType, Time
 
 from calving.errors import BadRecordError, ConfigError
 from calving.records.calendar import civil
+from calving.records.foreign import is_compared
 
 _HOUR_SECONDS, _DAY_SECONDS = 3_600, 86_400
 _FLOATS = {pa.float32(): (pa.int32(), "<f", "<i"), pa.float64(): (pa.int64(), "<d", "<q")}
@@ -47,7 +48,7 @@ def key(schema: Schema, source_id: int, transform: Transform[Any, Any]) -> Calla
         return lambda rows: pa.nulls(rows.num_rows, pa.int32())
     places, kind = _find(schema.as_struct(), source_id) or ((), None)
     name = schema.find_column_name(source_id)
-    if kind is None or not transform.can_transform(kind):
+    if kind is None or not is_compared(kind) or not transform.can_transform(kind):
         raise ConfigError(f"column '{name}' of type {kind} cannot be partitioned or sorted by {transform}")
     apply = _applied(transform, kind)
 

@@ -21,6 +21,7 @@ from pyiceberg.transforms import (
 from calving.errors import ConfigError
 from calving.records.declared import UNKNOWN
 from calving.records.fields import primitive
+from calving.records.foreign import is_compared
 from calving.records.inferred import InferredType
 
 _TERM = re.compile(r"(\w+)\((.+)\)")
@@ -80,7 +81,7 @@ def takes(transform: Transform[Any, Any], kind: InferredType) -> bool:
         return False
     if kind.startswith("fixed") and isinstance(transform, IdentityTransform):
         return False  # Java cannot read a table that is partitioned by the identity of a fixed column
-    return transform.can_transform(primitive(kind))
+    return is_compared(primitive(kind)) and transform.can_transform(primitive(kind))
 
 
 def becomes_moment(transform: Transform[Any, Any], kind: InferredType) -> bool:

@@ -1,5 +1,6 @@
-"""Marks groups of a Parquet footer as variants, which Arrow cannot do: the annotation is put into the bytes of the
-footer's schema, and all else stays as Arrow has written it.
+"""Marks nodes of a Parquet footer as variants, which Arrow cannot do, and as geometries, which it does for columns of
+an extension type only: the annotation is put into the bytes of the footer's schema, and all else stays as Arrow has
+written it.
 
 A footer is a struct ``FileMetaData`` in Thrift's compact protocol: its second field is a list of ``SchemaElement``, the
 nodes of the schema, depth first.
@@ -7,7 +8,9 @@ nodes of the schema, depth first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
+
+from calving.records.foreign import DEFAULT_CRS, EDGES, GeoType
 
 MAGIC = b"PAR1"
 _TAIL = 4 + len(MAGIC)
@@ -18,27 +21,51 @@ _SCHEMA = 2
 """The field of ``FileMetaData`` with the schema."""
 _FIELD_ID, _LOGICAL_TYPE = 9, 10
 """Fields of ``SchemaElement``."""
-_VARIANT = b"\x0c\x20\x13\x01\x00\x00"
+VARIANT_NODE = b"\x0c\x20\x13\x01\x00\x00"
 """``LogicalType`` with its field 16, a ``VariantType`` whose field 1, the version of the specification, is 1."""
+_GEOMETRY, _GEOGRAPHY = 17, 18
+"""Fields of ``LogicalType``."""
+_I32 = 5
 
 
-def with_variants(end: bytes, field_ids: Collection[int]) -> bytes:
-    """The end of a file, from any byte before its footer on, with the groups of these field ids marked as variants.
+def geo_node(kind: GeoType) -> bytes:
+    """``LogicalType`` with its field 17, a ``GeometryType``, or 18, a ``GeographyType``. Field 1 of both is the
+    coordinate reference system, and field 2 of the second the algorithm of the edges; defaults are left out.
+    """
+    crs, edges = kind.crs.encode(), kind.edges or EDGES[0]
+    inside, last = b"", 0
+    if kind.crs.upper() != DEFAULT_CRS:
+        inside, last = bytes([1 << 4 | _BINARY, *_unsigned(len(crs)), *crs]), 1
+    if edges != EDGES[0]:
+        inside += bytes([(2 - last) << 4 | _I32, EDGES.index(edges) << 1])
+    field = _GEOMETRY if kind.edges is None else _GEOGRAPHY
+    return bytes([_STRUCT, field << 1]) + inside + b"\x00\x00"
 
-    :raises ValueError: it is no such end, or a group is missing or marked already.
+
+def _unsigned(number: int) -> bytes:
+    """A whole number in groups of seven bits, the lowest first."""
+    rest = number >> 7
+    return bytes([number & 127 | 128]) + _unsigned(rest) if rest else bytes([number])
+
+
+def with_nodes(end: bytes, types: Mapping[int, bytes]) -> bytes:
+    """The end of a file, from any byte before its footer on, with the nodes of these field ids marked as these logical
+    types.
+
+    :raises ValueError: it is no such end, or a node is missing or marked already.
     """
     size = int.from_bytes(end[-_TAIL : -len(MAGIC)], "little")
     start = len(end) - _TAIL - size
     if start < 0 or end[-len(MAGIC) :] != MAGIC:
         raise ValueError("the end of the file is no Parquet footer")
     footer = end[start : start + size]
-    parts, done, missing = [], 0, {*field_ids}
+    parts, done, missing = [], 0, {*types}
     for place, last, field_id in _nodes(footer):
         if field_id in missing:
             if last != _FIELD_ID:
                 raise ValueError(f"the node of field {field_id} has a logical type already")
             missing.discard(field_id)
-            parts += [footer[done:place], bytes([(_LOGICAL_TYPE - last) << 4 | _STRUCT]), _VARIANT]
+            parts += [footer[done:place], bytes([(_LOGICAL_TYPE - last) << 4 | _STRUCT]), types[field_id]]
             done = place
     if missing:
         raise ValueError(f"the footer has no nodes of the fields {sorted(missing)}")

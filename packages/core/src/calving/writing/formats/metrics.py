@@ -26,7 +26,9 @@ from pyiceberg.types import (
 )
 
 from calving.records.fields import leaves
-from calving.records.foreign import NO_ID, VARIANT
+from calving.records.foreign import NO_ID, VARIANT, geo_type
+from calving.records.wkb import read_wkb
+from calving.writing.formats.boxes import Box, has_edges
 from calving.writing.formats.interface import BOUNDED, BYTES, Bounds, Ending
 from calving.writing.properties import WriteProperties
 
@@ -179,6 +181,34 @@ class _Column:
         return None if high is None else to_bytes(self.leaf.kind, high)
 
 
+@dataclass(slots=True)
+class _GeoColumn(_Column):
+    """A column of geometries: its bounds are the corners of a box."""
+
+    box: Box = field(default_factory=Box)
+
+    def _measure(self, column: pa.Array) -> None:
+        is_curved = (kind := geo_type(self.leaf.kind)) is not None and kind.edges is not None
+        for value in column.drop_null().to_pylist() if self.is_known else ():
+            try:
+                geometry, _ = read_wkb(value)
+            except ValueError:  # another engine has written it
+                self.is_known = False
+                return
+            if is_curved and has_edges(geometry):
+                self.is_known = False
+                return
+            self.box.add(geometry)
+
+    def lower(self, most: int | None = None) -> bytes | None:
+        corners = self.box.corners() if self.is_known else None
+        return None if corners is None else corners[0]
+
+    def upper(self, most: int | None = None) -> bytes | None:
+        corners = self.box.corners() if self.is_known else None
+        return None if corners is None else corners[1]
+
+
 def _least(width: int | None, most: int | None) -> int | None:
     return min((each for each in (width, most) if each is not None), default=None)
 
@@ -225,7 +255,10 @@ class Metrics:
     def __init__(self, columns: Iterable[Measured], by_format: int) -> None:
         """``by_format``: the ``measures_up_to`` of the file's format."""
         self._columns = [
-            _Column(leaf, mode, by_format if isinstance(leaf.kind, BOUNDED) else 0) for leaf, mode in columns
+            (_Column if geo_type(leaf.kind) is None else _GeoColumn)(
+                leaf, mode, by_format if isinstance(leaf.kind, BOUNDED) else 0
+            )
+            for leaf, mode in columns
         ]
         self.records = 0
 

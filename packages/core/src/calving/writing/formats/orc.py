@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +16,13 @@ from pyiceberg.schema import Schema
 from calving.errors import BadRecordError
 from calving.records.arrays import children_of
 from calving.records.fields import leaves, small
+from calving.records.foreign import GeoType, geo_types, without_foreign
 from calving.writing.formats.interface import Ending, FileFormat, FileWriter
 from calving.writing.properties import WriteProperties
 
 _PER_SECOND = {"us": 1_000_000, "ns": 1_000_000_000}
 _CODECS = {"none": "uncompressed"}
+_ID, _BINARY_TYPE = b"iceberg.id", b"iceberg.binary-type"
 
 
 class OrcWriter(FileWriter):
@@ -99,23 +101,27 @@ def _check_range(name: str, column: pa.Array) -> None:
             ) from None
 
 
-def _with_attributes(field: pa.Field) -> pa.Field:
-    """The field as ORC stores it. Attributes tell the types that ORC does not have."""
+def _with_attributes(field: pa.Field, geo: Mapping[int, GeoType]) -> pa.Field:
+    """The field as ORC stores it. Attributes tell the types that ORC does not have. ``geo``: the types of the columns
+    of geometries, by their ids.
+    """
     kind = field.type
     told: dict[bytes, bytes] = dict(field.metadata or {})
-    if kind == pa.uuid():
-        kind, told = pa.binary(), {**told, b"iceberg.binary-type": b"UUID", b"iceberg.length": b"16"}
+    if (place := geo.get(int(told[_ID]))) is not None:
+        told[_BINARY_TYPE] = b"GEOMETRY" if place.edges is None else b"GEOGRAPHY"
+    elif kind == pa.uuid():
+        kind, told = pa.binary(), {**told, _BINARY_TYPE: b"UUID", b"iceberg.length": b"16"}
     elif pa.types.is_fixed_size_binary(kind):
-        told |= {b"iceberg.binary-type": b"FIXED", b"iceberg.length": str(kind.byte_width).encode()}
+        told |= {_BINARY_TYPE: b"FIXED", b"iceberg.length": str(kind.byte_width).encode()}
         kind = pa.binary()
     elif pa.types.is_time(kind):
         kind, told = pa.int64(), {**told, b"iceberg.long-type": b"TIME"}
     elif pa.types.is_struct(kind):
-        kind = pa.struct([_with_attributes(kind.field(i)) for i in range(kind.num_fields)])
+        kind = pa.struct([_with_attributes(kind.field(i), geo) for i in range(kind.num_fields)])
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind = pa.list_(_with_attributes(kind.value_field))
+        kind = pa.list_(_with_attributes(kind.value_field, geo))
     elif pa.types.is_map(kind):
-        kind = pa.map_(_with_attributes(kind.key_field), _with_attributes(kind.item_field))
+        kind = pa.map_(_with_attributes(kind.key_field, geo), _with_attributes(kind.item_field, geo))
     return pa.field(field.name, small(kind), field.nullable, told)
 
 
@@ -137,8 +143,9 @@ class Orc(FileFormat):
     name = "orc"
 
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:
-        ids = schema_to_pyarrow(schema, file_format=IcebergFormat.ORC)
-        self.schema = pa.schema([_with_attributes(field) for field in ids])
+        known, geo = without_foreign(schema.as_struct()), geo_types(schema.as_struct())
+        ids = schema_to_pyarrow(Schema(*known.fields), file_format=IcebergFormat.ORC)
+        self.schema = pa.schema([_with_attributes(field, geo) for field in ids])
         self.options: dict[str, Any] = {
             "compression": _CODECS.get(properties.orc_codec, properties.orc_codec),
             "compression_strategy": properties.orc_strategy,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +19,8 @@ from pyiceberg.schema import Schema
 from calving.errors import ConfigError
 from calving.records.arrays import children_of, entries, items_of, joined
 from calving.records.fields import arrow_schema
-from calving.records.foreign import variant_ids
-from calving.writing.formats.footers import with_variants
+from calving.records.foreign import geo_types, variant_ids
+from calving.writing.formats.footers import VARIANT_NODE, geo_node, with_nodes
 from calving.writing.formats.interface import BOUNDED, Bounds, Ending, FileFormat, FileWriter, Part
 from calving.writing.properties import WriteProperties
 
@@ -46,7 +46,7 @@ _FLOATS = ("FLOAT", "DOUBLE")
 class ParquetWriter(FileWriter):
     def __init__(self, out: OutputStream, table: Parquet) -> None:
         self._out, self._table = out, table
-        self._ended = _Ended(out) if table.variants else None
+        self._ended = _Ended(out) if table.nodes else None
         self._sink: Any = out if self._ended is None else self._ended
         self._opened: pq.ParquetWriter | None = None
         self._buffered = 0
@@ -73,7 +73,7 @@ class ParquetWriter(FileWriter):
             self._ended.hold()
         writer.close()
         if self._ended is not None:
-            self._ended.write_end(self._table.variants)
+            self._ended.write_end(self._table.nodes)
         size = self._out.tell()
         metadata, ids = writer.writer.metadata, self._table.ids
         sizes: Counter[int] = Counter()
@@ -108,9 +108,9 @@ class _Ended:
         self._held.append(bytes(data))
         return len(data)
 
-    def write_end(self, variants: Collection[int]) -> None:
-        """Write what was held, with the columns of these ids marked as variants."""
-        self._out.write(with_variants(b"".join(self._held or ()), variants))
+    def write_end(self, nodes: Mapping[int, bytes]) -> None:
+        """Write what was held, with the columns of these ids marked as these logical types."""
+        self._out.write(with_nodes(b"".join(self._held or ()), nodes))
 
     def tell(self) -> int:
         return self._out.tell() + sum(map(len, self._held or ()))
@@ -211,8 +211,9 @@ class Parquet(FileFormat):
         self.schema = arrow_schema(schema)
         for field in self.schema:
             _refuse_empty(field)
-        self.variants = variant_ids(schema.as_struct())
-        self.ids = _ids(schema, self.variants)
+        variants, geo = variant_ids(schema.as_struct()), geo_types(schema.as_struct())
+        self.nodes = dict.fromkeys(variants, VARIANT_NODE) | {i: geo_node(kind) for i, kind in geo.items()}
+        self.ids = _ids(schema, variants)
         self.bounded = {i for i in self.ids.values() if isinstance(schema.find_type(i), BOUNDED)}
         self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
         self.row_group_rows = properties.row_group_rows
@@ -226,6 +227,8 @@ class Parquet(FileFormat):
             "max_rows_per_page": properties.page_rows,
             "dictionary_pagesize_limit": properties.dictionary_bytes,
             "store_decimal_as_integer": True,
+            # Geometries have no order: the specification of Parquet allows no least and greatest value of them.
+            "write_statistics": not geo or [path for path, i in self.ids.items() if i not in geo] or False,
             **_bloom_filters(properties),
         }
 
