@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from calving.errors import CalvingError, ConfigError
+from calving.iceberg.mending import right_bounds
 from calving.model.record_path import Evolution
 from calving.model.tables import RowMutations
 from calving.records.declared import read_columns
@@ -192,6 +193,14 @@ def test_the_bounds_of_a_geometry_are_the_corners_of_its_box(
     if len(paths(sink)) > 1:
         compact(sink)
     assert repr(bounds(sink)) == repr(wanted and tuple(tuple(map(float, corner)) for corner in wanted))
+
+
+def test_corners_of_a_box_are_not_taken_for_wrong_bounds_of_bytes(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path, "geom geometry, area geography")
+    sink.take((None, {"id": 1, "geom": "POINT (1 2)", "area": "POINT (1 2)"}))
+    (task,) = sink.table.scan().plan_files()
+    lower, upper = task.file.lower_bounds or {}, task.file.upper_bounds or {}
+    assert len(lower) == 3 and right_bounds(sink.table.io, task.file.file_path, lower, upper) is None
 
 
 def test_a_geography_has_bounds_of_points_alone(tmp_path: Path) -> None:

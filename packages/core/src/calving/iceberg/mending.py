@@ -109,6 +109,10 @@ class _Column:
         return None if text is None else text.encode()
 
 
+_GEO = ("GEOMETRY", "GEOGRAPHY")
+"""Logical types of Parquet."""
+
+
 def _width(before: bytes | None) -> int:
     return max(_WIDTH, len(before or b""))
 
@@ -118,14 +122,15 @@ def _encoded(value: str | bytes) -> bytes:
 
 
 def _columns(file: pq.ParquetFile, ids: set[int]) -> Iterator[_Column]:
-    """Of these columns, the text and binary columns that have values."""
+    """Of these columns, the text and binary columns that have values. Bounds of geometries are corners of a box."""
     metadata = file.metadata
     places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     for field_id, path in _paths(list(file.schema_arrow)):
-        if field_id not in ids:
+        place = places[".".join(path)]
+        if field_id not in ids or metadata.schema.column(place).logical_type.type in _GEO:
             continue
-        chunks = [group.column(places[".".join(path)]) for group in groups]
+        chunks = [group.column(place) for group in groups]
         unknown = [i for i, chunk in enumerate(chunks) if has_values(chunk) and bounds(chunk) is None]
         ends = [known for chunk in chunks if (known := bounds(chunk)) is not None]
         ends += _read(file, path, unknown) if unknown else ()
