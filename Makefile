@@ -186,6 +186,7 @@ versions: $(BIN)/calving
 
 histories: $(BIN)/calving
 	@nice $(BIN)/python -m tests.mutations.histories $(filter-out --spark,$(ARGS))
+	@nice $(BIN)/python -m tests.mutations.lifetimes $(filter-out --spark,$(ARGS))
 	@nice $(BIN)/python -m tests.iceberg.acceptance $(ARGS)
 
 mirror: $(BIN)/calving

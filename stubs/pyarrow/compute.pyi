@@ -304,6 +304,15 @@ def sum(
     options: FunctionOptions | None = None,
     memory_pool: MemoryPool | None = None,
 ) -> Scalar: ...
+def cumulative_max(
+    values: _Column,
+    /,
+    start: _One = None,
+    *,
+    skip_nulls: bool = False,
+    options: FunctionOptions | None = None,
+    memory_pool: MemoryPool | None = None,
+) -> _Column: ...
 def cumulative_sum(
     values: _Column,
     /,

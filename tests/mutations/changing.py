@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from calving.protocol.ledger_key import LedgerKey
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.reading import Block
-from harness.blocks import Given
+from harness.blocks import MILLIS, Given, RecordEnvelope
 from tests.fuzz.sink import _Engine as ShufflingEngine
 
 TOPIC, NAME = "changes", "db.t"
@@ -84,6 +84,8 @@ class Changing:
     nanos: bool = False
     keys: Mapping[str, str] | None = None
     """Of the catalog; by default it is an embedded one in the folder."""
+    clock: Callable[[int, int], int | None] = lambda partition, offset: MILLIS
+    """The timestamp of the record at an offset of a partition."""
 
     def __post_init__(self) -> None:
         self.catalog = open_catalog("iceberg", self.keys or {"type": "embedded", "warehouse": str(self.folder)})
@@ -92,7 +94,10 @@ class Changing:
         self._commits = 0
         settings = self.mutations or RowMutations()
         self._resolver = RowChangeResolver(
-            settings.order_field, order_type=settings.order_type, on_missing=settings.on_missing_row
+            settings.order_field,
+            order_type=settings.order_type,
+            on_missing=settings.on_missing_row,
+            has_versions=settings.has_versions,
         )
         self.outcome: BatchOutcome | None = None
         self.counts: dict[str, int] = {}
@@ -159,7 +164,7 @@ class Changing:
         return outcome
 
     def _reader(self) -> type:
-        log = self._log
+        log, clock = self._log, self.clock
 
         class Reader:
             def __init__(self, kafka: Mapping[str, str], limits: Limits, *, headers: bool) -> None:
@@ -171,7 +176,9 @@ class Changing:
                         end = min(start + self._limits.block_records, source.end)
                         pairs = log[source.partition][start:end]
                         keys, values = ([_bytes(pair[i]) for pair in pairs] for i in (0, 1))
-                        yield Given(source, start, values, keys)
+                        times = (clock(source.partition, offset) for offset in range(start, end))
+                        envelopes = [*map(RecordEnvelope, keys, times)]
+                        yield Given(source, start, values, envelopes=envelopes)
 
         return Reader
 

@@ -194,6 +194,30 @@ def test_stored_values_cannot_be_kept_beside(change: dict[str, str], why: str, k
         parse({**BASE, **keys, **change})
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"row-deletes": "equality"}, "history = on needs row-deletes = positions"),
+        ({"inserts": "append"}, "history = on and inserts = append exclude each other"),
+        ({"delete-mode": "soft"}, "history = on and delete-mode = soft exclude each other"),
+        ({"on-truncate": "delete"}, "history = on and on-truncate = delete exclude each other"),
+        ({"on-unavailable-value": "keep"}, "history = on and on-unavailable-value = keep exclude each other"),
+        ({"unset-fields": "keep"}, "history = on and unset-fields = keep exclude each other"),
+        ({"order-field": "Valid_From"}, "history = on and order-field = Valid_From exclude each other"),
+    ],
+)
+def test_versions_cannot_be_kept_beside(change: dict[str, str], sentence: str) -> None:
+    keys = {"iceberg.tables.cdc-field": "op", "iceberg.tables.history": "on"}
+    own = {f"iceberg.table.db.orders.{key}": value for key, value in change.items()}
+    with pytest.raises(ConfigError, match=f"iceberg.table.db.orders.{sentence}"):
+        parse({**BASE, **keys, **own})
+
+
+def test_a_table_to_which_rows_are_only_added_keeps_no_versions() -> None:
+    with pytest.raises(ConfigError, match=r"iceberg\.table\.db\.orders\.history has no effect without a cdc-field"):
+        parse({**BASE, "iceberg.table.db.orders.history": "on"})
+
+
 def test_an_order_type_needs_an_order_field() -> None:
     keys = {"iceberg.tables.cdc-field": "op", "iceberg.table.db.orders.order-type": "text"}
     with pytest.raises(

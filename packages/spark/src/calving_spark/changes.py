@@ -156,7 +156,9 @@ class ChangesOfRows:
         """:raises BadRecordError: a row would empty the table."""
         found = self._operations(values)
         offsets = pa.arange(self._count, self._count + len(values))
-        converted = self._conversion.convert(values, found, Origin(self._task, offsets))
+        converted = self._conversion.convert(
+            values, found, Origin(self._task, offsets, pa.nulls(len(offsets), pa.int64()))
+        )
         self._count += len(values)
         return converted
 

@@ -73,6 +73,8 @@ def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found:
 
 def _there(live: LiveRows, changes: _RowChanges | None) -> Counter[bytes] | str:
     """How often each row is in the table; or why they are not compared."""
+    if changes is not None and changes.mutations.has_versions:
+        return "history = on keeps the versions of its rows, which are not made again"
     try:
         live.open()
         if live.has_deletes and changes is None:

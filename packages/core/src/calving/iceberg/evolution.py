@@ -155,13 +155,14 @@ def _within_limit(name: str, kind: InferredType, change: SchemaChange, rules: Ta
 
 def _within_room(name: str, changes: Sequence[SchemaChange], room: int, rules: TableRules) -> list[SchemaChange]:
     """The changes, without columns for which the table has no room. Columns for which most records have values go
-    first; the one that marks deleted rows always has room. Records that need the others are bad.
+    first; those that the sink fills itself always have room. Records that need the others are bad.
     """
     mutations = rules.of(name).mutations
     log.warning(_TOO_MANY, name, sum(size_of(n.type) for n in changes if n.kind == "add"), room)
     allowed: list[SchemaChange] = []
     for change in sorted(changes, key=lambda n: (-_times(n.seen), n.path)):
-        if change.kind == "add" and (mutations is None or change.path != (mutations.soft_delete_field,)):
+        is_own = mutations is not None and change.path in [(name,) for name in mutations.own_columns]
+        if change.kind == "add" and not is_own:
             kind = fitting(change.type, room)
             if kind is None:
                 continue

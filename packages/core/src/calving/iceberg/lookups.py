@@ -60,6 +60,24 @@ class KeySearch:
         return {number: identities(spec, ids) for number, spec in self.table.metadata.specs().items()}
 
 
+About = tuple[tuple[int, ...], int, str]
+"""The id columns, the number of a part of the keys, and the path of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuery:
+    """A part of the keys of these id columns."""
+
+    ids: tuple[int, ...]
+    number: int
+    columns: tuple[Column, ...]
+    keys: ChangedKeys
+    search: KeySearch
+
+    def about(self, file: Candidate) -> About:
+        return self.ids, self.number, file.path
+
+
 class Lookups:
     """The searches of one table. ``tasks`` is called on demand; it returns None if tasks would run in this process."""
 

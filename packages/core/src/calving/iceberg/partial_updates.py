@@ -19,22 +19,19 @@ from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calving.errors import OtherSettingsError, TableTroubleError
-from calving.iceberg.locations import carried
+from calving.iceberg.stored_rows import StoredRows
 from calving.model.files import DataFile
-from calving.model.record_path import Limits
-from calving.model.tables import OnMissingRow, TableSpec
+from calving.model.tables import OnMissingRow
 from calving.model.text import counted
-from calving.mutations.candidates import Candidate, identities
+from calving.mutations.candidates import Candidate
 from calving.mutations.columns import ColumnReader
 from calving.mutations.keys import ChangedKeys, Matches
 from calving.mutations.ordering import Found
-from calving.mutations.rows import RowReader
-from calving.records.arrays import chosen_rows, conform
+from calving.records.arrays import chosen_rows
 from calving.records.fields import arrow_schema
 from calving.writing.changes import KEPT, are_last, filled, optional
 from calving.writing.key_files import partial_row_schema
 from calving.writing.partial_rows import Joined, PartialRows, is_rootless, kept_ids, kept_steps
-from calving.writing.table import TableWriter
 
 log = logging.getLogger(__name__)
 Group = Sequence[Sequence[DataFile]]
@@ -103,11 +100,11 @@ class PartialUpdates:
         files that are written.
         """
         self._table, self._files, self._on_missing = table, files, on_missing
+        self._stored_rows = StoredRows(table, properties)
         self._schema = table.metadata.schema()
         self._joiner = PartialRows(self._schema)
         self._partial = partial_row_schema(self._schema)
         self._rows = arrow_schema(optional(self._schema, frozenset(self._schema.field_ids)))
-        self._properties = properties
 
     def complete(
         self, changes: KeyChanges, found: Sequence[Found], before: Mapping[str, BitMap64]
@@ -134,7 +131,7 @@ class PartialUpdates:
         self, changes: KeyChanges, bases: pa.Array, unfinished: pa.Array
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """The partial rows that matter, in their order, and the number of each row's key."""
-        reader, start = self._reader(self._partial), 0
+        reader, start = self._stored_rows.reader(self._partial), 0
         for step, (files, matches) in enumerate(zip(self._files, changes.partial, strict=True)):
             # A step that empties the table does so before its own changes.
             matters = pc.and_(
@@ -195,9 +192,7 @@ class PartialUpdates:
         if not schema.fields:  # the table has lost them
             yield self._among_all(pa.RecordBatch.from_arrays([pa.nulls(len(positions))], [""]))
             return
-        spec = self._table.metadata.specs()[file.spec_id]
-        constants = {each: file.partition[place] for each, place in identities(spec, schema.field_ids).items()}
-        for rows in self._reader(schema).rows_at(file.path, file.file_format, constants, positions):
+        for rows in self._stored_rows.at(file, schema, positions):
             yield self._among_all(rows)
 
     def _among_all(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -209,10 +204,6 @@ class PartialUpdates:
         ]
         kept = pa.nulls(rows.num_rows, pa.string())
         return pa.RecordBatch.from_arrays([*columns, kept], schema=arrow_schema(self._partial))
-
-    def _reader(self, schema: Schema) -> RowReader:
-        mapping = self._table.name_mapping()
-        return RowReader(self._table.io, schema, tuple(mapping.root) if mapping is not None else ())
 
     def _written(self, joined: Joined, empty: Set[int]) -> tuple[DataFile, ...]:
         """``empty``: the columns for which a row has no value."""
@@ -227,15 +218,7 @@ class PartialUpdates:
             self._warn(lacking, "these values are null, or the defaults of their columns, in the new rows")
         if not rows.num_rows:
             return ()
-        writer = TableWriter(self._as_written(), 0, Limits())
-        schema = arrow_schema(self._schema)
-        columns = [conform(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
-        try:
-            writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
-            return tuple(writer.close())
-        except BaseException:
-            writer.discard()
-            raise
+        return self._stored_rows.written([rows])
 
     def _warn(self, count: int, what: str) -> None:
         if count:
@@ -261,30 +244,21 @@ class PartialUpdates:
                     " of the sink stay buffered until then"
                 )
 
-    def _as_written(self) -> TableSpec:
-        table, metadata = self._table, self._table.metadata
-        return TableSpec(
-            ".".join(table.name()),
-            self._schema.model_dump_json(),
-            metadata.spec().model_dump_json(),
-            metadata.location,
-            {**metadata.properties, **self._properties},
-            carried(table.io),
-        )
-
 
 def check_id_columns(table: Table, key_files: Mapping[tuple[int, ...], Group]) -> None:
     """``key_files``: by the ids of their id columns.
 
-    :raises TableTroubleError: there are partial rows, and changes by other id columns. These have no common order.
+    :raises TableTroubleError: there are partial rows, or changes of versions, and changes by other id columns. These
+        have no common order.
     """
-    if len(key_files) > 1 and any(file.is_partial for group in key_files.values() for of in group for file in of):
+    files = [file for group in key_files.values() for of_step in group for file in of_step]
+    if len(key_files) > 1 and any(file.is_partial or file.has_changes for file in files):
         name = ".".join(table.name())
         raise TableTroubleError(
-            f"table {name}: its id columns or its truncate-field were changed while files with rows without all values"
-            " waited (on-unavailable-value or unset-fields = keep), and nothing is committed. To have their records,"
-            f" stop all workers, discard the files with `calving release FILE --table {name} --record OUT`, and run"
-            " `calving recover FILE`"
+            f"table {name}: its id columns or its truncate-field were changed while files waited that need the former"
+            " ones (on-unavailable-value or unset-fields = keep, or history = on), and nothing is committed. To have"
+            f" their records, stop all workers, discard the files with `calving release FILE --table {name} --record"
+            " OUT`, and run `calving recover FILE`"
         )
 
 

@@ -20,10 +20,11 @@ from calving.errors import OtherSettingsError, TableTroubleError
 from calving.iceberg.delete_files import Deleted, Deletions, KnownPositions, write_deleted
 from calving.iceberg.live_files import LiveFiles, Manifests
 from calving.iceberg.locations import delete_orphans
-from calving.iceberg.lookups import KeySearch, Lookups
+from calving.iceberg.lookups import About, KeyQuery, KeySearch, Lookups
 from calving.iceberg.manifests import FileKey, partition_sources
 from calving.iceberg.partial_updates import KeyChanges, PartialUpdates, check_id_columns, partial_files
 from calving.iceberg.schemas import as_in
+from calving.iceberg.version_updates import VersionUpdates, check_versions
 from calving.model import files
 from calving.model.tables import MutationCounts, OnMissingRow, OrderType
 from calving.mutations.cache import KeyCache
@@ -73,19 +74,22 @@ class RowChangeResolver:
         appends: bool = True,
         at_once: int = KEYS_AT_ONCE,
         on_missing: OnMissingRow = "insert",
+        has_versions: bool = False,
     ) -> None:
         """``order_field``: the dotted path of the column that decides which row of a key wins. ``order_type``: how its
         texts compare. ``tasks``: the engine on
         which very large files are searched. ``appends``: whether data files may have rows whose keys are in no key
         file. Then the number of deletes does not follow from the number of rows. ``at_once``: about how many keys are
-        held in memory. ``on_missing``: what becomes of a partial row without a row before it.
+        held in memory. ``on_missing``: what becomes of a partial row without a row before it. ``has_versions``: whether
+        changes end versions of rows, instead of deleting rows.
         """
         self.order_field, self.lookups, self._clock, self._appends = order_field, Lookups(cache, tasks), clock, appends
         self.order_type, self.at_once, self.on_missing = order_type, at_once, on_missing
+        self.has_versions = has_versions
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self.positions = KnownPositions()
         self._steps: tuple[Step, ...] = ()
-        self._matches: dict[_About, Matches] = {}
+        self._matches: dict[About, Matches] = {}
         """Matches of the keys of ``_steps``: after a refused attempt only new files are searched."""
         self.columns: tuple[Column, ...] = ()
         """The columns that were last read of data files; none before the first search."""
@@ -127,7 +131,7 @@ class RowChangeResolver:
         key_files = (file for step in steps for file in step.delete_files if file.equality_ids != files.EVERY_ROW)
         keys = sum(file.record_count for file in key_files)
         rows = sum(file.rows for step in steps for file in (*step.data_files, *step.delete_files))
-        return self._appends or keys > rows
+        return self._appends or self.has_versions or keys > rows
 
     def live(self, table: Table, branch: str, ids: frozenset[int]) -> LiveFiles:
         """The live files of the head, with the bounds of these columns."""
@@ -136,29 +140,11 @@ class RowChangeResolver:
         head = table.metadata.snapshot_by_name(branch)
         return self._manifests[1].live(table.io, head.manifest_list if head is not None else None)
 
-    def known(self, steps: tuple[Step, ...]) -> dict[_About, Matches]:
+    def known(self, steps: tuple[Step, ...]) -> dict[About, Matches]:
         """Matches of these steps' keys in files that were searched already."""
         if steps is not self._steps and steps != self._steps:
             self._steps, self._matches = steps, {}
         return self._matches
-
-
-_About = tuple[tuple[int, ...], int, str]
-"""The id columns, the number of a part of the keys, and the path of a file."""
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyQuery:
-    """A part of the keys of these id columns."""
-
-    ids: tuple[int, ...]
-    number: int
-    columns: tuple[Column, ...]
-    keys: ChangedKeys
-    search: KeySearch
-
-    def about(self, file: Candidate) -> _About:
-        return self.ids, self.number, file.path
 
 
 class _Resolution:
@@ -175,7 +161,7 @@ class _Resolution:
     ) -> None:
         self._properties = properties
         self._completed: list[files.DataFile] = []
-        """Data files with the rows that partial ones have become."""
+        """Data files with the rows that partial ones have become, or with versions that have ended."""
         self._resolver, self._table, self._steps, self._clock = resolver, table, steps, clock
         self._started = clock()
         self._key_files = by_id_columns(steps)
@@ -194,6 +180,7 @@ class _Resolution:
         self._files = {path: data.candidate for path, data in self._live.data.items()} | new
         loaded = self._clock()
         self._resolver.lookups.begin(self._live.data)
+        check_versions(self._table, self._steps, has_versions=self._resolver.has_versions)
         self._empty()
         check_id_columns(self._table, self._key_files)
         try:
@@ -220,17 +207,22 @@ class _Resolution:
 
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
         """Find the rows that these keys delete."""
+        has_versions = self._resolver.has_versions
         columns, order = columns_of(self._table.metadata.schema(), ids), self._order()
         self._resolver.columns = (*columns, *order)
         mapping = self._table.name_mapping()
         reading = ColumnReader(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
         steps = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
         partial = partial_files(self._table, key_files, is_ordered=bool(order), has_equality=bool(self._live.equality))
-        at_once = self._resolver.at_once if partial is None else None  # the changes of a key are joined
+        joins = has_versions or partial is not None  # the changes of a key
+        at_once = None if joins else self._resolver.at_once
         for number, part in enumerate(parts(reading, len(columns), steps, at_once)):
             self._resolver.parts = number + 1
             search = KeySearch(self._table, reading, len(columns), part.files)
-            query = _KeyQuery(ids, number, columns, part.keys, search)
+            query = KeyQuery(ids, number, columns, part.keys, search)
+            if has_versions:
+                self._revise(query, key_files)
+                continue
             found = self._locate_part(query, steps, is_ordered=bool(order))
             if partial is not None:
                 changes = KeyChanges.of(part.keys, reading, key_files, partial, self._emptied)
@@ -238,10 +230,9 @@ class _Resolution:
                 updates = PartialUpdates(self._table, partial, self._properties, self._resolver.on_missing)
                 self._completed += updates.complete(changes, found, before)
 
-    def _locate_part(self, query: _KeyQuery, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> Sequence[Found]:
+    def _locate_part(self, query: KeyQuery, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> Sequence[Found]:
         """Find the rows of the keys, and note those that are deleted."""
         keys, reading = query.keys, query.search.reading
-        self._counts["keys"] += len(keys)
         end = len(steps) if is_ordered else pc.max(keys.last_steps).as_py()
         rows_of_files = self._search(query, range(end))
         self._count(keys, rows_of_files, lambda: self._search(query, range(end, len(steps)), new=True))
@@ -258,10 +249,23 @@ class _Resolution:
             self._hits[file.path].update(rows.to_pylist())
         return rows_of_files
 
+    def _revise(self, query: KeyQuery, key_files: Sequence[Sequence[files.DataFile]]) -> None:
+        """End the versions of the keys that change, and note the rows that are deleted."""
+        found = self._search(query, range(len(key_files)))
+        self._count(query.keys, found, list)
+        before = {file.path: self._deletions.before(file.path) for file, _ in found}
+        order_type = None if self._resolver.order_field is None else self._resolver.order_type
+        updates = VersionUpdates(self._table, key_files, self._properties, order_type)
+        revision = updates.revise(query.keys, query.search.reading, found, before)
+        for path, positions in revision.deleted.items():
+            self._hits[path].update(positions)
+        self._completed += revision.files
+
     def _count(self, keys: ChangedKeys, found: Sequence[Found], search_rest: Callable[[], Sequence[Found]]) -> None:
         """Update the counts of located rows and of keys without a row. ``search_rest`` searches the commit's own later
         files, from which no row is deleted.
         """
+        self._counts["keys"] += len(keys)
         having = [matches.living(self._dead(file.path)).keys for file, matches in found]
         of_table = [each for (file, _), each in zip(found, having, strict=True) if file.step is None]
         self._counts["located"] += sum(map(len, of_table))
@@ -274,7 +278,7 @@ class _Resolution:
         before = self._deletions.before(path)
         return before | self._hits[path] if path in self._hits else before
 
-    def _search(self, query: _KeyQuery, steps: range, *, new: bool = False) -> list[Found]:
+    def _search(self, query: KeyQuery, steps: range, *, new: bool = False) -> list[Found]:
         """All files with rows of the keys, and these rows. Searches the files of the table and of these ``steps``; with
         ``new`` only the files of the steps.
         """
@@ -292,18 +296,20 @@ class _Resolution:
         return [(file, matches) for file, matches in rows_of_files if len(matches.rows)]
 
     def _order(self) -> tuple[Column, ...]:
-        """The order column, if there is one.
+        """The order column, if it decides which rows win.
 
         :raises TableTroubleError: it is unknown which rows are live.
         """
-        if self._resolver.order_field is None:
+        if self._resolver.order_field is None and not self._resolver.has_versions:
             return ()
         if self._live.equality:
             raise TableTroubleError(
                 f"table {'.'.join(self._table.name())} has equality deletes, which cannot be combined with an"
-                " order-field: it is unknown which rows they leave; turn them into positions first, with"
-                " `calving maintain FILE`"
+                " order-field or history = on: it is unknown which rows they leave; turn them into positions first,"
+                " with `calving maintain FILE`"
             )
+        if self._resolver.has_versions:  # each row has its place among the versions
+            return ()
         return columns_of(self._table.metadata.schema(), self._resolver.order_ids(self._table))
 
     def _made(
@@ -316,20 +322,16 @@ class _Resolution:
     ) -> RowChanges:
         removed, manifests = self._deletions.removed(deleted, gone)
         unused = frozenset(file.path for file in gone if file.step is not None)
-        data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in unused)
-        data = (*data, *self._completed)
-        counts = MutationCounts(**self._counts)
-        entries = self._live.delete_entries()
-        live = self._live.data
+        data = (f for step in self._steps for f in step.data_files if f.file_path not in unused)
         return RowChanges(
-            data_files=data,
+            data_files=(*data, *self._completed),
             deletes=deletes,
             removed=removed,
             manifests=manifests,
-            delete_entries=entries,
+            delete_entries=self._live.delete_entries(),
             written=written,
             unused=unused,
-            live=live,
-            counts=counts,
+            live=self._live.data,
+            counts=MutationCounts(**self._counts),
             seconds=seconds,
         )

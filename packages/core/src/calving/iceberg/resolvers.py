@@ -59,6 +59,7 @@ class Resolvers:
                     order_type=mutations.order_type,
                     appends=appends,
                     on_missing=mutations.on_missing_row,
+                    has_versions=mutations.has_versions,
                 )
             return self._made[table]
 

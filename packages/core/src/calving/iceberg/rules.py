@@ -24,6 +24,8 @@ from calving.model.tables import (
     PARTITIONED,
     RESERVED_COLUMNS,
     SOFT_DELETE_FIELD,
+    VALID_TO,
+    VERSION_COLUMNS,
     KeyFields,
     Landing,
     MissingTable,
@@ -36,6 +38,7 @@ from calving.model.tables import (
 from calving.records.inferred import InferredType
 from calving.writing.changes import identity
 from calving.writing.sources import truncate_column
+from calving.writing.versions import VersionColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +110,10 @@ class TableRules:
         return self.configured is not None and table not in self.configured
 
     def is_mark(self, table: str, change: SchemaChange) -> bool:
-        """Whether the change adds the column that marks deleted rows: without it, the table takes no record."""
+        """Whether the change adds a column that the sink fills itself: without it, the table takes no record."""
         mutations = self.of(table).mutations
-        soft = None if mutations is None or mutations.delete_mode != "soft" else mutations.soft_delete_field
-        return soft is not None and change.kind == "add" and [*map(self.key, change.path)] == [self.key(soft)]
+        own = () if mutations is None else mutations.own_columns
+        return change.kind == "add" and [*map(self.key, change.path)] in [[self.key(name)] for name in own]
 
     def created_by(self, table: str, keys: Collection[KeyFields]) -> TableRules:
         """The rules for a table that records create whose keys have these fields.
@@ -200,6 +203,8 @@ def check_mutations(
             check_soft_field(name, mutations, kinds[mutations.soft_delete_field])
         else:
             check_soft_name(name, mutations)
+        if mutations.has_versions:
+            check_versions(name, schema, id_columns, mutations)
     except ConfigError as error:
         if new:
             raise ConfigError(f"{error}; the table was not created") from error
@@ -207,13 +212,15 @@ def check_mutations(
 
 
 def check_soft_addition(name: str, mutations: RowMutations, schema: Schema, partition_names: Iterable[str]) -> None:
-    """:raises ConfigError: the column that marks deleted rows is missing, and cannot be added."""
-    soft = mutations.soft_delete_field
-    if mutations.delete_mode == "soft" and soft not in [column.name for column in schema.fields]:
+    """:raises ConfigError: a column that the sink fills itself is missing, and cannot be added."""
+    known = [column.name for column in schema.fields]
+    for own in (column for column in mutations.own_columns if column not in known):
         try:
-            check_partition_names([soft], {*partition_names})
+            check_partition_names([own], {*partition_names})
         except ValueError as error:
-            raise ConfigError(f"table {name}: soft-delete-field {soft}: {error}; name another column") from error
+            if mutations.has_versions:
+                raise ConfigError(f"table {name}: history = on needs the column {own}: {error}") from error
+            raise ConfigError(f"table {name}: soft-delete-field {own}: {error}; name another column") from error
 
 
 def spelt_mutations(schema: Schema, mutations: RowMutations, *, fold: bool) -> RowMutations:
@@ -282,3 +289,23 @@ def check_soft_field(name: str, mutations: RowMutations, kind: str) -> None:
             f"table {name}: its soft-delete-field {mutations.soft_delete_field} is {kind}, not boolean: name another"
             f" column (if the sink creates the table, iceberg.table.{name}.columns can declare this one as boolean)"
         )
+
+
+def check_versions(name: str, schema: Schema, id_columns: Iterable[str], mutations: RowMutations) -> None:
+    """:raises ConfigError: the table cannot keep versions of its rows in this schema."""
+    columns = VersionColumns.of(schema, mutations.order_field)
+    for column in columns.known:
+        if not columns.takes(column):
+            wanted = columns.kinds[column.name.lower()]
+            raise ConfigError(
+                f"table {name}: its column {column.name} is {column.field_type}, and history = on needs {wanted} there:"
+                " rename the column, or leave history out"
+            )
+        if column.required and column.name.lower() == VALID_TO:
+            raise ConfigError(
+                f"table {name}: its column {column.name} is required, and history = on leaves it empty in current"
+                " versions: make it optional"
+            )
+    identifying = [schema.find_field(each).name for each in schema.identifier_field_ids]
+    if named := [each for each in (*id_columns, *identifying) if each.lower() in VERSION_COLUMNS]:
+        raise ConfigError(f"table {name}: {named[0]} is an id column, and history = on fills it with the time")

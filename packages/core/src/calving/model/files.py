@@ -29,6 +29,12 @@ PARTIAL = 2_147_483_544
 the file's column that names those columns. It is Iceberg's id for the row in a delete file, which no column of a table
 has: a coordinator of a version before 0.2.0 commits no file with it.
 """
+CHANGES, CHANGED_AT = 2_147_483_543, 2_147_483_542
+"""The first is one of the equality ids of a key file with the changes of a table that keeps versions of its rows,
+beside the ids of the id columns. They are the ids of the file's other columns: whether a change deletes, and where it
+is in the order. They are Iceberg's ids for the type of a change and its place in a changelog, which no column of a
+table has: a coordinator of a version before 0.2.0 commits no such file.
+"""
 _ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _NAME = re.compile(rf"(?:[01]+-)?\d{{5,}}-\d+-({_ID})-\d{{5,}}(|{KEYS}|{DELETES})\.[a-z]+")
 _SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}
@@ -98,6 +104,11 @@ class DataFile:
     def is_partial(self) -> bool:
         """Whether it is a key file with partial rows: the commit makes whole ones of them."""
         return PARTIAL in (self.equality_ids or ())
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether it is a key file with the changes of a table that keeps versions of its rows."""
+        return CHANGES in (self.equality_ids or ())
 
     @property
     def rows(self) -> int:

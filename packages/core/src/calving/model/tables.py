@@ -19,6 +19,7 @@ OnTruncate = Literal["fail", "skip", "delete"]
 OnUnavailableValue = Literal["fail", "write", "keep"]
 UnsetFields = Literal["null", "keep"]
 OnMissingRow = Literal["insert", "skip"]
+History = Literal["off", "on"]
 OnMissingKey = Literal["fail", "dead-letter", "append"]
 OnTypeChange = Literal["fail", "text", "column"]
 NO_COLUMN_BESIDE: OnTypeChange = "fail"
@@ -33,6 +34,12 @@ KeyFields = tuple[str, ...]
 """The names of the fields of a record's key, sorted; none of a key that is no object."""
 SOFT_DELETE_FIELD, FORMER_SOFT_DELETE_FIELD = "_cdc_deleted", "_deleted"
 """The default column that marks deleted rows, and the default of version 0.1.0, a name that Iceberg reserves."""
+
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+VERSION_COLUMNS = (VALID_FROM, VALID_TO, IS_CURRENT)
+"""The columns of a table that keeps versions of its rows (``history = on``): from when on and until when a version
+counts, and whether nothing has ended it.
+"""
 
 
 class SnapshotPlace(NamedTuple):
@@ -80,7 +87,8 @@ class RowMutations:
     value; without it, all rows.
     ``on_unavailable_value``: the response to a row that has ``unavailable_value_placeholder`` for a value that its
     source has left out. ``unset_fields``: the value of a column for which an update has no field. ``on_missing_row``:
-    what becomes of an update that keeps values of a row which the table does not have.
+    what becomes of an update that keeps values of a row which the table does not have. ``history``: whether the table
+    keeps the former versions of a row.
     """
 
     cdc_field: str | None = None
@@ -101,6 +109,24 @@ class RowMutations:
     unavailable_value_placeholder: str = "__debezium_unavailable_value"
     unset_fields: UnsetFields = "null"
     on_missing_row: OnMissingRow = "insert"
+    history: History = "off"
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether each row of the table is a version, and a change ends versions instead of deleting rows (M16)."""
+        return self.history == "on"
+
+    @property
+    def has_one_row(self) -> bool:
+        """Whether a key has at most one row."""
+        return not self.has_versions and not (self.cdc_field is not None and self.inserts == "append")
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """The columns that the sink fills itself, and adds to a table that lacks them."""
+        if self.has_versions:
+            return VERSION_COLUMNS
+        return (self.soft_delete_field,) if self.delete_mode == "soft" else ()
 
     @property
     def keeps(self) -> bool:

@@ -25,7 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.model.files import PARTIAL, DataFile
+from calving.model.files import CHANGES, PARTIAL, DataFile
 from calving.mutations.columns import Column
 from calving.mutations.keys import ChangedKeys
 from calving.protocol.commit import Step
@@ -74,7 +74,7 @@ def by_id_columns(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[Data
 
 def id_columns(file: DataFile) -> tuple[int, ...]:
     """The field ids of a key file's id columns."""
-    return tuple(sorted(each for each in file.equality_ids or () if each != PARTIAL))
+    return tuple(sorted(each for each in file.equality_ids or () if each not in (PARTIAL, CHANGES)))
 
 
 def new_files(

@@ -21,6 +21,7 @@ from calving.model.tables import (
     NO_COLUMN_BESIDE,
     PARTITIONED,
     DeleteMode,
+    History,
     Inserts,
     Landing,
     OnMissingKey,
@@ -241,6 +242,7 @@ MUTATIONS = (
     "unavailable_value_placeholder",
     "unset_fields",
     "on_missing_row",
+    "history",
 )
 """Keys of row mutations. The sink has them for all tables, and each table has its own."""
 
@@ -330,6 +332,7 @@ class TableKeys(BaseModel):
     on_type_change: OnTypeChange | None = Field(
         None, alias="on-type-change", description="As `iceberg.tables.on-type-change`."
     )
+    history: History | None = Field(None, alias="history", description="As `iceberg.tables.history`.")
     on_rollback: OnRollback | None = Field(None, alias="on-rollback", description="As `iceberg.tables.on-rollback`.")
     maintenance_enabled: Annotated[Maintained | None, BeforeValidator(_word)] = Field(
         None, alias="maintenance.enabled", description="As `iceberg.maintenance.enabled`."
@@ -622,6 +625,13 @@ class SinkKeys(BaseModel):
         description="With `on-unavailable-value = keep` or `unset-fields = keep`: what becomes of an update that keeps"
         " values, if the table has no row of its key. `insert`: the row is added, without these values. `skip`: the"
         " table does not get it. Both are logged.",
+    )
+    history: History = Field(
+        _MUTATIONS.history,
+        alias="iceberg.tables.history",
+        description="Whether a table whose rows records change keeps the former versions of its rows. `on`: each row is"
+        " a version, with the columns `valid_from`, `valid_to` and `is_current`, which the sink adds; a change ends the"
+        " version of its key, and begins another one. `off`: a change replaces or deletes the row.",
     )
     on_rollback: OnRollback | None = Field(
         None,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from calving.errors import ConfigError
-from calving.model.tables import RowMutations
+from calving.model.tables import VERSION_COLUMNS, RowMutations
 from calving.settings.id_columns import check_unused, is_by_key
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 
@@ -33,6 +33,7 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
         fields["inserts"] = "upsert" if fields["row_deletes"] == "positions" else "append"
     _check_order_field(fields, changed, where)
     _check_keeping(fields, where)
+    _check_history(fields, where)
     mutations = RowMutations(**fields, by_key=is_by_key(keys, own, where))
     if (why := mutations.contradiction) is not None:
         raise ConfigError(f"{where}{why}")
@@ -92,4 +93,28 @@ def _check_order_field(found: Mapping[str, Any], changed: Collection[str], where
             f"{by_tombstones}tombstones = delete and {by_order}order-field = {found['order_field']} exclude each other:"
             " a record without a value has no order value, and would delete nothing; set tombstones = skip, and delete"
             " by a cdc-field, or leave out the order-field"
+        )
+
+
+def _check_history(found: Mapping[str, Any], where: str) -> None:
+    """:raises ConfigError: another key contradicts that the table keeps the versions of its rows."""
+    if found["history"] == "off":
+        return
+    history = f"{where}history = on"
+    if found["row_deletes"] != "positions":
+        raise ConfigError(f"{history} needs row-deletes = positions: the version that a change ends is written anew")
+    excluded = (
+        ("inserts", "append", "an insert begins a version, and ends the one before it"),
+        ("delete_mode", "soft", "a deleted row stays anyway, and its last version ends with the delete"),
+        ("on_truncate", "delete", "a truncate event names no row whose version it would end; set skip or fail"),
+        ("on_unavailable_value", "keep", "each version is written whole; the source has to send all values"),
+        ("unset_fields", "keep", "each version is written whole; the source has to send all fields"),
+    )
+    for name, value, why in excluded:
+        if found[name] == value:
+            raise ConfigError(f"{history} and {name.replace('_', '-')} = {value} exclude each other: {why}")
+    if (found["order_field"] or "").lower() in VERSION_COLUMNS:
+        raise ConfigError(
+            f"{history} and order-field = {found['order_field']} exclude each other: calving fills this column from the"
+            " order-field; name another column"
         )

@@ -27,6 +27,7 @@ from calving.tasks.operations import operations
 from calving.tasks.row_keys import can_create
 from calving.tasks.selection import Accounts
 from calving.tasks.spec import TaskSpec
+from calving.tasks.versions import hidden_field
 from calving.tasks.write import refusals
 from calving.writing.changes import DELETE, TRUNCATE
 from calving.writing.properties import FORMAT
@@ -153,6 +154,8 @@ class Creation:
         kind = folded(kind) if fold else kind
         key = str.lower if fold else str
         if (reason := _without_identity(new, kind, key) or _unpartitioned(table, new, kind, key)) is not None:
+            return reason
+        if new.mutations is not None and new.mutations.has_versions and (reason := hidden_field(kind)) is not None:
             return reason
         if kind is None:
             return "it does not exist, and the record has no field with a value to create it from"

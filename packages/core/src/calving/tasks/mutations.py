@@ -24,8 +24,10 @@ from calving.records.values import RecordError, Values
 from calving.source.reading import Block
 from calving.tasks.before_images import bad_images, moved
 from calving.tasks.changed_fields import ChangedFields
+from calving.tasks.own_columns import OwnColumns
 from calving.tasks.unavailable import LackingValues, UnavailableValues
 from calving.tasks.unset_fields import UnsetFields
+from calving.tasks.versions import RowVersions
 from calving.writing.changes import (
     DELETE,
     TRUNCATE,
@@ -47,16 +49,21 @@ _OF_NO_SOURCE = "null, but says whose rows the truncate event deletes (truncate-
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of values: a number for their source partition, and the offset of each value."""
+    """The origin of values: a number for their source partition, and the offset and the timestamp of each value."""
 
     source: int
     offsets: pa.Array
+    timestamps_ms: pa.Array
 
     @staticmethod
     def of(block: Block, index: Indices) -> Origin:
         """The origin of the block's records at these places."""
         source = crc32(block.source.topic.encode()) << 24 | block.source.partition
-        return Origin(source, chosen(block.offsets, index))
+        return Origin(source, chosen(block.offsets, index), chosen(block.timestamps_ms, index))
+
+    def at(self, index: Indices) -> Origin:
+        """The origin of the values at these places."""
+        return Origin(self.source, chosen(self.offsets, index), chosen(self.timestamps_ms, index))
 
 
 class Conversion:
@@ -109,9 +116,10 @@ class Conversion:
         self._old_identity = images.within(images.schema(schema))
         self._schema = change_schema(arrow_schema(relaxed))
         self._sources = _sources(table, self._mutations, only_names, names, limits)
+        self._versions = RowVersions(table, self._identity) if self._mutations.has_versions else None
         self._soft = _soft(table, self._mutations)
-        self._without_mark = _refusal(table, ("add", (self._mutations.soft_delete_field,)))
-        """Why the column that marks deleted rows cannot be added; None if it can."""
+        marks = [self._soft] if isinstance(self._soft, SchemaChange) else []
+        self._own = OwnColumns(table, marks if self._versions is None else self._versions.changes)
 
     def convert(
         self, values: Values, operations: pa.Array, origin: Origin, before: Sequence[Values] = ()
@@ -120,12 +128,19 @@ class Conversion:
         are bad. ``before``: before images of some of the values.
         """
         values, before = self._metadata.of_values(values), [*map(self._metadata.of_values, before)]
-        if isinstance(self._soft, SchemaChange):
-            if (why := self._without_mark) is not None:
-                reason = f"table {self._table}: field '{self._soft.path[0]}': {why}"
-                bad = [RecordError(i, Stage.CONVERSION, "UnfitError", reason) for i in range(len(values))]
-                return [Converted(None, [], bad)]
-            return [Converted(None, [], [], [self._soft])]
+        if (asked := self._own.asked_for(len(values))) is not None:
+            return [asked]
+        hidden = {} if self._versions is None else self._versions.hidden(values, operations)
+        if not hidden:
+            return self._changes(values, operations, origin, before)
+        rest = without(len(values), hidden)
+        parts = self._changes(values.choose(rest), chosen(operations, rest), origin.at(rest), before) if rest else []
+        return [Converted(None, [], [*hidden.values()]), *(_within(part, rest) for part in parts)]
+
+    def _changes(
+        self, values: Values, operations: pa.Array, origin: Origin, before: Sequence[Values]
+    ) -> list[Converted]:
+        """The values as changes of rows."""
         gone: Indices = []
         if self._mutations.delete_mode == "hard":
             gone = pc.indices_nonzero(is_operation(operations, DELETE)).to_pylist()
@@ -270,7 +285,8 @@ class Conversion:
         if isinstance(self._soft, int):
             is_gone = is_operation(own, DELETE)
             rows = rows.set_column(self._soft, self._schema.field(self._soft), is_gone)
-        return replace(found, rows=rows)
+        made = replace(found, rows=rows)
+        return made if self._versions is None else self._versions.begun(made, rows, origin.timestamps_ms)
 
 
 def _needed(
@@ -315,11 +331,6 @@ def _within(found: Converted, outer: Indices) -> Converted:
     """``found`` with the indices of the outer values: it is a conversion of the values at ``outer``."""
     bad = [error.within(outer) for error in found.bad]
     return replace(found, index=compose(outer, found.index), bad=bad)
-
-
-def _refusal(table: TableSpec, change: tuple[str, tuple[str, ...]]) -> str | None:
-    """Why the table refuses a change, of which the kind and the path are given; None if it does not."""
-    return next((each.reason for each in table.refused if (each.kind, each.path) == change), None)
 
 
 def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | None:

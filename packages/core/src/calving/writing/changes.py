@@ -163,8 +163,10 @@ def row_schema(table: TableSpec) -> Schema:
     schema = table_schema(table.schema_json)
     if table.mutations is None:
         return schema
+    own = {*map(str.lower, table.mutations.own_columns)} if table.mutations.has_versions else set()
+    filled_later = {each.field_id for each in schema.fields if each.name.lower() in own}
     # Whether these columns have values is checked when the change is made, so that no record makes them optional.
-    return optional(schema, identity_of(table).needed)
+    return optional(schema, identity_of(table).needed | filled_later)
 
 
 def column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath:

@@ -1,28 +1,31 @@
 """Key files: they name rows to delete by the values of their id columns. Those with partial rows also say what becomes
-of these rows.
+of these rows, and those of a table that keeps versions when each change counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StringType
+from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.types import BooleanType, NestedField, StringType
 
-from calving.model.files import DELETES, EVERY_ROW, KEYS, PARTIAL, DataFile, FileContent
+from calving.model.files import CHANGED_AT, CHANGES, DELETES, EVERY_ROW, KEYS, PARTIAL, DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.records.arrays import conform
 from calving.records.fields import arrow_schema, table_schema
-from calving.writing.changes import KEPT, Identity, optional, pruned, rows_of
+from calving.writing.changes import DELETE, KEPT, OPERATION, Identity, is_operation, optional, pruned, rows_of
 from calving.writing.table import TableWriter
+from calving.writing.versions import VersionPlaces
 
 _BLOOM = "write.parquet.bloom-filter-"
 _METRICS = "write.metadata.metrics."
+_DELETES, _AT = " deletes", " at"
+"""The columns of a change in a key file of a table that keeps versions."""
 
 
 class KeyWriter:
@@ -77,13 +80,12 @@ class KeyWriter:
         self._writer.discard()
 
 
-class PartialRowWriter:
-    """Writes partial rows into separate Parquet files, each row with the ids of the columns that it lacks."""
+class _OwnFiles:
+    """Writes key files that only the commit of this version reads, with other columns than the table."""
 
-    def __init__(self, table: TableSpec, identity: Identity, task: int, limits: Limits) -> None:
-        self._ids, schema = identity.ids, partial_row_schema(table_schema(table.schema_json))
-        self._schema = arrow_schema(schema)
-        self._writer = TableWriter(_key_table(table, schema), task, limits, kind=KEYS)
+    def __init__(self, schema: Schema, ids: tuple[int, ...], writer: TableWriter) -> None:
+        """``ids``: the equality ids of the files."""
+        self._ids, self._schema, self._writer = ids, arrow_schema(schema), writer
 
     @property
     def buffered_bytes(self) -> int:
@@ -94,20 +96,68 @@ class PartialRowWriter:
         """Flush a part of the buffered rows."""
         self._writer.flush_largest()
 
-    def write(self, changes: pa.RecordBatch) -> None:
-        """Write these changes."""
-        if changes.num_rows:
-            columns = [*rows_of(changes).columns, changes.column(KEPT)]
-            fitting = [conform(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
-            self._writer.write(pa.RecordBatch.from_arrays(fitting, schema=self._schema))
+    def _write(self, columns: Sequence[pa.Array]) -> None:
+        fitting = [conform(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
+        self._writer.write(pa.RecordBatch.from_arrays(fitting, schema=self._schema))
 
     def close(self) -> list[DataFile]:
         """Finish the files."""
-        return [_uncounted(file, (*self._ids, PARTIAL)) for file in self._writer.close()]
+        return [_uncounted(file, self._ids) for file in self._writer.close()]
 
     def discard(self) -> None:
         """Give up."""
         self._writer.discard()
+
+
+class PartialRowWriter(_OwnFiles):
+    """Writes partial rows into separate Parquet files, each row with the ids of the columns that it lacks."""
+
+    def __init__(self, table: TableSpec, identity: Identity, task: int, limits: Limits) -> None:
+        schema = partial_row_schema(table_schema(table.schema_json))
+        writer = TableWriter(_key_table(table, schema), task, limits, kind=KEYS)
+        super().__init__(schema, (*identity.ids, PARTIAL), writer)
+
+    def write(self, changes: pa.RecordBatch) -> None:
+        """Write these changes."""
+        if changes.num_rows:
+            self._write([*rows_of(changes).columns, changes.column(KEPT)])
+
+
+class VersionKeyWriter(_OwnFiles):
+    """Writes what the commit has to know of the changes of a table that keeps versions, into separate Parquet files:
+    their keys, whether they delete, and when they count.
+    """
+
+    def __init__(
+        self,
+        table: TableSpec,
+        identity: Identity,
+        places: VersionPlaces,
+        task: int,
+        limits: Limits,
+        writer: UUID | None = None,
+    ) -> None:
+        """``writer``: that of the data files, for the names of the files."""
+        whole, ids = table_schema(table.schema_json), identity.ids
+        schema = version_key_schema(whole, ids, whole.fields[places.begin])
+        files = TableWriter(_key_table(table, schema), task, limits, writer, kind=KEYS)
+        super().__init__(schema, (*ids, CHANGES), files)
+        self._places = places
+
+    def write(self, changes: pa.RecordBatch) -> None:
+        """Write what these changes are."""
+        if changes.num_rows:
+            names = self._schema.names[:-2]
+            ids = [pruned(changes.column(name), self._schema.field(name).type) for name in names]
+            deletes = is_operation(changes.column(OPERATION), DELETE)
+            self._write([*ids, deletes, changes.column(self._places.begin)])
+
+
+def version_key_schema(schema: Schema, ids: Sequence[int], begin: NestedField) -> Schema:
+    """The schema of key files of a table that keeps versions. ``begin``: the column that says when one begins."""
+    keys = optional(prune_columns(schema, {*ids}), frozenset(ids))
+    deletes = NestedField(CHANGES, _DELETES, BooleanType(), required=False)
+    return Schema(*keys.fields, deletes, NestedField(CHANGED_AT, _AT, begin.field_type, required=False))
 
 
 def partial_row_schema(schema: Schema) -> Schema:

@@ -36,13 +36,14 @@ from calving.writing.changes import (
     rows_of,
 )
 from calving.writing.joining import ChangeJoiner
-from calving.writing.key_files import KeyWriter, PartialRowWriter
+from calving.writing.key_files import KeyWriter, PartialRowWriter, VersionKeyWriter
 from calving.writing.keys import key
 from calving.writing.layout import Layout, Placed
 from calving.writing.partitioning import divide
 from calving.writing.sources import truncate_column
 from calving.writing.table import BufferedWriter, TableWriter
 from calving.writing.truncates import Truncates
+from calving.writing.versions import VersionChain, VersionColumns
 
 BUCKETS = 64
 """The number of parts into which keys are divided if rows go to other tasks, or do not fit into memory."""
@@ -152,11 +153,17 @@ class ChangeWriter(BufferedWriter):
         super().__init__(layout, 1 << 62)
         assert table.mutations is not None  # noqa: S101 - else rows are appended
         self._changes, self._limits = layout, limits
-        self._last = last or LastChanges(layout.identity, table.mutations)
         self._name = table.name
         writer = uuid4()
         self._data = TableWriter(table, task, limits, writer)
+        self._last: LastChanges | VersionChain = last or LastChanges(layout.identity, table.mutations)
         self._keys = KeyWriter(table, layout.identity, task, limits, writer)
+        self._versions: VersionKeyWriter | None = None
+        if table.mutations.has_versions:
+            schema = table_schema(table.schema_json)
+            places = VersionColumns.of(schema, table.mutations.order_field).places(schema)
+            self._last = VersionChain(layout.identity, table.mutations, places)
+            self._versions = VersionKeyWriter(table, layout.identity, places, task, limits, writer)
         keeps = table.mutations.keeps
         self._partial = PartialRowWriter(table, layout.identity, task, limits) if keeps else None
         self._joiner = ChangeJoiner(table, layout.identity)
@@ -181,7 +188,8 @@ class ChangeWriter(BufferedWriter):
 
     @property
     def _writers(self) -> tuple[_FileWriter, ...]:
-        return (self._data, self._keys) if self._partial is None else (self._data, self._keys, self._partial)
+        others = (writer for writer in (self._partial, self._versions) if writer is not None)
+        return (self._data, self._keys, *others)
 
     def flush_largest(self) -> None:
         """Flush a part of the buffered rows."""
@@ -228,8 +236,8 @@ class ChangeWriter(BufferedWriter):
         self.end()
         known = {file.file_path for file in self._files}
         self._files += self._truncates.finish()
-        partial = self._partial.close() if self._partial is not None else []
-        finished = (*self._keys.close(), *partial, *self._data.close())
+        others = [file for each in (self._partial, self._versions) if each is not None for file in each.close()]
+        finished = (*self._keys.close(), *others, *self._data.close())
         self._files += [file for file in finished if file.file_path not in known]
 
     def discard(self) -> None:
@@ -241,7 +249,7 @@ class ChangeWriter(BufferedWriter):
             writer.discard()
 
     def _settle(self, changes: Sequence[pa.RecordBatch]) -> None:
-        """Write the last change of each key; no other changes have these keys."""
+        """Write the last change of each key, or its versions; no other changes have these keys."""
         self.superseded += sum(part.num_rows for part in changes)
         changes = [left for part in changes if (left := self._truncates.undone(part)).num_rows]
         if not changes:
@@ -258,7 +266,7 @@ class ChangeWriter(BufferedWriter):
                 self._data.write(staying.slice(start, _ROWS_AT_ONCE))
                 while self._data.buffered_bytes > self._limits.buffered_bytes:
                     self._data.flush_largest()
-            self._keys.write(_where(last, pc.and_(replaces, is_whole)))
+            (self._versions or self._keys).write(_where(last, pc.and_(replaces, is_whole)))
 
     def _append(self, number: int, rows: pa.Table) -> None:
         raise AssertionError("changes wait until all of their keys have come")

@@ -119,7 +119,7 @@ def mended(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, *, dry_run:
         {"files": len(corrections.entries), "columns": names, "looked_at": mending.looked_at},
     )
     mutations = sink.mutations(name)
-    if mutations is not None and not dry_run and not (mutations.cdc_field and mutations.inserts == "append"):
+    if mutations is not None and mutations.has_one_row and not dry_run:
         now = catalog.load_table(table_id(name))
         if in_use(now.schema(), mutations) is None:
             return
