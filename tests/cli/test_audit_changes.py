@@ -84,6 +84,15 @@ def test_the_rows_of_a_truncated_source_are_expected_to_be_gone(cli: Cli) -> Non
     assert "9 keys have a row" in found.notes[0]
 
 
+def test_versions_are_said_not_to_be_compared(cli: Cli) -> None:
+    cli.keys |= {"iceberg.table.db.t.history": "on"}
+    for seed in (1, 2):
+        change(cli, seed)
+    found = full(cli)
+    assert (found.findings, len(found.notes)) == ([], 1)
+    assert "history = on keeps the versions of its rows, which are not made again" in found.notes[0]
+
+
 def test_the_rows_of_an_older_snapshot_are_those_of_the_records_that_it_has_taken(cli: Cli) -> None:
     for seed in (1, 2):
         change(cli, seed)

@@ -18,6 +18,12 @@ def test_a_history_leaves_the_versions_of_its_timeline(tmp_path: Path, seed: int
     assert played(tmp_path, seed).counts["commits"] > 1
 
 
+@pytest.mark.services
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_history_leaves_the_same_versions_in_version_3(tmp_path: Path, rest_uri: str, seed: int) -> None:
+    assert played(tmp_path, seed, rest_uri).counts["commits"] > 1
+
+
 def end_all_at_their_own_begin(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(versions, "_shifted", lambda values, *, back: values)
 
