@@ -235,6 +235,16 @@ def test_rows_from_before_are_current_versions_until_their_key_changes(tmp_path:
     ]
 
 
+def test_a_sink_that_would_delete_versions_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sink = ordered(tmp_path)
+    sink.take(put(1, n=1, v="a"))
+    assert "history is off" not in caplog.text
+    sink.with_(mutations=RowMutations("op", order_field="n")).read({0: [put(1, n=5, v="b")]})
+    assert (
+        "table db.t has the columns of versions (valid_from, valid_to, is_current), and history is off" in caplog.text
+    )
+
+
 @pytest.mark.parametrize("term", ["g", "is_current", "bucket(id, 3)", "valid_to"])
 def test_versions_may_be_in_different_partitions(tmp_path: Path, term: str) -> None:
     columns = {"id": "long", "n": "long", "g": "long", "is_current": "boolean", "valid_to": "long"}

@@ -309,3 +309,13 @@ def check_versions(name: str, schema: Schema, id_columns: Iterable[str], mutatio
     identifying = [schema.find_field(each).name for each in schema.identifier_field_ids]
     if named := [each for each in (*id_columns, *identifying) if each.lower() in VERSION_COLUMNS]:
         raise ConfigError(f"table {name}: {named[0]} is an id column, and history = on fills it with the time")
+
+
+def lost_versions(name: str, schema: Schema, mutations: RowMutations) -> str | None:
+    """The warning about a table whose versions changes delete; None if it has none."""
+    if mutations.has_versions or not {column.name.lower() for column in schema.fields}.issuperset(VERSION_COLUMNS):
+        return None
+    return (
+        f"table {name} has the columns of versions ({', '.join(VERSION_COLUMNS)}), and history is off: a change of a"
+        " key deletes all of its versions; set history = on to keep them"
+    )

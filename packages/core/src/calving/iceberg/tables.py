@@ -29,6 +29,7 @@ from calving.iceberg.rules import (
     check_mutations,
     check_soft_addition,
     in_use,
+    lost_versions,
     new_version,
     reserved_mark,
     spelt_mutations,
@@ -243,9 +244,11 @@ class Tables:
             mutations = spelt_mutations(table.schema(), mutations, fold=self._rules.fold)
             check_mutations(name, metadata.format_version, table.schema(), id_columns, mutations)
             check_soft_addition(name, mutations, table.schema(), spec_names(metadata))
-            if name not in self._warned and (warning := reserved_mark(name, mutations)) is not None:
-                self._warned.add(name)
-                log.warning(warning)
+            warnings = (reserved_mark(name, mutations), lost_versions(name, table.schema(), mutations))
+            for warning in warnings if name not in self._warned else ():
+                if warning is not None:
+                    self._warned.add(name)
+                    log.warning(warning)
             distribution = "keys"
         return TableSpec(
             name=name,
