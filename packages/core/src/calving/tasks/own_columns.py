@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calving.casting.table import Converted
+from calving.casting.converted import Converted
 from calving.model.dead_letters import Stage
 from calving.model.tables import SchemaChange, TableSpec
 from calving.records.values import RecordError

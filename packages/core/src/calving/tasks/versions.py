@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.casting.table import Converted
+from calving.casting.converted import Converted
 from calving.model.dead_letters import Stage
 from calving.model.offsets import is_moment
 from calving.model.tables import VERSION_COLUMNS, TableSpec
