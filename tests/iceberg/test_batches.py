@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 
-from calving.errors import CalvingError, ConfigError, TableTroubleError
+from calving.errors import CalvingError, CommitRefusedError, ConfigError, TableTroubleError
 from calving.iceberg.batches import BatchCommitter, BatchFiles
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
@@ -254,12 +254,19 @@ class Busy(Faulty):
         return super().commit_table(*arguments)
 
 
-def test_a_batch_lands_beside_other_writers(lake: Lake) -> None:
-    commit(lake, ENTRY, 1, catalog=Busy(lake, 3))
-    assert lake.rows == [1, 1_000, 1_001, 1_002]
+class Refusing(Faulty):
+    """A catalog that refuses each commit."""
+
+    def commit_table(self, *arguments: Any) -> Any:
+        raise CommitFailedException("others were faster")
 
 
-def test_a_batch_that_others_overtake_every_time_fails_and_is_not_there(lake: Lake) -> None:
-    with pytest.raises(CalvingError):
-        commit(lake, ENTRY, 1, catalog=Busy(lake, MAX_TRIES))
-    assert 1 not in lake.rows
+def test_a_batch_lands_beside_other_writers_that_are_faster_many_times(lake: Lake) -> None:
+    commit(lake, ENTRY, 1, catalog=Busy(lake, MAX_TRIES + 1))
+    assert lake.rows == [1, *range(1_000, 1_000 + MAX_TRIES + 1)]
+
+
+def test_a_batch_that_is_refused_every_time_fails_and_is_not_there(lake: Lake) -> None:
+    with pytest.raises(CommitRefusedError):
+        commit(lake, ENTRY, 1, catalog=Refusing(lake.catalog, 0, after=False, error=OSError()))
+    assert lake.table.current_snapshot() is None

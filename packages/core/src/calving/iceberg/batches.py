@@ -43,6 +43,10 @@ from calving.retries import tries
 from calving.writing.changes import are_last
 
 log = logging.getLogger(__name__)
+REFUSALS = 300
+"""How often a batch is tried, which takes ten minutes of pauses. Its query ends with it, and four writers that commit
+each second may be faster twenty times in a row.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +90,12 @@ class BatchCommitter:
 
         :raises ConfigError: the table does not tell whether the commit would double rows; or a key comes twice.
         :raises TableTroubleError: the table cannot be loaded or written, or is another one.
-        :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``. It is unknown whether the batch
-            landed; repeat it.
+        :raises CommitRefusedError: others committed faster each time, for ten minutes; repeat the batch.
+        :raises CommitUncertainError: ``MAX_TRIES`` had no answer. It is unknown whether the batch landed; repeat it.
         """
         target = self._target(batch.what)
-        state = self._loaded(target, batch)
-        for is_last in tries(MAX_TRIES, target.pause):
+        state, unanswered = self._loaded(target, batch), 0
+        for is_last in tries(REFUSALS, target.pause):
             if entry is not None and entry.is_held(state.line, state.properties):
                 self._drop_repeated(state.table, batch, entry)
                 return None
@@ -102,7 +106,8 @@ class BatchCommitter:
                 landed = target.landed(state)
                 if landed is None and isinstance(error, CommitRefusedError) and target.moved(state):
                     target.discard()
-                if landed is None and is_last:
+                unanswered += isinstance(error, CommitUncertainError)
+                if landed is None and (is_last or unanswered == MAX_TRIES):
                     raise
             if landed is not None:
                 delete_orphans(state.table.io, (*target.unused.get(landed, ()), *batch.others))
