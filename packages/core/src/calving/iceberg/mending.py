@@ -31,6 +31,7 @@ from calving.model import files
 from calving.model.events import DataWritten, Envelope
 from calving.protocol.commit import Admitted
 from calving.protocol.ledger_key import COMMIT_ID
+from calving.writing.formats.interface import Bounds
 from calving.writing.formats.metrics import bytes_not_below, text_not_below
 from calving.writing.formats.parquet import bounds, has_values
 
@@ -123,19 +124,22 @@ def _encoded(value: str | bytes) -> bytes:
 
 def _columns(file: pq.ParquetFile, ids: set[int]) -> Iterator[_Column]:
     """Of these columns, the text and binary columns that have values. Bounds of geometries are corners of a box."""
-    metadata = file.metadata
-    places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    schema = file.metadata.schema
+    columns = [*map(schema.column, range(file.metadata.num_columns))]
+    places = {column.path: i for i, column in enumerate(columns) if column.logical_type.type not in _GEO}
     for field_id, path in _paths(list(file.schema_arrow)):
-        place = places[".".join(path)]
-        if field_id not in ids or metadata.schema.column(place).logical_type.type in _GEO:
-            continue
-        chunks = [group.column(place) for group in groups]
-        unknown = [i for i, chunk in enumerate(chunks) if has_values(chunk) and bounds(chunk) is None]
-        ends = [known for chunk in chunks if (known := bounds(chunk)) is not None]
-        ends += _read(file, path, unknown) if unknown else ()
+        place = places.get(".".join(path))
+        ends = [] if field_id not in ids or place is None else [*_ends(file, path, place)]
         if ends:
             yield _Column(field_id, min(low for low, _ in ends), max(high for _, high in ends))
+
+
+def _ends(file: pq.ParquetFile, path: Sequence[str], place: int) -> Iterator[Bounds]:
+    """The least and the greatest value of each part of a column, the one in this place, that has values."""
+    chunks = [file.metadata.row_group(i).column(place) for i in range(file.metadata.num_row_groups)]
+    unknown = [i for i, chunk in enumerate(chunks) if has_values(chunk) and bounds(chunk) is None]
+    yield from (known for chunk in chunks if (known := bounds(chunk)) is not None)
+    yield from _read(file, path, unknown) if unknown else ()
 
 
 def _paths(fields: Sequence[pa.Field], above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
