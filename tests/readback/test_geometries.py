@@ -62,6 +62,18 @@ def test_spark_and_the_sink_write_one_table(tmp_path: Path) -> None:
     assert spark_on(str(tmp_path), ENABLED, READ)[1] == wanted
 
 
+def test_spark_reads_the_systems_that_it_knows_and_refuses_a_table_with_another(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path, "geom geometry(EPSG:3857), plain geometry(SRID:0)")
+    sink.take((None, {"id": 1, "geom": "SRID=3857;POINT (1 2)", "plain": "POINT (1 2)"}))
+    select = f"select st_srid(geom) a, st_srid(plain) b, hex(st_asbinary(geom)) geom from {TABLE}"
+    _, rows = spark_on(str(tmp_path), ENABLED, select)
+    assert rows == [{"a": 3857, "b": 0, "geom": hexadecimal(ONE_TWO)}]
+    other = sink_of(tmp_path / "other", "geom geometry(srid:3857)")
+    other.take((None, {"id": 1, "geom": "POINT (1 2)"}))
+    with pytest.raises(AssertionError, match="srid:3857"):
+        spark_on(str(other.folder), ENABLED, f"select id from {TABLE}")
+
+
 def test_duckdb_reads_the_geometries_of_a_table(tmp_path: Path) -> None:
     sink = sink_of(tmp_path, "geom geometry(srid:3857), area geometry")
     sink.take(*((None, {"id": n, "geom": text, "area": text}) for n, text in enumerate(TEXTS)))

@@ -182,7 +182,7 @@ class _Reader:
         match = _PLACE.match(self._rest)
         if match is None or (match[2] is not None and (name == "geometry" or match[2].lower() not in EDGES)):
             raise ValueError(
-                f"column '{column}': write geometry(srid:3857), or geography(OGC:CRS84, karney) with one of the edges"
+                f"column '{column}': write geometry(EPSG:3857), or geography(OGC:CRS84, karney) with one of the edges"
                 f" {', '.join(EDGES)}"
             )
         self._rest = self._rest[match.end() :].lstrip()
