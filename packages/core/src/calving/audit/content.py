@@ -7,6 +7,7 @@ from typing import Any
 
 from calving.audit.data_files import Columns, column_parts, count_rows
 from calving.audit.entries import DATA, AuditedEntry
+from calving.audit.extents import Extents, is_spatial
 from calving.audit.findings import AuditFinding, FindingKind
 from calving.audit.metadata import SpecField, TableMetadataFile
 from calving.audit.storage import AuditedStore, DamagedFileError
@@ -61,7 +62,7 @@ class FileJudge:
         for number, columns in parts:
             rows += number
             for column_id, part in columns.items():
-                sums.setdefault(column_id, _ColumnSum()).add(part)
+                sums.setdefault(column_id, _summed(self._columns[column_id].kind)).add(part)
             if partition is not None:
                 partition.see(columns)
         if rows != entry.records:
@@ -108,6 +109,27 @@ class _ColumnSum:
             yield f"its least value {_shown(self._low)} is below the lower bound {_shown(from_bound(kind, low))}"
         if (high := entry.upper.get(column_id)) is not None and self._high > from_bound(kind, high):
             yield f"its greatest value {_shown(self._high)} is above the upper bound {_shown(from_bound(kind, high))}"
+
+
+class _GeoSum(_ColumnSum):
+    """Counts of a column of geometries, and the extents of these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._extents = Extents()
+
+    def add(self, part: Any) -> None:
+        super().add(part)
+        self._extents.add(part.distinct())
+
+    def judged(self, column_id: int, kind: str, entry: AuditedEntry) -> Iterator[str]:
+        yield from super().judged(column_id, kind, entry)
+        if column_id in entry.lower and column_id in entry.upper:
+            yield from self._extents.outside(entry.lower[column_id], entry.upper[column_id])
+
+
+def _summed(kind: str) -> _ColumnSum:
+    return _GeoSum() if is_spatial(kind) else _ColumnSum()
 
 
 def _shown(value: PlainValue) -> str:
