@@ -8,11 +8,12 @@ and on the table, and not on other records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.types import NestedField, StructType
 
+from calving.casting.columns import REFUSALS, cast
 from calving.casting.evolution import Path, SchemaEvolution, UnfitError
 from calving.casting.exact import ExactConverter, WrongTypeError
 from calving.casting.findings import MadeTexts
@@ -73,9 +74,10 @@ class ColumnsBeside:
     def _moved_columns(self, values: Values, data: pa.StructArray) -> Iterator[tuple[Values, Indices]]:
         """Values by the fields that are moved, whose columns get the name beside."""
         groups: dict[tuple[tuple[Path, str], ...], list[tuple[int, Sequence[_Move]]]] = {}
-        given = (value for _, part in objects_in_parts(data) for value in part)
+        asked = self._in_question(data)
+        given = (value for _, part in objects_in_parts(asked) for value in part)
         for place, value in enumerate(given):
-            if moves := self._moves(value, data.type, typed=values.typed):
+            if moves := self._moves(value, asked.type, typed=values.typed):
                 groups.setdefault(tuple(move.place for move in moves), []).append((place, moves))
         for group in groups.values():
             places = [place for place, _ in group]
@@ -84,6 +86,29 @@ class ColumnsBeside:
                 texts = [moves[number].text for _, moves in group] if self._as_text else None
                 part = _with_column(part, move.path, move.name, texts)
             yield values.choose(places).with_data(part), places
+
+    def _in_question(self, data: pa.StructArray) -> pa.StructArray:
+        """The fields that Arrow cannot convert as a whole, and those that may be fields of columns beside them."""
+        lookup, fields = self._target.lookup(self._target.columns), [*zip(data.type, children_of(data), strict=True)]
+        columns = [lookup.find(field.name) for field, _ in fields]
+        pairs = zip(fields, columns, strict=True)
+        names = {column.name for (_, child), column in pairs if column is not None and not self._is_cast(child, column)}
+        beside = tuple(lookup.key(f"{name}_") for name in names)
+        kept = [
+            each
+            for each, column in zip(fields, columns, strict=True)
+            if (column is not None and column.name in names)
+            or lookup.key(each[0].name if column is None else column.name).startswith(beside)
+        ]
+        return struct([child for _, child in kept], pa.struct([field for field, _ in kept]), None, len(data))
+
+    def _is_cast(self, child: pa.Array, column: NestedField) -> bool:
+        """Whether Arrow converts the whole column, so that each of its values fits."""
+        try:
+            cast(child, column.field_type, self._target, column.field_id)
+        except REFUSALS:
+            return child.null_count == len(child)
+        return True
 
     def _moves(self, value: Any, kind: pa.StructType | None, *, typed: bool) -> list[_Move]:
         """The moves within a value; ``kind``: the type of its column, if it is in one."""
@@ -173,18 +198,18 @@ def _with_column(data: pa.StructArray, path: Path, name: str, texts: Sequence[st
     """The column of the field at ``path`` as that of a field ``name`` beside it, or these texts there."""
     fields = {field.name: field for field in data.type}
     columns = dict(zip(fields, children_of(data), strict=True))
-    field = path[0]
-    if path[1:] and columns[field].type == JSON:
-        moves = [_Move(path[1:], name, text) for text in texts or [None] * len(data)]
-        given = zip(objects(columns[field]), moves, strict=True)
-        columns[field] = pa.array([write(_with_moves(value, [move])) for value, move in given], JSON)
-    elif path[1:]:
-        columns[field] = _with_column(cast("pa.StructArray", columns[field]), path[1:], name, texts)
-        fields[field] = fields[field].with_type(columns[field].type)
-    else:
-        columns[name] = columns[field] if texts is None else pa.array(texts, pa.string())
-        columns[field] = pa.nulls(len(data), columns[field].type)
+    (field, *inner), column = path, columns[path[0]]
+    if not inner:
+        columns[name] = column if texts is None else pa.array(texts, pa.string())
+        columns[field] = pa.nulls(len(data), column.type)
         fields[field] = fields[field].with_nullable(True)
         fields[name] = pa.field(name, columns[name].type)
+    elif isinstance(column, pa.StructArray):
+        columns[field] = _with_column(column, tuple(inner), name, texts)
+        fields[field] = fields[field].with_type(columns[field].type)
+    else:
+        moves = [_Move(tuple(inner), name, text) for text in texts or [None] * len(data)]
+        given = zip(objects(column), moves, strict=True)
+        columns[field] = pa.array([write(_with_moves(value, [move])) for value, move in given], JSON)
     nulls = data.is_null() if data.null_count else None
     return struct([columns[each] for each in fields], pa.struct([*fields.values()]), nulls, len(data))
