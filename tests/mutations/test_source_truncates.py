@@ -136,7 +136,8 @@ def test_an_event_that_is_bad_for_one_table_empties_no_other(tmp_path: Path) -> 
     emptied = RowMutations("op", on_truncate="delete")
     sink = sink.with_(tables={"db.whole": TableSettings((), ("id",), mutations=emptied, columns=TYPES)})
     sink.take(put(1, "eu"))
-    sink.take(truncate(None))
+    outcome = sink.take(truncate(None))
+    assert (len(outcome.dead_letters), sink.counts) == (1, {})
     assert [replace(sink, name=name).rows("id") for name in (NAME, "db.whole")] == [[(1,)], [(1,)]]
     sink.take(truncate("us"))
     assert [replace(sink, name=name).rows("id") for name in (NAME, "db.whole")] == [[(1,)], []]

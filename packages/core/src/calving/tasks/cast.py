@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -110,7 +111,7 @@ class Caster:
                 converted.append((table, emptied))
                 bad.update((error.index, error) for error in emptied.bad)
             accounts = part.selected.accounts
-            accounts.filtered["truncate event"] -= len(bad)
+            accounts.filtered -= Counter({"truncate event": len(bad)})
             accounts.bad += [error.within(part.values.index) for error in bad.values()]
             yield CastRows(part, converted, bad)
 
