@@ -16,9 +16,10 @@ from calving.errors import ConfigError, OtherSettingsError
 from calving.iceberg.resolution import RowChangeResolver, RowChanges
 from calving.model.files import CHANGES
 from calving.model.record_path import Evolution, Limits, TransformSpec
-from calving.model.tables import RowMutations
+from calving.model.tables import Landing, RowMutations
 from harness.blocks import MILLIS
 from harness.structure import check
+from tests.iceberg.reader import rows_of
 from tests.mutations.changing import NAME, Changing, Message
 
 BY_ORDER = RowMutations("op", order_field="n", history="on")
@@ -245,10 +246,11 @@ def test_a_sink_that_would_delete_versions_says_so(tmp_path: Path, caplog: pytes
     )
 
 
+@pytest.mark.parametrize("landing", ["partitioned", "unpartitioned"])
 @pytest.mark.parametrize("term", ["g", "is_current", "bucket(id, 3)", "valid_to"])
-def test_versions_may_be_in_different_partitions(tmp_path: Path, term: str) -> None:
+def test_versions_may_be_in_different_partitions(tmp_path: Path, term: str, landing: Landing) -> None:
     columns = {"id": "long", "n": "long", "g": "long", "is_current": "boolean", "valid_to": "long"}
-    sink = Changing(tmp_path, BY_ORDER, columns=columns, partition_by=(term,))
+    sink = Changing(tmp_path, BY_ORDER, columns=columns, partition_by=(term,), landing=landing)
     sink.take(*(put(key, n=1, g=key) for key in range(4)))
     sink.take(*(put(key, n=2, g=0) for key in range(3)), gone(3, n=7))
     assert sink.rows("id", "g", *WHEN) == sorted(
@@ -260,6 +262,19 @@ def test_versions_may_be_in_different_partitions(tmp_path: Path, term: str) -> N
         key=repr,
     )
     check(sink.table)
+
+
+@pytest.mark.parametrize("file_format", ["orc", "avro"])
+def test_versions_may_be_in_files_of_other_formats(tmp_path: Path, file_format: str) -> None:
+    sink = timed(tmp_path, 1, 5, 9, properties={"write.format.default": file_format})
+    sink.take(put(1, v="a"))
+    sink.take(put(1, v="b"))
+    sink.take(gone(1))
+    rows = sorted(
+        tuple(row[sink.table.schema().column_names.index(name)] for name in ("v", "is_current"))
+        for row in rows_of(sink.table)
+    )
+    assert rows == [("a", False), ("b", False)]
 
 
 @pytest.mark.parametrize("name", ["valid_from", "Valid_To"])
