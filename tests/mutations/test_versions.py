@@ -331,9 +331,21 @@ def test_files_wait_for_a_coordinator_that_keeps_versions(tmp_path: Path) -> Non
     ((step,),) = outcome.written.values()
     assert [CHANGES in (file.equality_ids or ()) for file in step.delete_files] == [True]
     with pytest.raises(OtherSettingsError, match="written with history = on, and this worker's settings do not keep"):
-        sink.with_(mutations=RowMutations("op")).commit(outcome)
+        sink.with_(mutations=RowMutations("op", order_field="n")).commit(outcome)
     sink.commit(outcome)
     assert len(sink.rows("id")) == 2
+
+
+def test_files_wait_for_a_coordinator_with_the_same_order_field(tmp_path: Path) -> None:
+    columns = {"id": "long", "n": "timestamptz"}
+    sink = Changing(tmp_path, BY_ORDER, columns=columns)
+    sink.take(put(1, n="2024-01-01T00:00:00Z"))
+    waiting = sink.read({0: [put(1, n="2024-01-02T00:00:00Z")]})
+    with pytest.raises(OtherSettingsError, match="this worker's settings have another order-field"):
+        sink.with_(mutations=BY_TIME).commit(waiting)
+    timely = sink.with_(mutations=BY_TIME).read({0: [put(2, n="2024-01-01T00:00:00Z")]})
+    with pytest.raises(OtherSettingsError, match="this worker's settings have another order-field"):
+        sink.commit(timely)
 
 
 def test_files_without_versions_wait_for_a_coordinator_that_keeps_none(tmp_path: Path) -> None:

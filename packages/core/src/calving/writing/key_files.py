@@ -143,6 +143,7 @@ class VersionKeyWriter(_OwnFiles):
         files = TableWriter(_key_table(table, schema), task, limits, writer, kind=KEYS)
         super().__init__(schema, (*ids, CHANGES), files)
         self._places = places
+        self._compared = identity.needed
 
     def write(self, changes: pa.RecordBatch) -> None:
         """Write what these changes are."""
@@ -151,6 +152,12 @@ class VersionKeyWriter(_OwnFiles):
             ids = [pruned(changes.column(name), self._schema.field(name).type) for name in names]
             deletes = is_operation(changes.column(OPERATION), DELETE)
             self._write([*ids, deletes, changes.column(self._places.begin)])
+
+    def close(self) -> list[DataFile]:
+        """Finish the files. Their counts tell a coordinator by which column they are ordered."""
+        return [
+            replace(file, value_counts=dict.fromkeys(self._compared, file.record_count)) for file in super().close()
+        ]
 
 
 def version_key_schema(schema: Schema, ids: Sequence[int], begin: NestedField) -> Schema:
