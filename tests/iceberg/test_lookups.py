@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 
 from calving.iceberg.attempts import Attempts, UnfinishedAttempt
 from calving.iceberg.resolution import RowChangeResolver
-from calving.model.tables import MutationCounts
+from calving.model.mutation_counts import MutationCounts
 from calving.mutations import runs
 from calving.mutations.cache import KeyCache
 from calving.mutations.keys import ChangedKeys, Matches

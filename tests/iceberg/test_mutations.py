@@ -18,7 +18,8 @@ from calving.iceberg.resolution import RowChangeResolver
 from calving.iceberg.rules import check_mutations
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import IcebergTarget
-from calving.model.tables import MutationCounts, RowMutations
+from calving.model.mutation_counts import MutationCounts
+from calving.model.tables import RowMutations
 from calving.mutations.cache import KeyCache
 from calving.protocol.commit import Admitted
 from calving.protocol.ledger import NO_LEDGER

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calving.writing.changes import are_last, numbered
+from calving.writing.key_runs import are_last, numbered
 
 NUMBERS, TEXTS = st.integers(-3, 3), st.sampled_from(["", "a", "b"])
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from calving.errors import CalvingError
 from calving.model.events import TargetState
+from calving.model.mutation_counts import MutationCounts
 from calving.model.offsets import TopicPartition
-from calving.model.tables import MutationCounts
 from calving.serving.history import History
 from calving.serving.server import StatusServer
 from calving.settings.load import Sink, parse

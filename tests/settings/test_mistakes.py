@@ -215,10 +215,13 @@ def _furnished(folder: Path) -> Path:
     return folder
 
 
+_IMPORT_DUCKDB = "calving.transforms.sql", "calving.transforms.query_process"
+
+
 def _without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     """Uninstall a package, for this test."""
     for name in [*sys.modules]:
-        if name.startswith((f"{package}.", "pyiceberg.catalog.", "calving.transforms.sql", "confluent_kafka.schema")):
+        if name.startswith((f"{package}.", "pyiceberg.catalog.", "confluent_kafka.schema", *_IMPORT_DUCKDB)):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
 

@@ -27,8 +27,8 @@ from calving.model.events import (
 from calving.model.files import DataFile
 from calving.model.forms import NEWEST
 from calving.model.members import Member
+from calving.model.mutation_counts import MutationCounts
 from calving.model.offsets import Coverage, Range, Span, TopicPartition
-from calving.model.tables import MutationCounts
 from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack
 from calving.runtime.publications import Publications

@@ -21,18 +21,9 @@ from calving.records.values import Values, texts
 from calving.tasks.mutations import Conversion, Origin
 from calving.tasks.operations import UNCLEAR, operations
 from calving.tasks.spec import TaskSpec
-from calving.writing.changes import (
-    DELETE,
-    INSERT,
-    OPERATION,
-    TRUNCATE,
-    UPDATE,
-    LastChanges,
-    are_last,
-    identity_of,
-    numbered,
-)
+from calving.writing.changes import DELETE, INSERT, OPERATION, TRUNCATE, UPDATE, LastChanges, identity_of
 from calving.writing.key_files import KeyWriter
+from calving.writing.key_runs import are_last, numbered
 from calving.writing.mutations import ChangeWriter
 
 _ONE = r"(?:'[^']*'|\"[^\"]*\")"

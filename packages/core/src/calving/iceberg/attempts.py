@@ -15,7 +15,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from calving.errors import UnavailableError
-from calving.model.tables import MutationCounts
+from calving.model.mutation_counts import MutationCounts
 from calving.model.text import counted, natural
 from calving.protocol.commit import Settled
 from calving.protocol.coordinator import Committed, Failed

@@ -40,7 +40,7 @@ from calving.protocol.batch_ledger import BatchEntry, noted, outdated
 from calving.protocol.commit import Step
 from calving.protocol.ledger_key import GONE_OFFSETS, LedgerKey
 from calving.retries import tries
-from calving.writing.changes import are_last
+from calving.writing.key_runs import are_last
 
 log = logging.getLogger(__name__)
 REFUSALS = 300

@@ -29,8 +29,9 @@ from calving.mutations.keys import ChangedKeys, Matches
 from calving.mutations.ordering import Found
 from calving.records.arrays import chosen_rows
 from calving.records.fields import arrow_schema
-from calving.writing.changes import KEPT, are_last, filled, optional
+from calving.writing.changes import KEPT, filled, optional
 from calving.writing.key_files import partial_row_schema
+from calving.writing.key_runs import are_last
 from calving.writing.partial_rows import Joined, PartialRows, is_rootless, kept_ids, kept_steps
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,8 @@ from calving.iceberg.partial_updates import KeyChanges, PartialUpdates, check_id
 from calving.iceberg.schemas import as_in
 from calving.iceberg.version_updates import VersionUpdates, check_versions
 from calving.model import files
-from calving.model.tables import MutationCounts, OnMissingRow, OrderType
+from calving.model.mutation_counts import MutationCounts
+from calving.model.tables import OnMissingRow, OrderType
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning, by_id_columns, new_files
 from calving.mutations.columns import Column, ColumnReader, File, columns_of

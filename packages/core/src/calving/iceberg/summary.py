@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summa
 
 from calving.iceberg.history import whole_number
 from calving.iceberg.manifests import CONTENT_SIZE, at, is_vector
-from calving.model.tables import MutationCounts
+from calving.model.mutation_counts import MutationCounts
 from calving.model.text import natural
 from calving.version import __version__
 from calving.writing.partitioning import partition_path

@@ -42,7 +42,8 @@ from calving.model.backfills import BEGIN_ANOTHER, is_backfill
 from calving.model.events import Envelope, TableId
 from calving.model.forms import OLDEST, StoredForm
 from calving.model.marks import TableMark
-from calving.model.tables import MutationCounts, OnRollback
+from calving.model.mutation_counts import MutationCounts
+from calving.model.tables import OnRollback
 from calving.protocol.commit import Admitted
 from calving.protocol.forms import FORM, mark
 from calving.protocol.ledger_key import LedgerKey

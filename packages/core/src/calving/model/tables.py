@@ -5,11 +5,9 @@ schema changes that records need, and places in a table's history.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
-
-from calving.model.text import counted
 
 RowDeletes = Literal["positions", "equality"]
 Inserts = Literal["upsert", "append"]
@@ -186,34 +184,6 @@ class RowMutations:
         if version > 2 and self.row_deletes == "equality":
             return "row-deletes = equality is for version 2"
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class MutationCounts:
-    """Counts of row mutations in commits; equality deletes are not counted."""
-
-    keys: int = 0
-    """Changed keys."""
-    located: int = 0
-    """Live rows with one of these keys."""
-    superseded: int = 0
-    """The rows among ``located`` that were deleted."""
-    unmatched: int = 0
-    """Deletes whose key had no row."""
-    positions: int = 0
-    """Positions in the written delete files, including positions of rows that were deleted before."""
-    files: int = 0
-    """Data files whose keys were searched."""
-    cached: int = 0
-    """The files among ``files`` whose keys were in the key cache."""
-
-    def __add__(self, other: MutationCounts) -> MutationCounts:
-        return MutationCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    def __str__(self) -> str:
-        looked = f"{counted(self.files, 'file')} looked into, {self.cached} of them in the cache"
-        done = f"{counted(self.superseded, 'row')} superseded, {counted(self.positions, 'position')} written"
-        return f"{counted(self.keys, 'key')}, {done}, {counted(self.unmatched, 'delete')} without a row, {looked}"
 
 
 MAIN = "main"

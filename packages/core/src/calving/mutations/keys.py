@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from calving.mutations.columns import Column, ColumnReader, File
-from calving.writing.changes import are_last, numbered
+from calving.writing.key_runs import are_last, numbered
 
 TOGETHER = 2
 """How many rows are searched at a time, for each key."""

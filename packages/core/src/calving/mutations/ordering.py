@@ -14,7 +14,7 @@ from calving.model.tables import OrderType
 from calving.mutations.candidates import Candidate
 from calving.mutations.keys import ChangedKeys, Matches
 from calving.records.positions import order_keys
-from calving.writing.changes import are_last
+from calving.writing.key_runs import are_last
 
 Found = tuple[Candidate, Matches]
 RowPosition = tuple[str, int]

@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from calving.model.tables import MutationCounts
+from calving.model.mutation_counts import MutationCounts
 from calving.serving.cardinality import by_table, partitions_of, tables_of
 from calving.status.health import reasons
 from calving.status.histogram import Histogram

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import asdict
 from typing import Any
 
+from calving.model.mutation_counts import MutationCounts
 from calving.model.offsets import TopicPartition
-from calving.model.tables import MutationCounts
 from calving.serving import connect
 from calving.serving.history import Events
 from calving.status.backlog import Backlog

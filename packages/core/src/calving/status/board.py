@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from calving.model.tables import MutationCounts
+from calving.model.mutation_counts import MutationCounts
 from calving.status.histogram import SECONDS, Histogram
 from calving.status.maintenance import MaintenanceStatus
 from calving.status.values import (

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calving.model.events import Leader, WorkerEnd
+from calving.model.mutation_counts import MutationCounts
 from calving.model.offsets import Coverage, TopicPartition
-from calving.model.tables import MutationCounts
 from calving.protocol.held_back import DEGRADED
 from calving.protocol.members import Disagreement
 from calving.protocol.rollback import RolledBack

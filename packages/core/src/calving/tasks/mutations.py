@@ -9,6 +9,7 @@ from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from calving.casting.converted import Converted
@@ -90,9 +91,8 @@ class Conversion:
         )
         self.rows = self._converter(schema=relaxed)
         """The converter of whole rows."""
-        columns = [name for name in schema.column_names if not isinstance(schema.find_type(name), StructType)]
         fold = evolution.case_insensitive
-        self._metadata = MetadataColumns([*columns, *self._mutations.metadata_columns], fold=fold)
+        self._metadata = MetadataColumns([*_leaves(schema), *self._mutations.metadata_columns], fold=fold)
         keys, needed = self._identity.schema(schema), self._identity.needed
         only_names = Evolution(case_insensitive=fold)
         self._keys = TableConverter(table.name, keys, only_names, names, limits, table.moments, compared=needed)
@@ -331,6 +331,11 @@ def _within(found: Converted, outer: Indices) -> Converted:
     """``found`` with the indices of the outer values: it is a conversion of the values at ``outer``."""
     bad = [error.within(outer) for error in found.bad]
     return replace(found, index=compose(outer, found.index), bad=bad)
+
+
+def _leaves(schema: Schema) -> list[str]:
+    """The names of the columns that are no structs."""
+    return [name for name in schema.column_names if not isinstance(schema.find_type(name), StructType)]
 
 
 def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | None:

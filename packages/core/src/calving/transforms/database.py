@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
-from calving.transforms.query_process import CUT, lent
+from calving.transforms.query_errors import CUT
 
 
 class Database:
@@ -21,8 +21,11 @@ class Database:
         """:raises ConfigError: DuckDB is not installed."""
         try:
             import duckdb
+
+            from calving.transforms import query_process
         except ImportError as error:
             raise ConfigError('transform Sql: install "calving[sql]"') from error
+        self._process = query_process
         self.error: type[Exception] = duckdb.Error
         self.limits = Limits()
         self._connection: Any = _connection()
@@ -32,11 +35,9 @@ class Database:
 
         :raises duckdb.Error: it refuses the query.
         """
-        from calving.transforms.query_process import INVALIDATING
-
         try:
             return self._connection.execute(query, parameters)
-        except INVALIDATING:
+        except self._process.INVALIDATING:
             self._connection = _connection()
             raise
         except (UnicodeDecodeError, self.error) as error:
@@ -84,7 +85,7 @@ class Database:
         :raises QueryEndedError: the query takes too much time or memory, or ends DuckDB. :raises duckdb.Error: it
             cannot be computed for a row. :raises UnavailableError: no row is the cause.
         """
-        with lent(self.limits) as process:
+        with self._process.lent(self.limits) as process:
             return process.run(table, query)
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from calving.errors import UnexpectedError, first_line
 from calving.host import memory_limit, python_environment, resident_bytes
 from calving.model.record_path import Limits
+from calving.transforms.query_errors import CUT, QueryEndedError
 
 _SERVE = "from calving.transforms.query_process import serve; serve()"
 _START_SECONDS = 60.0
@@ -32,14 +33,6 @@ _CLOCK_FACTOR = 10
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _HEAD = struct.Struct(">QQ")
 """The lengths of the two parts of a message: JSON, and a table as an IPC stream of Arrow."""
-
-
-CUT = "DuckDB's error is cut within a character"
-"""In the place of an error that Python cannot read: by its version, it has no text or fails to decode it."""
-
-
-class QueryEndedError(Exception):
-    """The query took more than a limit, or it has ended its process: some of its rows are bad."""
 
 
 class QueryProcess:

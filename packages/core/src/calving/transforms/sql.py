@@ -22,7 +22,7 @@ from calving.records.values import Records
 from calving.transforms.columns import check_options, required
 from calving.transforms.database import Database
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError, by_name
-from calving.transforms.query_process import QueryEndedError
+from calving.transforms.query_errors import QueryEndedError
 from calving.transforms.sql_columns import (
     MOST_LEVELS,
     check,

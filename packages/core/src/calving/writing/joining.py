@@ -9,19 +9,8 @@ import pyarrow.compute as pc
 
 from calving.model.tables import TableSpec
 from calving.records.fields import table_schema
-from calving.writing.changes import (
-    DELETE,
-    KEPT,
-    OFFSET,
-    OPERATION,
-    SOURCE,
-    Identity,
-    are_last,
-    is_operation,
-    numbered,
-    rows_of,
-    run_of,
-)
+from calving.writing.changes import DELETE, KEPT, OFFSET, OPERATION, SOURCE, Identity, is_operation, rows_of, run_of
+from calving.writing.key_runs import are_last, numbered
 from calving.writing.partial_rows import ROOTLESS, PartialRows
 
 

@@ -25,7 +25,8 @@ from calving.model.tables import (
 )
 from calving.records.arrays import conform
 from calving.records.positions import order_keys
-from calving.writing.changes import DELETE, OFFSET, OPERATION, SOURCE, Identity, is_operation, numbered
+from calving.writing.changes import DELETE, OFFSET, OPERATION, SOURCE, Identity, is_operation
+from calving.writing.key_runs import numbered
 
 TIME = "timestamptz"
 """The type of the moments at which versions begin and end, if no order field says when."""
