@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,51 @@ def test_with_an_order_field_the_greatest_wins_from_whichever_partition(sink: Cl
         sink.topic.producer.flush()
         sink.run_here()
         assert table_of(sink) == sorted((key, f"v{at}") for key, (at, _) in expected.items())
+
+
+def versions_of(sink: Cli) -> list[tuple[Any, ...]]:
+    columns = "id", "name", "valid_from", "valid_to", "is_current"
+    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    check(table)
+    rows = sorted((tuple(row[name] for name in columns) for row in table.scan().to_arrow().to_pylist()), key=repr)
+    assert rows == sorted(duckdb_rows(table, ", ".join(columns)), key=repr)
+    return rows
+
+
+@pytest.mark.parametrize("fault", ["deletes:before:1", "table:before:1", "table:after:1"])
+def test_a_worker_killed_while_it_ends_versions_leaves_each_version_once(sink: Cli, fault: str) -> None:
+    """Rows come late; deletes come last, so that each of them ends a version."""
+    sink.keys |= {
+        "iceberg.tables.cdc-field": "op",
+        "iceberg.table.db.t.order-field": "at",
+        "iceberg.table.db.t.history": "on",
+    }
+    chance = random.Random(8)
+    changes: dict[int, dict[int, str | None]] = {key: {} for key in range(20)}
+    for run in range(3):
+        times = range(run * 1_000 + 1, run * 1_000 + 900) if run < 2 else range(900)
+        for at in chance.sample(times, 120):
+            key = chance.choice([*changes])
+            if at not in changes[key]:
+                changes[key][at] = f"v{run}-{at}"
+                send(sink, key, {"id": key, "op": "u", "at": at, "name": changes[key][at]})
+        alive = [key for key, of_key in changes.items() if of_key and of_key[max(of_key)] is not None]
+        for key in chance.sample(alive, 5) if run < 2 else ():
+            changes[key][run * 1_000 + 950] = None
+            send(sink, key, {"id": key, "op": "d", "at": run * 1_000 + 950})
+        sink.topic.producer.flush()
+        if run:
+            sink.run_until_killed(fault)
+        sink.run_here()
+        expected = []
+        for key, of_key in changes.items():
+            moments: list[int | None] = [*sorted(of_key)]
+            expected += [
+                (key, of_key[begin], begin, end, end is None)
+                for begin, end in pairwise([*moments, None])
+                if begin is not None and of_key[begin] is not None
+            ]
+        assert versions_of(sink) == sorted(expected, key=repr)
 
 
 def test_keys_stay_keys_with_equality_until_they_are_turned_into_positions(sink: Cli) -> None:
