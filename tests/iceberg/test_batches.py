@@ -254,6 +254,18 @@ class Busy(Faulty):
         return super().commit_table(*arguments)
 
 
+def test_a_batch_builds_on_the_table_after_its_pause(lake: Lake) -> None:
+    pauses: list[float] = []
+
+    def others_commit(seconds: float) -> None:
+        pauses.append(seconds)
+        lake.append(2_000)
+
+    committer = BatchCommitter(Busy(lake, 1), ("db", "t"), sleep=others_commit)
+    committer.commit(files(lake, 1), ENTRY)
+    assert (lake.rows, len(pauses)) == ([1, 1_000, 2_000], 1)
+
+
 class Refusing(Faulty):
     """A catalog that refuses each commit."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError, CommitFailedException
@@ -141,9 +142,31 @@ def test_the_property_holds_after_all_snapshots_with_the_ledger_are_gone(catalog
     table = catalog.load_table("db.t")
     old = table.current_snapshot()
     assert old is not None
-    table.append(__import__("pyarrow").table({"id": [1], "kind": ["x"]}))
+    table.append(pa.table({"id": [1], "kind": ["x"]}))
     catalog.load_table("db.t").maintenance.expire_snapshots().by_id(old.snapshot_id).commit()
     assert settle(catalog, entry(0, file("a"))).snapshot_id is None
+
+
+def test_the_next_attempt_builds_on_the_table_after_the_pause(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a sink beside others that commit faster than it pauses would be refused each time."""
+    commit, conflicts = Table._do_commit, [CommitFailedException("somebody was faster")]
+
+    def contended(table: Table, *args: Any, **named: Any) -> None:
+        if conflicts:
+            raise conflicts.pop()
+        commit(table, *args, **named)
+
+    monkeypatch.setattr(Table, "_do_commit", contended)
+    others = iter("xyz")
+
+    def pause(_: float) -> None:
+        catalog.load_table("db.t").append(pa.table({"id": [1], "kind": [next(others)]}))
+
+    target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=pause, files=FILES)
+    settled = CommitLoop(target, KEY, 5).settle([entry(0, file("a"))], {0: 1}, NOWHERE)
+    assert (settled.tries, next(others)) == (2, "y")
 
 
 def test_a_recovery_refuses_what_is_on_its_way_and_what_was_heard_before_it(catalog: Catalog) -> None:

@@ -39,7 +39,6 @@ from calving.mutations.keys import parts
 from calving.protocol.batch_ledger import BatchEntry, noted, outdated
 from calving.protocol.commit import Step
 from calving.protocol.ledger_key import GONE_OFFSETS, LedgerKey
-from calving.retries import tries
 from calving.writing.key_runs import are_last
 
 log = logging.getLogger(__name__)
@@ -95,19 +94,22 @@ class BatchCommitter:
         """
         target = self._target(batch.what)
         state, unanswered = self._loaded(target, batch), 0
-        for is_last in tries(REFUSALS, target.pause):
+        for number in range(1, REFUSALS + 1):
             if entry is not None and entry.is_held(state.line, state.properties):
                 self._drop_repeated(state.table, batch, entry)
                 return None
             try:
                 landed: int | None = self._attempt(target, state, batch, entry)
             except (CommitRefusedError, CommitUncertainError) as error:
+                unanswered += isinstance(error, CommitUncertainError)
+                is_last = number == REFUSALS or unanswered == MAX_TRIES
+                if not is_last:  # before the load: the next try must not build on a table from before the pause
+                    target.pause(number)
                 state = self._loaded(target, batch)
                 landed = target.landed(state)
                 if landed is None and isinstance(error, CommitRefusedError) and target.moved(state):
                     target.discard()
-                unanswered += isinstance(error, CommitUncertainError)
-                if landed is None and (is_last or unanswered == MAX_TRIES):
+                if landed is None and is_last:
                     raise
             if landed is not None:
                 delete_orphans(state.table.io, (*target.unused.get(landed, ()), *batch.others))

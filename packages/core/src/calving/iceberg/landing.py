@@ -25,7 +25,7 @@ from pyiceberg.transforms import VoidTransform
 from calving.errors import UnavailableError
 from calving.iceberg.catalog import find_table, is_rest, reaching, table_id
 from calving.iceberg.creation import refuse_final
-from calving.retries import Backoff, tries
+from calving.retries import Backoff
 from calving.writing.partitioning import is_divided
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def with_landing_spec(catalog: Catalog, name: str, table: Table) -> Table:
     :raises UnavailableError: others kept changing the table, or the catalog is away; try again.
     """
     what = f"table {name}: a partition spec for landed files (iceberg.tables.landing = unpartitioned)"
-    for _ in tries(_TRIES, lambda failed: time.sleep(_BACKOFF.pause(failed))):
+    for number in range(1, _TRIES + 1):
         if landing_spec(table.metadata) is not None:
             return table
         # After an error that says nothing clear, the next load shows whether the spec was added.
@@ -65,6 +65,7 @@ def with_landing_spec(catalog: Catalog, name: str, table: Table) -> Table:
                 log.info("%s was added", what)
             except CommitFailedException:
                 log.info("%s was not added, because somebody else has changed the table", what)
+                time.sleep(_BACKOFF.pause(number))  # before the load: the next try builds on the table of then
             except Exception as error:  # catalogs raise exceptions of their own
                 refuse_final(catalog, error, f"{what} is refused by the catalog")
                 raise

@@ -46,7 +46,6 @@ from calving.protocol.ledger_key import (
     LedgerKey,
 )
 from calving.protocol.rollback import RolledBack
-from calving.retries import tries
 
 MAX_TRIES = 50
 _CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFSETS}
@@ -160,7 +159,7 @@ class Maintenance:
         """
         attempts = _Attempts(self._catalog, self._table, self._key, task, self._sleep)
         try:
-            for is_last in tries(MAX_TRIES, lambda _: attempts.target.pause(1)):
+            for number in range(1, MAX_TRIES + 1):
                 change = task.of(attempts.state.table, self._key.branch)
                 if change is None:
                     break
@@ -172,7 +171,7 @@ class Maintenance:
                         change = task.of(attempts.state.table, self._key.branch)
                     if change is None:
                         break
-                    landed = attempts.make(change, self._prepared(attempts.state, change), is_last=is_last)
+                    landed = attempts.make(change, self._prepared(attempts.state, change), is_last=number == MAX_TRIES)
                 if landed is not None:
                     return landed
         except Exception:  # a storage may raise anything
@@ -234,6 +233,8 @@ class _Attempts(Generic[C]):
         try:
             landed: int | None = target.commit(state, prepared, self._noted(state, prepared))
         except (CommitRefusedError, CommitUncertainError) as error:
+            if not is_last:  # before the load: the next attempt must not build on a table from before the pause
+                target.pause(1)
             self.state = self._loaded()
             landed = target.landed(self.state)
             self._may_land = might_land or not isinstance(error, CommitRefusedError) or not target.moved(self.state)

@@ -320,6 +320,9 @@ class CommitLoop(Generic[S]):
             try:
                 return Settled(target.attempt(state, admitted), admitted, tries)
             except (CommitRefusedError, CommitUncertainError) as error:
+                is_last = tries == self._max_tries
+                if not is_last:  # before the load: the next attempt must not build on a table from before the pause
+                    target.pause(tries)
                 state = target.load()
                 snapshot_id = target.landed(state)
                 if snapshot_id is not None:
@@ -328,7 +331,6 @@ class CommitLoop(Generic[S]):
                 # before the attempt. A table that has really moved on shows a snapshot after that state.
                 if isinstance(error, CommitRefusedError) and target.moved(state):
                     target.discard()
-                if tries == self._max_tries:
+                if is_last:
                     raise
-                target.pause(tries)
         raise AssertionError("unreachable")
