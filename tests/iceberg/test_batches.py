@@ -261,8 +261,8 @@ def test_a_batch_builds_on_the_table_after_its_pause(lake: Lake) -> None:
         pauses.append(seconds)
         lake.append(2_000)
 
-    committer = BatchCommitter(Busy(lake, 1), ("db", "t"), sleep=others_commit)
-    committer.commit(files(lake, 1), ENTRY)
+    busy: Any = Busy(lake, 1)
+    BatchCommitter(busy, ("db", "t"), sleep=others_commit).commit(files(lake, 1), ENTRY)
     assert (lake.rows, len(pauses)) == ([1, 1_000, 2_000], 1)
 
 
