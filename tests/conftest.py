@@ -65,6 +65,16 @@ def no_secrets_of_other_tests() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_levels_of_other_tests() -> Iterator[None]:
+    """A sink's page sets the levels of logs for the whole process: other modules read logs as these are by default."""
+    logs = [logging.getLogger(name) for name in (None, "calving")]
+    levels = [log.level for log in logs]
+    yield
+    for log, level in zip(logs, levels, strict=True):
+        log.setLevel(level)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def unmarked_tests_start_no_service(pytestconfig: pytest.Config) -> Iterator[None]:
     """Under ``-m "not services"`` a test that starts one fails, and says which marker it lacks."""
