@@ -301,22 +301,7 @@ class CommitLoop(Generic[S]):
                 admitted = admit(entries, read, progress, ledger, left_out, in_order=self._in_order)
             if not admitted:
                 return Settled(None, admitted, tries - 1)
-            if self._key.is_superseded(state.properties, progress):
-                raise SupersededError(
-                    "the sink was recovered after this coordinator had begun, or the recovery did not end: stop all"
-                    " workers and run `calving recover FILE` to its end"
-                )
-            for tp, spans in twice(admitted, progress, ledger, left_out).items():
-                raise AlreadyHeldError(
-                    f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"
-                    " the store of positions has lost acknowledged writes;"
-                    " stop all workers and run `calving recover FILE`"
-                )
-            for tp, span in disordered(admitted.publications, progress).items() if self._in_order else ():
-                raise AlreadyHeldError(
-                    f"changes of {named(tp)} from offset {span.start} on were read after later ones: its position has"
-                    " gone back; stop all workers and run `calving recover FILE`"
-                )
+            self._check(state, admitted, progress, ledger, left_out)
             try:
                 return Settled(target.attempt(state, admitted), admitted, tries)
             except (CommitRefusedError, CommitUncertainError) as error:
@@ -334,3 +319,24 @@ class CommitLoop(Generic[S]):
                 if is_last:
                     raise
         raise AssertionError("unreachable")
+
+    def _check(
+        self, state: S, admitted: Admitted, progress: SourceProgress, ledger: Ledger, left_out: Coverage
+    ) -> None:
+        """:raises AlreadyHeldError, SupersededError: an operator has to recover the sink; do not commit these files."""
+        if self._key.is_superseded(state.properties, progress):
+            raise SupersededError(
+                "the sink was recovered after this coordinator had begun, or the recovery did not end: stop all"
+                " workers and run `calving recover FILE` to its end"
+            )
+        for tp, spans in twice(admitted, progress, ledger, left_out).items():
+            raise AlreadyHeldError(
+                f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"
+                " the store of positions has lost acknowledged writes;"
+                " stop all workers and run `calving recover FILE`"
+            )
+        for tp, span in disordered(admitted.publications, progress).items() if self._in_order else ():
+            raise AlreadyHeldError(
+                f"changes of {named(tp)} from offset {span.start} on were read after later ones: its position has"
+                " gone back; stop all workers and run `calving recover FILE`"
+            )
