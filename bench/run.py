@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyspark
@@ -173,53 +174,38 @@ def _changing(args: argparse.Namespace, folder: Path, console: Console) -> dict[
 
 def _upserts(args: argparse.Namespace, folder: Path, console: Console) -> list[dict[str, object]]:
     """The same records, one of ten of them for a live row, appended and upserted in turns."""
-    results = []
     with kafka(folder / "kafka-of-upserts") as servers:
-        rows = fill_changes(servers, "bench-changes", changes_and_inserts(args.records), PARTITIONS, record)
-        for number in range(args.rounds):
-            for kind, keys, expected in (
-                ("append", {}, LIVE + args.records),
-                ("upsert", _UPSERT, rows),
-            ):
-                name = f"{kind}-{number}"
-                case = Case(
-                    name,
-                    "bench-changes",
-                    args.records,
-                    "epoch",
-                    live=True,
-                    rows=expected,
-                    distinct=rows,
-                    keys=keys,
-                )
-                results.append({**drain(args.calving, servers, folder, case), "sink": kind})
-    _show(results, console)
-    return results
+        topic = "bench-changes"
+        rows = fill_changes(servers, topic, changes_and_inserts(args.records), PARTITIONS, record)
+        cases = (
+            Case("append", topic, args.records, "epoch", live=True, rows=LIVE + args.records, distinct=rows),
+            Case("upsert", topic, args.records, "epoch", live=True, rows=rows, distinct=rows, keys=_UPSERT),
+        )
+        return _in_turns(args, servers, folder, console, cases)
 
 
 def _partial_updates(args: argparse.Namespace, folder: Path, console: Console) -> list[dict[str, object]]:
     """Updates of random live rows: with all fields, and without two of them, which the rows keep."""
-    results = []
-    kinds = {
-        "whole": (record, _UPSERT),
-        "partial": (partial_record, {**_UPSERT, "iceberg.tables.unset-fields": "keep"}),
-    }
+    keeping = {**_UPSERT, "iceberg.tables.unset-fields": "keep"}
     with kafka(folder / "kafka-of-partial-updates") as servers:
-        for kind, (of_kind, _) in kinds.items():
+        cases = []
+        for kind, of_kind, keys in (("whole", record, _UPSERT), ("partial", partial_record, keeping)):
             fill_changes(servers, f"bench-{kind}", changes(args.records), PARTITIONS, of_kind)
-        for number in range(args.rounds):
-            for kind, (_, keys) in kinds.items():
-                case = Case(
-                    f"{kind}-{number}",
-                    f"bench-{kind}",
-                    args.records,
-                    "epoch",
-                    live=True,
-                    rows=LIVE,
-                    distinct=LIVE,
-                    keys=keys,
-                )
-                results.append({**drain(args.calving, servers, folder, case), "sink": kind})
+            cases.append(
+                Case(kind, f"bench-{kind}", args.records, "epoch", live=True, rows=LIVE, distinct=LIVE, keys=keys)
+            )
+        return _in_turns(args, servers, folder, console, cases)
+
+
+def _in_turns(
+    args: argparse.Namespace, servers: str, folder: Path, console: Console, cases: Sequence[Case]
+) -> list[dict[str, object]]:
+    """The cases one after the other, as often as there are rounds."""
+    results = [
+        {**drain(args.calving, servers, folder, replace(case, name=f"{case.name}-{number}")), "sink": case.name}
+        for number in range(args.rounds)
+        for case in cases
+    ]
     _show(results, console)
     return results
 

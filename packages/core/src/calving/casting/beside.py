@@ -1,5 +1,5 @@
-"""Columns beside columns: a value that does not fit the type of its column goes into another one, whose name also tells
-its type: ``amount_string`` beside ``amount``. The column itself is null in that row.
+"""Columns beside columns: the sink writes a value that does not fit its column's type to another column, whose name
+ends with the value's type: ``amount_string`` beside ``amount``. The first column is null in that row.
 
 A value is moved within its record, as if its field had the other column's name. Whether it is moved depends on its type
 and on the table, and not on other records.
@@ -29,8 +29,8 @@ from calving.records.values import Values, objects, objects_in_parts
 
 
 class _Move(NamedTuple):
-    """A value that goes from the field at ``path`` to a field ``name`` beside it. ``text``: what it becomes there; None
-    if it stays as it is.
+    """The move of a value from the field at ``path`` to the field ``name`` of the same object. ``text``: the text that
+    replaces the value; None: the value does not change.
     """
 
     path: Path
@@ -88,7 +88,7 @@ class ColumnsBeside:
             yield values.choose(places).with_data(part), places
 
     def _in_question(self, data: pa.StructArray) -> pa.StructArray:
-        """The fields that Arrow cannot convert as a whole, and those that may be fields of columns beside them."""
+        """The fields that Arrow cannot convert as a whole, and the fields to which their values may move."""
         lookup, fields = self._target.lookup(self._target.columns), [*zip(data.type, children_of(data), strict=True)]
         columns = [lookup.find(field.name) for field, _ in fields]
         pairs = zip(fields, columns, strict=True)
@@ -195,7 +195,7 @@ def _with_moves(value: Mapping[str, Any], moves: Sequence[_Move]) -> dict[str, A
 
 
 def _with_column(data: pa.StructArray, path: Path, name: str, texts: Sequence[str | None] | None) -> pa.StructArray:
-    """The column of the field at ``path`` as that of a field ``name`` beside it, or these texts there."""
+    """The data with the column of the field at ``path`` under the name ``name``, or with these texts instead of it."""
     fields = {field.name: field for field in data.type}
     columns = dict(zip(fields, children_of(data), strict=True))
     (field, *inner), column = path, columns[path[0]]

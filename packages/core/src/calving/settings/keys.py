@@ -453,10 +453,10 @@ class SinkKeys(BaseModel):
     on_type_change: OnTypeChange = Field(
         NO_COLUMN_BESIDE,
         alias="iceberg.tables.on-type-change",
-        description="The sink's response to a value that does not fit the type of its column, as after a change of the"
-        " type at the source. `fail`: the record is a bad record. `column`: the value goes into a [column beside"
-        " it](evolution.md#a-type-that-changes), such as `amount_string` or `amount_double`. `text`: it goes"
-        " there as text, into `amount_string`. Both need `iceberg.tables.evolve-schema-enabled`.",
+        description="The sink's response to a value that does not fit its column's type, for example because the source"
+        " has changed the type. `fail`: the record is a bad record. `column`: the sink writes the value to [another"
+        " column](evolution.md#a-type-that-changes), such as `amount_string` or `amount_double`. `text`: the sink"
+        " writes it as text to `amount_string`. Both need `iceberg.tables.evolve-schema-enabled`.",
     )
     auto_create: bool = Field(
         False, alias="iceberg.tables.auto-create-enabled", description="The sink creates missing tables."
