@@ -118,7 +118,7 @@ test-touched: $(BIN)/calving
 	@CALVING_SEEDS=3 $(BIN)/python -m harness.touched $(BASE)
 
 types: $(BIN)/calving
-	@$(BIN)/mypy
+	@$(BIN)/mypy && $(BIN)/python -m harness.stubs
 
 quick: $(BIN)/calving
 	@CALVING_SEEDS=3 $(BIN)/pytest -q -n 2 -m 'not services and not long' -k 'not broken_rule and not contracts_in_the_manual' tests \

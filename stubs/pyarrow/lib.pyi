@@ -1,4 +1,4 @@
-"""The part of pyarrow that calving uses; `python -m mypy.stubtest` compares it with the library."""
+"""The part of pyarrow that calving uses; `python -m harness.stubs` compares it with the library."""
 
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
