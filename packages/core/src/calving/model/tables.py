@@ -144,11 +144,11 @@ class RowMutations:
     @property
     def in_steps(self) -> bool:
         """Whether the changes of a batch may be committed in several steps, in the order of their offsets. Each step
-        deletes rows of the steps before it, at the cost of searching their files. Tables with an order field need one
-        step, because order values are compared within one step. So do tables with equality deletes, because each of
-        their steps is a snapshot; and tables with partial rows, which are joined within one step.
+        deletes rows of the steps before it, at the cost of searching their files; its partial rows build on the
+        steps before it. Tables with an order field need one step, because order values are compared within one step. So
+        do tables with equality deletes, because each of their steps is a snapshot.
         """
-        return self.row_deletes == "positions" and self.order_field is None and not self.keeps
+        return self.row_deletes == "positions" and self.order_field is None
 
     @property
     def contradiction(self) -> str | None:

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, NestedField, StructType
 
 from calving.records.arrays import children_of, struct, take
-from calving.writing.key_runs import KeyRuns
+from calving.writing.key_runs import KeyRuns, numbered
 from calving.writing.partial_lists import Chain, Cut, Element, Join, Step, appended, joined
 
 ROOTLESS = "-"
@@ -140,34 +140,29 @@ class PartialRows:
         keys = runs.numbers.take(first)
         made = pa.RecordBatch.from_arrays([take(column, last) for column in rows.columns], schema=rows.schema)
         lacks = [self._with_inner(kept_ids(text)) for text in lacking.texts]
-        left = defaultdict[int, set[int]](set)
+        left = dict[int, pa.Array]()
         there = self._columns.keys()  # others are gone
         for each in sorted(there & frozenset().union(*lacks), key=self._depth):
             has = runs.last(lacking.is_so([each not in ids for ids in lacks], otherwise=True))
             source = pc.if_else(pc.greater_equal(has, first), has, None)
-            made = self._with_column(made, each, rows, (runs.order.take(source), begins), left)
+            if source.null_count:
+                left[each] = self._left(each, source.is_null(), left)
+            path = self._columns[each].path
+            made = _with(made, path, _at(rows, path), pc.coalesce(runs.order.take(source), begins))
         steps = defaultdict[int, dict[int, Sequence[Step]]](dict)
         for each in sorted(there & frozenset().union(*map(kept_steps, lacking.texts))):
             chains = _chains(each, runs, dict(zip(keys.to_pylist(), first.to_pylist(), strict=True)), lacking, lacks)
             made = self._with_lists(made, self._columns[each], rows, keys, chains, steps)
         return Joined(made, keys, lacking.left(root, left, steps), last)
 
-    def _with_column(
-        self,
-        made: pa.RecordBatch,
-        number: int,
-        rows: pa.RecordBatch,
-        sources: tuple[pa.Array, pa.Array],
-        left: defaultdict[int, set[int]],
-    ) -> pa.RecordBatch:
-        """The rows with their values of the column with this id. ``sources``: of each row the one that has the column,
-        maybe none, and the first one. ``left``: the columns that each row lacks still; this one, where no row has it.
+    def _left(self, number: int, lacking: pa.Array, left: Mapping[int, pa.Array]) -> pa.Array:
+        """Of the rows for which no row has the column with this id, those that do not lack a struct around it.
+        ``left``: the same of these structs.
         """
-        column, (source, begins) = self._columns[number], sources
-        for place in pc.indices_nonzero(source.is_null()).to_pylist():
-            if left[place].isdisjoint(column.around):
-                left[place].add(number)
-        return _with(made, column.path, _at(rows, column.path), pc.coalesce(source, begins))
+        for each in self._columns[number].around:
+            if each in left:
+                lacking = pc.and_(lacking, pc.invert(left[each]))
+        return lacking
 
     def without_value(self, joined: Joined) -> set[int]:
         """The columns that a row still lacks, and that are null in it."""
@@ -272,22 +267,29 @@ class _Lacking:
         return pc.fill_null(pa.array(of_texts, pa.bool_()).take(self.of_rows), otherwise)
 
     def left(
-        self, root: pa.Array, columns: Mapping[int, Set[int]], steps: Mapping[int, Mapping[int, Sequence[Step]]]
+        self, root: pa.Array, columns: Mapping[int, pa.Array], steps: Mapping[int, Mapping[int, Sequence[Step]]]
     ) -> pa.Array:
-        """The texts for keys that still lack these ``columns``, and these ``steps`` of lists. ``root``: of each key the
-        last row that replaces what was before it, maybe none.
+        """The texts for keys that still lack columns, and steps of lists. ``root``: of each key the last row that
+        replaces what was before it, maybe none. ``columns``: for each column, whether a key lacks it.
         """
         base = self.of_rows.take(root)
-        roots = [kept_text((), rootless=text.startswith(ROOTLESS)) for text in self.texts]
-        texts = pc.fill_null(pa.array(roots, pa.string()).take(base), kept_text(()))
-        texts = pc.if_else(pc.and_(root.is_valid(), base.is_null()), None, texts)
-        if not columns and not steps:
+        rootless = self.is_so([text.startswith(ROOTLESS) for text in self.texts], otherwise=False).take(root)
+        whole = pc.and_(root.is_valid(), base.is_null())
+        rootless = pc.fill_null(rootless, False)
+        groups = numbered([whole, rootless, *columns.values()]).dictionary_encode()
+        places = pc.index_in(pa.arange(0, len(groups.dictionary)), value_set=groups.indices.cast(pa.int64()))
+
+        def text(place: int) -> str | None:
+            ids = (each for each, lacking in columns.items() if lacking[place].as_py())
+            is_rootless = rootless[place].as_py()
+            return None if whole[place].as_py() else kept_text(ids, steps.get(place), rootless=is_rootless)
+
+        texts = pa.array([text(place) for place in places.to_pylist()], pa.string()).take(groups.indices)
+        if not steps:
             return texts
         found = texts.to_pylist()
-        for place in {*columns, *steps}:
-            if found[place] is not None:
-                gone = found[place] == ROOTLESS
-                found[place] = kept_text(columns.get(place, ()), steps.get(place), rootless=gone)
+        for place in steps:
+            found[place] = text(place)
         return pa.array(found, pa.string())
 
 
