@@ -352,6 +352,15 @@ def run_end_encode(
     options: FunctionOptions | None = None,
     memory_pool: MemoryPool | None = None,
 ) -> RunEndEncodedArray: ...
+def scatter(
+    values: Array,
+    indices: Array,
+    /,
+    max_index: int = -1,
+    *,
+    options: FunctionOptions | None = None,
+    memory_pool: MemoryPool | None = None,
+) -> Array: ...
 @overload
 def search_sorted(
     values: Array | ChunkedArray,

@@ -30,9 +30,9 @@ from calving.mutations.ordering import Found
 from calving.records.arrays import chosen_rows
 from calving.records.fields import arrow_schema
 from calving.writing.changes import KEPT, filled, optional
+from calving.writing.kept_columns import is_rootless, kept_ids, kept_steps
 from calving.writing.key_files import partial_row_schema
-from calving.writing.key_runs import are_last
-from calving.writing.partial_rows import Joined, PartialRows, is_rootless, kept_ids, kept_steps
+from calving.writing.partial_rows import Joined, PartialRows
 
 log = logging.getLogger(__name__)
 Group = Sequence[Sequence[DataFile]]
@@ -54,20 +54,22 @@ class KeyChanges:
 
     @staticmethod
     def of(keys: ChangedKeys, reading: ColumnReader, every: Group, partial: Group, emptied: int) -> KeyChanges:
-        """``every``: all key files. ``partial``: those with partial rows."""
+        """``every``: all key files, from which ``keys`` are made. ``partial``: those with partial rows."""
 
-        def found_in(group: Group) -> Sequence[Matches]:
+        def changes(group: Group) -> Sequence[Matches]:
             steps = ([(file.file_path, file.file_format) for file in of_step] for of_step in group)
             return keys.found_in_each(reading.all_of(files) for files in steps)
 
-        steps = found_in(every)
+        steps = keys.changes if keys.changes is not None else changes(every)
         is_same = [[*step] for step in every] == [[*step] for step in partial]
-        return KeyChanges(keys, steps, steps if is_same else found_in(partial), emptied)
+        return KeyChanges(keys, steps, steps if is_same else changes(partial), emptied)
 
     def bases(self) -> pa.Array:
         """For each key: the step of its last change that is not partial, or that of the last emptying; -1 if there is
         none.
         """
+        if self.steps is self.partial:
+            return _repeated(self.emptied, len(self.keys))
         others = [
             every.keys.filter(pc.invert(pc.is_in(every.keys, value_set=partial.keys)))
             for every, partial in zip(self.steps, self.partial, strict=True)
@@ -84,13 +86,10 @@ class KeyChanges:
 
     def _last_steps(self, keys: Sequence[pa.Array]) -> pa.Array:
         """For each key, the last step of which ``keys`` has it; -1 if there is none."""
+        steps = pa.concat_arrays([_repeated(step, len(of_step)) for step, of_step in enumerate(keys)])
         given = pa.concat_arrays([of_step.cast(pa.int32()) for of_step in keys])
-        if not len(given):
-            return pa.repeat(pa.scalar(_NONE, pa.int32()), len(self.keys))
-        steps = [pa.repeat(pa.scalar(step, pa.int32()), len(of_step)) for step, of_step in enumerate(keys)]
-        is_last = are_last(given)
-        last = pc.index_in(pa.arange(0, len(self.keys)), value_set=given.filter(is_last).cast(pa.int64()))
-        return pc.fill_null(pa.concat_arrays(steps).filter(is_last).take(last), _NONE)
+        # The last of several numbers at one place stays.
+        return pc.fill_null(pc.scatter(steps, given, max_index=len(self.keys) - 1), _NONE)
 
 
 class PartialUpdates:
@@ -143,9 +142,9 @@ class PartialUpdates:
             start = 0
             for file in files:
                 positions = pc.and_(pc.greater_equal(rows, start), pc.less(rows, start + file.record_count))
-                here = pc.subtract(rows.filter(positions), start).to_pylist()
+                here = pc.subtract(rows.filter(positions), start)
                 own, first = keys.filter(positions), 0
-                if here:
+                if len(here):
                     known = reader.ids(file.file_path)
                     for part in reader.rows_at(file.file_path, file.file_format, {}, here):
                         yield self._beside(part, known), own.slice(first, part.num_rows)
@@ -184,11 +183,11 @@ class PartialUpdates:
                 continue
             order = pc.sort_indices(rows)
             keys, first = keys.take(order), 0
-            for part in self._rows_of(file, wanted, rows.take(order).to_pylist()):
+            for part in self._rows_of(file, wanted, rows.take(order)):
                 yield part, keys.slice(first, part.num_rows)
                 first += part.num_rows
 
-    def _rows_of(self, file: Candidate, schema: Schema, positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, file: Candidate, schema: Schema, positions: pa.Array) -> Iterator[pa.RecordBatch]:
         """Rows of a file with these columns, among all of the table's columns."""
         if not schema.fields:  # the table has lost them
             yield self._among_all(pa.RecordBatch.from_arrays([pa.nulls(len(positions))], [""]))
@@ -294,3 +293,7 @@ def _texts(parts: Sequence[tuple[pa.RecordBatch, pa.Array]]) -> set[str]:
         kept = rows.column(KEPT)
         texts.update(kept.filter(pc.invert(pc.fill_null(is_rootless(kept), True))).unique().to_pylist())
     return texts
+
+
+def _repeated(number: int, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(number, pa.int32()), count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -30,7 +30,7 @@ class StoredRows:
         mapping = self._table.name_mapping()
         return RowReader(self._table.io, schema, tuple(mapping.root) if mapping is not None else ())
 
-    def at(self, file: Candidate, schema: Schema, positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def at(self, file: Candidate, schema: Schema, positions: pa.Array) -> Iterator[pa.RecordBatch]:
         """The rows of a file at these ascending positions, with these columns.
 
         :raises TableTroubleError: the file cannot be read without a loss.

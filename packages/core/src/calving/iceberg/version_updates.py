@@ -36,7 +36,7 @@ class Revision(NamedTuple):
     files: tuple[DataFile, ...]
 
 
-class _Held(NamedTuple):
+class _StoredVersions(NamedTuple):
     """Versions in a file: their positions, which ascend, the numbers of their keys, and their columns."""
 
     file: Candidate
@@ -46,7 +46,7 @@ class _Held(NamedTuple):
     ends: pa.Array
 
 
-class _Told(NamedTuple):
+class _StepChanges(NamedTuple):
     """Changes of a step: the numbers of their keys, when they count, and whether they delete."""
 
     step: int
@@ -107,7 +107,7 @@ class VersionUpdates:
         changes = _told_changes(told, parts[2 * count :])
         return self._revision(held, revised(versions, changes, is_ordered=self._order_type is not None), ranks)
 
-    def _revision(self, held: Sequence[_Held], changed: Iterable[Revised], ranks: Ranks) -> Revision:
+    def _revision(self, held: Sequence[_StoredVersions], changed: Iterable[Revised], ranks: Ranks) -> Revision:
         """Write the versions that change and stay."""
         places = [(of.file, position) for of in held for position in of.positions]
         deleted, kept = defaultdict[str, list[int]](list), defaultdict[str, list[tuple[int, Version]]](list)
@@ -120,7 +120,7 @@ class VersionUpdates:
         anew = (rows for path, of_file in kept.items() for rows in self._anew(files[path], of_file, ranks))
         return Revision(deleted, self._rows.written(anew) if kept else ())
 
-    def _held(self, living: Sequence[Found], contested: pa.Array) -> Iterator[_Held]:
+    def _held(self, living: Sequence[Found], contested: pa.Array) -> Iterator[_StoredVersions]:
         """The versions of the contested keys."""
         for file, matches in living:
             matters = pc.is_in(matches.keys, value_set=contested)
@@ -128,11 +128,11 @@ class VersionUpdates:
             if not len(rows):
                 continue
             order = pc.sort_indices(rows)
-            positions = rows.take(order).to_pylist()
+            positions = rows.take(order)
             read = pa.concat_batches([*self._rows.at(file, self._ends, positions)])
-            yield _Held(file, positions, keys.take(order), *read.columns)
+            yield _StoredVersions(file, positions.to_pylist(), keys.take(order), *read.columns)
 
-    def _changes(self, keys: ChangedKeys, reading: ColumnReader, contested: pa.Array) -> Iterator[_Told]:
+    def _changes(self, keys: ChangedKeys, reading: ColumnReader, contested: pa.Array) -> Iterator[_StepChanges]:
         """The changes of the contested keys, by step."""
         reader = self._rows.reader(self._told)
         of_steps = ([(f.file_path, f.file_format) for f in of_step] for of_step in self._key_files)
@@ -143,7 +143,7 @@ class VersionUpdates:
             if not len(rows):
                 continue
             batches = (batch for file in files for batch in reader.batches(file.file_path, file.file_format, {}))
-            yield _Told(step, matches.keys.filter(matters), *pa.concat_batches([*batches]).take(rows).columns)
+            yield _StepChanges(step, matches.keys.filter(matters), *pa.concat_batches([*batches]).take(rows).columns)
 
     def _anew(self, file: Candidate, versions: Sequence[tuple[int, Version]], ranks: Ranks) -> Iterator[pa.RecordBatch]:
         """The rows of a file at these positions, as these versions."""
@@ -151,7 +151,8 @@ class VersionUpdates:
         begins = pa.array([None if each.begin == EVER else each.begin for _, each in versions], pa.int64())
         ends = pa.array([each.end for _, each in versions], pa.int64())
         start = 0
-        for rows in self._rows.at(file, self._schema, [position for position, _ in versions]):
+        positions = pa.array([position for position, _ in versions], pa.int64())
+        for rows in self._rows.at(file, self._schema, positions):
             if self._order_type is None:  # else no version begins at another time, and its text stays
                 rows = self._places.begun(rows, ranks.value(begins.slice(start, rows.num_rows)))
             yield self._places.ended(rows, ranks.value(ends.slice(start, rows.num_rows)))
@@ -183,7 +184,9 @@ def _contested(keys: ChangedKeys, living: Sequence[tuple[Candidate, Matches]]) -
     return pa.chunked_array(contested, pa.int32()).unique()
 
 
-def _versions(held: Sequence[_Held], begins: Sequence[pa.Array], ends: Sequence[pa.Array]) -> Iterator[KeyVersion]:
+def _versions(
+    held: Sequence[_StoredVersions], begins: Sequence[pa.Array], ends: Sequence[pa.Array]
+) -> Iterator[KeyVersion]:
     """The versions, with their times as numbers."""
     for of, own_begins, own_ends in zip(held, begins, ends, strict=True):
         step = _NONE if of.file.step is None else of.file.step
@@ -192,7 +195,7 @@ def _versions(held: Sequence[_Held], begins: Sequence[pa.Array], ends: Sequence[
             yield KeyVersion(key, step, begin, end)
 
 
-def _told_changes(told: Sequence[_Told], ats: Sequence[pa.Array]) -> Iterator[VersionChange]:
+def _told_changes(told: Sequence[_StepChanges], ats: Sequence[pa.Array]) -> Iterator[VersionChange]:
     """The changes, with their times as numbers."""
     for of, own in zip(told, ats, strict=True):
         for key, at, deletes in zip(*(column.to_pylist() for column in (of.keys, own, of.deletes)), strict=True):

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -144,6 +144,24 @@ class ChangedKeys:
         steps_of = _joined([_repeated(number, rows.num_rows) for number, rows in batches], pa.int32())
         self.last_steps: pa.Array = steps_of.filter(is_last)
         self._numbers: pa.Array | None = None
+        self._counts = [0] * len(steps)
+        for number, rows in batches:
+            self._counts[number] += rows.num_rows
+
+    @property
+    def changes(self) -> Sequence[Matches] | None:
+        """For each step its rows, all of which have one of the keys; None if they have to be looked for, because a key
+        has several rows.
+        """
+        if sum(self._counts) > len(self):
+            return None
+        ends = [0, *accumulate(self._counts)]
+        every = pa.arange(0, ends[-1])
+        keys = every.cast(pa.int32())
+        return [
+            Matches(every.slice(0, end - start), keys.slice(start, end - start), pa.nulls(0))
+            for start, end in pairwise(ends)
+        ]
 
     def part(self, numbers: pa.Array) -> ChangedKeys:
         """The keys with these numbers. They keep their numbers."""

@@ -28,7 +28,7 @@ from calving.errors import CalvingError, TableTroubleError
 from calving.mutations import row_avro as avro
 from calving.mutations.avro import fields_of, id_of
 from calving.mutations.widening import widened
-from calving.records.arrays import chosen_rows, entries, items_of, lists, maps, offsets_of, struct
+from calving.records.arrays import entries, items_of, lists, maps, offsets_of, struct, take
 from calving.records.fields import arrow_schema
 from calving.records.foreign import VARIANT
 from calving.writing.formats.orc import has_early_fractions
@@ -71,17 +71,20 @@ class RowReader:
             yield rows
 
     def rows_at(
-        self, path: str, file_format: str, constants: Mapping[int, Any], positions: Sequence[int]
+        self, path: str, file_format: str, constants: Mapping[int, Any], positions: pa.Array
     ) -> Iterator[pa.RecordBatch]:
         """Like ``batches``, only the rows at these ascending positions."""
 
-        def of(start: int, end: int) -> Sequence[int]:
-            return positions[bisect_left(positions, start) : bisect_left(positions, end)]
+        def of(start: int, end: int) -> pa.Array:
+            first, last = (bisect_left(positions, row, key=lambda each: each.as_py()) for row in (start, end))
+            return positions.slice(first, last - first)
 
-        for start, rows in self._read(path, file_format, constants, lambda start, end: bool(of(start, end))):
-            here = [position - start for position in of(start, start + rows.num_rows)]
-            if here:
-                yield chosen_rows(rows, here)
+        for start, rows in self._read(path, file_format, constants, lambda start, end: bool(len(of(start, end)))):
+            here = pc.subtract(of(start, start + rows.num_rows), start)
+            if len(here) == rows.num_rows:
+                yield rows
+            elif len(here):
+                yield pa.RecordBatch.from_arrays([take(column, here) for column in rows.columns], schema=rows.schema)
 
     def ids(self, path: str) -> frozenset[int]:
         """The field ids of a Parquet file: of its columns, and of the fields within structs and lists.

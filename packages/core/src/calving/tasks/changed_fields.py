@@ -23,8 +23,8 @@ from calving.records.paths import NUMBER, change_of, is_cut
 from calving.records.values import RecordError, Values
 from calving.tasks.unavailable import LackingValues
 from calving.writing.changes import INSERT
+from calving.writing.kept_columns import kept_text
 from calving.writing.partial_lists import Cut, Element, Step
-from calving.writing.partial_rows import kept_text
 
 _OPTIONAL = "make it optional, or let the source write whole documents"
 

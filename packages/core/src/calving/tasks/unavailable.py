@@ -18,7 +18,7 @@ from calving.records.fields import Target, table_schema
 from calving.records.placeholders import FieldPath, Placeholder
 from calving.records.values import RecordError, Values
 from calving.writing.changes import INSERT
-from calving.writing.partial_rows import kept_text
+from calving.writing.kept_columns import kept_text
 
 
 @dataclass(frozen=True, slots=True)

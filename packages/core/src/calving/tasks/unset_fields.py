@@ -17,7 +17,7 @@ from calving.records.fields import Target, table_schema
 from calving.records.values import RecordError, Values, objects_in_parts
 from calving.tasks.unavailable import LackingValues
 from calving.writing.changes import INSERT, identity_of
-from calving.writing.partial_rows import kept_text
+from calving.writing.kept_columns import kept_text
 
 _Ids = frozenset[int]
 

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from calving.model.tables import TableSpec
 from calving.records.fields import table_schema
 from calving.writing.changes import DELETE, KEPT, OFFSET, OPERATION, SOURCE, Identity, is_operation, rows_of, run_of
+from calving.writing.kept_columns import ROOTLESS
 from calving.writing.key_runs import are_last, numbered
-from calving.writing.partial_rows import ROOTLESS, PartialRows
+from calving.writing.partial_rows import PartialRows
 
 
 class ChangeJoiner:

@@ -4,9 +4,8 @@ completed by the row before it; rows that follow each other are joined first.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
@@ -16,57 +15,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, NestedField, StructType
 
 from calving.records.arrays import children_of, struct, take
-from calving.writing.key_runs import KeyRuns, numbered
+from calving.writing.kept_columns import ROOTLESS, Lacking, kept_ids, kept_steps, kept_text
+from calving.writing.key_runs import KeyRuns
 from calving.writing.partial_lists import Chain, Cut, Element, Join, Step, appended, joined
-
-ROOTLESS = "-"
-"""In the text of the columns that a row lacks: the row before it is known to be gone."""
-Steps = Mapping[int, Sequence[Step]]
-"""The steps that change lists, by the lists' ids."""
-
-
-def kept_text(ids: Iterable[int], steps: Steps | None = None, *, rootless: bool = False) -> str:
-    """The text for what a row lacks: the columns with these ids, and of lists what these steps leave."""
-    words = [*([ROOTLESS] if rootless else []), *map(str, sorted(ids))]
-    if steps:
-        listed = {str(each): [*map(_written, steps[each])] for each in sorted(steps)}
-        words.append(json.dumps(listed, separators=(",", ":")))
-    return " ".join(words)
-
-
-def _written(step: Step) -> object:
-    if isinstance(step, Cut):
-        return {"cut": step.size}
-    return step.number if step.kept is None else [step.number, step.kept]
-
-
-def _read(step: object) -> Step:
-    match step:
-        case {"cut": int(size)}:
-            return Cut(size)
-        case [int(number), str(kept)]:
-            return Element(number, kept)
-        case int(number):
-            return Element(number)
-    raise ValueError(f"{step} is no step that changes a list")
-
-
-def kept_ids(text: str) -> frozenset[int]:
-    """The ids of the columns in such a text, without lists that have steps."""
-    return frozenset(int(word) for word in text.partition("{")[0].split() if word != ROOTLESS)
-
-
-def kept_steps(text: str) -> dict[int, tuple[Step, ...]]:
-    """The steps in such a text."""
-    _, brace, listed = text.partition("{")
-    found = json.loads(brace + listed) if brace else {}
-    return {int(number): tuple(map(_read, steps)) for number, steps in found.items()}
-
-
-def is_rootless(kept: pa.Array) -> pa.Array:
-    """For each row, whether the row before it is known to be gone. Null stays null."""
-    rootless: pa.Array = pc.match_substring_regex(kept, f"^{ROOTLESS}")
-    return rootless
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +82,19 @@ class PartialRows:
         whole row, and one without a row before it, replaces what was before it.
         """
         every = KeyRuns.of(numbers)
-        lacking = _Lacking.of(kept.take(every.order))
+        lacking = Lacking.of(kept.take(every.order))
         root = every.last(lacking.is_so([text.startswith(ROOTLESS) for text in lacking.texts], otherwise=True))
         first = pc.coalesce(root, every.starts)
         by_place = pc.sort_indices(every.order.take(first))
         runs, first, root = every.chosen(by_place), first.take(by_place), root.take(by_place)
         last, begins = runs.order.take(runs.ends), runs.order.take(first)
         keys = runs.numbers.take(first)
-        made = pa.RecordBatch.from_arrays([take(column, last) for column in rows.columns], schema=rows.schema)
         lacks = [self._with_inner(kept_ids(text)) for text in lacking.texts]
         left = dict[int, pa.Array]()
         there = self._columns.keys()  # others are gone
-        for each in sorted(there & frozenset().union(*lacks), key=self._depth):
+        lacked = sorted(there & frozenset().union(*lacks), key=self._depth)
+        made = _taken(rows, last, {path[0] for each in lacked if len(path := self._columns[each].path) == 1})
+        for each in lacked:
             has = runs.last(lacking.is_so([each not in ids for ids in lacks], otherwise=True))
             source = pc.if_else(pc.greater_equal(has, first), has, None)
             if source.null_count:
@@ -250,51 +202,8 @@ def _joining(kind: ListType) -> Join:
     return join
 
 
-@dataclass(frozen=True, slots=True)
-class _Lacking:
-    """What rows lack: the number of one of the ``texts`` for each row, null for a whole row."""
-
-    texts: Sequence[str]
-    of_rows: pa.Array
-
-    @staticmethod
-    def of(kept: pa.Array) -> _Lacking:
-        encoded = kept.dictionary_encode()
-        return _Lacking(encoded.dictionary.to_pylist(), encoded.indices)
-
-    def is_so(self, of_texts: Sequence[bool], *, otherwise: bool) -> pa.Array:
-        """For each row whether its text is so. ``otherwise``: for whole rows."""
-        return pc.fill_null(pa.array(of_texts, pa.bool_()).take(self.of_rows), otherwise)
-
-    def left(
-        self, root: pa.Array, columns: Mapping[int, pa.Array], steps: Mapping[int, Mapping[int, Sequence[Step]]]
-    ) -> pa.Array:
-        """The texts for keys that still lack columns, and steps of lists. ``root``: of each key the last row that
-        replaces what was before it, maybe none. ``columns``: for each column, whether a key lacks it.
-        """
-        base = self.of_rows.take(root)
-        rootless = self.is_so([text.startswith(ROOTLESS) for text in self.texts], otherwise=False).take(root)
-        whole = pc.and_(root.is_valid(), base.is_null())
-        rootless = pc.fill_null(rootless, False)
-        groups = numbered([whole, rootless, *columns.values()]).dictionary_encode()
-        places = pc.index_in(pa.arange(0, len(groups.dictionary)), value_set=groups.indices.cast(pa.int64()))
-
-        def text(place: int) -> str | None:
-            ids = (each for each, lacking in columns.items() if lacking[place].as_py())
-            is_rootless = rootless[place].as_py()
-            return None if whole[place].as_py() else kept_text(ids, steps.get(place), rootless=is_rootless)
-
-        texts = pa.array([text(place) for place in places.to_pylist()], pa.string()).take(groups.indices)
-        if not steps:
-            return texts
-        found = texts.to_pylist()
-        for place in steps:
-            found[place] = text(place)
-        return pa.array(found, pa.string())
-
-
 def _chains(
-    number: int, runs: KeyRuns, first: Mapping[int, int], lacking: _Lacking, lacks: Sequence[Set[int]]
+    number: int, runs: KeyRuns, first: Mapping[int, int], lacking: Lacking, lacks: Sequence[Set[int]]
 ) -> dict[int, Chain]:
     """For each key with steps for the list with this id, the rows that have it or steps for it, from the last one that
     has it. ``first``: where the rows of each key begin that count.
@@ -321,6 +230,15 @@ def _at(rows: pa.RecordBatch, path: Sequence[int]) -> pa.Array:
     for index in path[1:]:
         column = children_of(cast("pa.StructArray", column))[index]
     return column
+
+
+def _taken(rows: pa.RecordBatch, numbers: pa.Array, left_out: Set[int]) -> pa.RecordBatch:
+    """The rows with these numbers. Columns at the places ``left_out`` are null."""
+    columns = [
+        pa.nulls(len(numbers), column.type) if place in left_out else take(column, numbers)
+        for place, column in enumerate(rows.columns)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _with(rows: pa.RecordBatch, path: Sequence[int], values: pa.Array, source: pa.Array) -> pa.RecordBatch:
