@@ -32,6 +32,7 @@ from calving.records.fields import arrow_schema
 from calving.writing.changes import KEPT, filled, optional
 from calving.writing.kept_columns import is_rootless, kept_ids, kept_steps
 from calving.writing.key_files import partial_row_schema
+from calving.writing.key_runs import KeyRuns
 from calving.writing.partial_rows import Joined, PartialRows
 
 log = logging.getLogger(__name__)
@@ -122,9 +123,9 @@ class PartialUpdates:
         ids = frozenset(chain.from_iterable((*kept_ids(text), *kept_steps(text)) for text in _texts(parts)))
         parts = [*self._stored(found, before, bases, unfinished, ids), *parts]
         rows = pa.concat_batches([part for part, _ in parts])
-        numbers = pa.concat_arrays([keys for _, keys in parts])
+        runs = KeyRuns.of(pa.concat_arrays([keys for _, keys in parts]))
         whole = rows.select(range(len(self._rows)))
-        joined = self._joiner.settled(self._joiner.join(whole, numbers, rows.column(KEPT)))
+        joined = self._joiner.settled(self._joiner.join(whole, runs, rows.column(KEPT)))
         return self._written(joined, self._joiner.without_value(joined))
 
     def _partial_rows(

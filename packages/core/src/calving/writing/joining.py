@@ -11,7 +11,7 @@ from calving.model.tables import TableSpec
 from calving.records.fields import table_schema
 from calving.writing.changes import DELETE, KEPT, OFFSET, OPERATION, SOURCE, Identity, is_operation, rows_of, run_of
 from calving.writing.kept_columns import ROOTLESS
-from calving.writing.key_runs import are_last, numbered
+from calving.writing.key_runs import KeyRuns, numbered
 from calving.writing.partial_rows import PartialRows
 
 
@@ -32,29 +32,37 @@ class ChangeJoiner:
             places = pa.table({SOURCE: whole.column(SOURCE), OFFSET: whole.column(OFFSET)})
             whole = whole.take(pc.sort_indices(places, sort_keys=[(SOURCE, "ascending"), (OFFSET, "ascending")]))
         numbers = numbered([column.of(whole) for column in self._identity.columns])
-        is_last = are_last(numbers)
-        concerned = pc.is_in(numbers, value_set=numbers.filter(pc.invert(is_last)))
-        if whole.column(KEPT).null_count:
-            partial = numbers.filter(pc.and_(is_last, whole.column(KEPT).is_valid()))
-            concerned = pc.and_(concerned, pc.is_in(numbers, value_set=partial))
+        runs = KeyRuns.of(numbers)
+        if len(runs.ends) == len(numbers):
+            return [whole]
+        if not whole.column(KEPT).null_count:
+            return [self._joined(whole, runs)]
+        is_last = runs.are_last
+        partial = numbers.filter(pc.and_(is_last, whole.column(KEPT).is_valid()))
+        concerned = pc.and_(
+            pc.is_in(numbers, value_set=numbers.filter(pc.invert(is_last))), pc.is_in(numbers, value_set=partial)
+        )
         if not pc.any(concerned, min_count=0).as_py():
             return [whole]
-        return [whole.filter(pc.invert(concerned)), self._joined(whole.filter(concerned), numbers.filter(concerned))]
+        joined = self._joined(whole.filter(concerned), KeyRuns.of(numbers.filter(concerned)))
+        return [whole.filter(pc.invert(concerned)), joined]
 
-    def _joined(self, changes: pa.RecordBatch, numbers: pa.Array) -> pa.RecordBatch:
+    def _joined(self, changes: pa.RecordBatch, runs: KeyRuns) -> pa.RecordBatch:
         """One change of each key."""
-        kept = self._kept(changes, numbers) if self._removes else changes.column(KEPT)
-        made = self._rows.join(rows_of(changes), numbers, kept)
+        kept = self._kept(changes, runs) if self._removes else changes.column(KEPT)
+        made = self._rows.join(rows_of(changes), runs, kept)
         marks = [changes.column(name).take(made.last) for name in (OPERATION, SOURCE, OFFSET)]
         return pa.RecordBatch.from_arrays([*made.rows.columns, *marks, made.kept], schema=changes.schema)
 
-    def _kept(self, changes: pa.RecordBatch, numbers: pa.Array) -> pa.Array:
+    def _kept(self, changes: pa.RecordBatch, runs: KeyRuns) -> pa.Array:
         """The columns that each row lacks. A partial row right behind a delete of its key has no row before it."""
-        kept, order = changes.column(KEPT), pc.sort_indices(numbers)  # stable
-        ordered, gone = numbers.take(order), is_operation(changes.column(OPERATION), DELETE).take(order)
-        most = max(0, len(order) - 1)
+        kept, order, ordered = changes.column(KEPT), runs.order, runs.numbers
+        gone = is_operation(changes.column(OPERATION), DELETE).take(order)
+        if not pc.any(gone).as_py():
+            return kept
+        most = len(order) - 1
         follows = pc.and_(pc.equal(ordered.slice(1), ordered.slice(0, most)), gone.slice(0, most))
         behind = order.slice(1).filter(follows)
-        is_behind = pc.is_in(pa.arange(0, len(kept)), value_set=behind.cast(pa.int64()))
+        is_behind = pc.is_in(pa.arange(0, len(kept)), value_set=behind)
         rootless = pc.binary_join_element_wise(ROOTLESS, kept, " ")
         return pc.if_else(pc.and_(is_behind, kept.is_valid()), rootless, kept)

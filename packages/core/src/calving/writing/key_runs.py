@@ -24,13 +24,7 @@ def numbered(columns: Sequence[pa.Array]) -> pa.Array:
 
 def are_last(numbers: pa.Array) -> pa.Array:
     """For each row whether no row after it has its number."""
-    # Sorting takes a quarter of a hash table's memory, and so less time if the process has to allocate it.
-    order = pc.sort_indices(numbers)  # stable
-    ordered, most = numbers.take(order), max(0, len(order) - 1)
-    earlier = order.slice(0, most).filter(pc.equal(ordered.slice(1), ordered.slice(0, most)))
-    if not len(earlier):
-        return pa.repeat(pa.scalar(True), len(numbers))
-    return pc.invert(pc.is_in(pa.arange(0, len(numbers)), value_set=earlier.cast(pa.int64())))
+    return KeyRuns.of(numbers).are_last
 
 
 def _encoded(column: pa.Array) -> pa.Array:
@@ -51,6 +45,7 @@ class KeyRuns:
     @staticmethod
     def of(numbers: pa.Array) -> KeyRuns:
         """``numbers``: the key of each row."""
+        # Sorting takes a quarter of a hash table's memory, and so less time if the process has to allocate it.
         order = pc.sort_indices(numbers).cast(pa.int64())  # stable
         ordered, count = numbers.take(order), len(numbers)
         if not count:
@@ -59,6 +54,15 @@ class KeyRuns:
         before = pc.indices_nonzero(others).cast(pa.int64())
         starts = pa.concat_arrays([pa.array([0], pa.int64()), pc.add(before, 1)])
         return KeyRuns(order, ordered, starts, pa.concat_arrays([before, pa.array([count - 1], pa.int64())]))
+
+    @property
+    def are_last(self) -> pa.Array:
+        """For each row whether it is the last one of its key."""
+        places = self.order.take(self.ends)
+        if len(places) == len(self.order):
+            return pa.repeat(pa.scalar(True), len(places))
+        last = pc.scatter(pa.repeat(pa.scalar(True), len(places)), places, max_index=len(self.order) - 1)
+        return pc.fill_null(last, False)
 
     def chosen(self, index: pa.Array) -> KeyRuns:
         """The keys at these places, in this order."""

@@ -258,7 +258,7 @@ class ChangeWriter(BufferedWriter):
             self.superseded -= last.num_rows
             is_whole = last.column(KEPT).is_null()
             if self._partial is not None:
-                self._partial.write(last.filter(pc.invert(is_whole)))
+                self._partial.write(_where(last, pc.invert(is_whole)))
             whole = _where(last, is_whole)
             staying = self._changes.staying(whole)
             self.deleted += whole.num_rows - staying.num_rows

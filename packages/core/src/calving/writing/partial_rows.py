@@ -77,15 +77,14 @@ class PartialRows:
             for step in steps
         ]
 
-    def join(self, rows: pa.RecordBatch, numbers: pa.Array, kept: pa.Array) -> Joined:
-        """``rows`` in their order, whose first columns are those of the schema, and the number of each row's key. A
-        whole row, and one without a row before it, replaces what was before it.
+    def join(self, rows: pa.RecordBatch, every: KeyRuns, kept: pa.Array) -> Joined:
+        """``rows`` in their order, whose first columns are those of the schema, and their keys. A whole row, and one
+        without a row before it, replaces what was before it. The joined rows are in the order of their last changes.
         """
-        every = KeyRuns.of(numbers)
         lacking = Lacking.of(kept.take(every.order))
         root = every.last(lacking.is_so([text.startswith(ROOTLESS) for text in lacking.texts], otherwise=True))
         first = pc.coalesce(root, every.starts)
-        by_place = pc.sort_indices(every.order.take(first))
+        by_place = pc.sort_indices(every.order.take(every.ends))
         runs, first, root = every.chosen(by_place), first.take(by_place), root.take(by_place)
         last, begins = runs.order.take(runs.ends), runs.order.take(first)
         keys = runs.numbers.take(first)
@@ -196,7 +195,7 @@ def _joining(kind: ListType) -> Join:
         rows = pa.RecordBatch.from_arrays(children_of(parts), schema=pa.schema([*parts.type]))
         assert isinstance(kind.element_type, StructType)  # noqa: S101 - only structs lack columns
         of_elements = PartialRows(Schema(*kind.element_type.fields))
-        done = of_elements.settled(of_elements.join(rows, numbers, kept))
+        done = of_elements.settled(of_elements.join(rows, KeyRuns.of(numbers), kept))
         return struct(done.rows.columns, parts.type, None, done.rows.num_rows)
 
     return join
