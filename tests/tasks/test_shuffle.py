@@ -27,7 +27,7 @@ def changes(start: int, count: int) -> pa.RecordBatch:
     rows = pa.RecordBatch.from_arrays(
         [pa.array(range(start, start + count), pa.int64()), pa.array(["v"] * count)], schema=arrow_schema(SCHEMA)
     )
-    return marked(rows, CHANGES, pa.array([UPDATE] * count, pa.int8()), 0, rows.column(0))
+    return marked(rows, CHANGES, pa.array([UPDATE] * count, pa.int8()), 0, rows.column(0), pa.nulls(count, pa.string()))
 
 
 def ids(sent: ShuffleBlock | shuffle.Sample) -> list[int]:

@@ -21,7 +21,7 @@ from calving.records.common_types import as_common, common_type
 from calving.records.fields import Target, table_schema
 from calving.records.paths import NUMBER, change_of, is_cut
 from calving.records.values import RecordError, Values
-from calving.tasks.unavailable import LackingValues
+from calving.tasks.unavailable import LackingRows, LackingValues
 from calving.writing.changes import INSERT
 from calving.writing.kept_columns import kept_text
 from calving.writing.partial_lists import Cut, Element, Step
@@ -83,7 +83,7 @@ class ChangedFields:
             return LackingValues([*bad, *(self._error(row, str(error)) for row in rows)])
         lacking.columns.difference_update(each.field_id for each in self._struct.fields if each.name in self._own)
         required = frozenset(each for each in lacking.columns if self._schema.find_field(each).required)
-        return LackingValues(bad, dict.fromkeys(rows, lacking.text), [(required, chosen.with_data(made), [*rows])])
+        return LackingValues(bad, [LackingRows(required, lacking.text, chosen.with_data(made), rows)])
 
     def moved(self, row: int) -> RecordError:
         """The error for such an update that changes its key."""

@@ -26,7 +26,7 @@ from calving.source.reading import Block
 from calving.tasks.before_images import bad_images, moved
 from calving.tasks.changed_fields import ChangedFields
 from calving.tasks.own_columns import OwnColumns
-from calving.tasks.unavailable import LackingValues, UnavailableValues
+from calving.tasks.unavailable import LackingRows, LackingValues, UnavailableValues
 from calving.tasks.unset_fields import UnsetFields
 from calving.tasks.versions import RowVersions
 from calving.writing.changes import (
@@ -145,12 +145,11 @@ class Conversion:
         if self._mutations.delete_mode == "hard":
             gone = pc.indices_nonzero(is_operation(operations, DELETE)).to_pylist()
         stays = without(len(values.data), dict.fromkeys(gone))
-        parts = []
         lacking = self._lacking(values, stays, operations)
-        if lacking.rows:
-            parts.append(Converted(None, [], lacking.bad))
-            parts += (self._partial_rows(group, lacking, values, operations, before) for group in lacking.groups)
-            stays = without(len(values.data), {**dict.fromkeys(gone), **dict.fromkeys(lacking.rows)})
+        parts = [Converted(None, [], [*lacking.bad])] if lacking.bad else []
+        partial = [(self._partial_rows(group, values, operations, before), group.kept) for group in lacking.groups]
+        if index := lacking.index:
+            stays = without(len(values.data), index.union(gone))
         left: list[Converted] = []
         if len(stays):
             rows = self._rows_beside(values.choose(stays), chosen(operations, stays), before, self.rows)
@@ -161,7 +160,8 @@ class Conversion:
             parts.append(_within(self._complete_only(keys, self._key_identity), gone))
         deletes = pa.repeat(pa.scalar(DELETE, pa.int8()), len(values.data))
         return [
-            *(self._marked(each, operations, origin, lacking.kept) for each in parts),
+            *(self._marked(each, operations, origin, kept) for each, kept in partial),
+            *(self._marked(each, operations, origin) for each in parts),
             *(self._marked(each, deletes, origin) for each in left),
         ]
 
@@ -172,35 +172,34 @@ class Conversion:
         found = self._unavailable.among(values, rows, operations)
         return found if self._unset_fields is None else self._unset_fields.beside(found, values, rows, operations)
 
-    def _moved(self, row: int, values: Values, lacking: LackingValues) -> RecordError:
-        """The error for a row that lacks columns, whose key the update has changed."""
-        if self._unset_fields is not None and row in lacking.unset:
+    def _moved(self, row: int, values: Values, group: LackingRows) -> RecordError:
+        """The error for a row of the group, whose key the update has changed."""
+        if self._unset_fields is not None and group.is_unset:
             return self._unset_fields.moved(row)
         return (self._changed_fields if values.content == "partial row" else self._unavailable).moved(row)
 
     def _partial_rows(
         self,
-        group: tuple[frozenset[int], Values, Indices],
-        lacking: LackingValues,
+        group: LackingRows,
         values: Values,
         operations: pa.Array,
         before: Sequence[Values],
     ) -> Converted:
-        """The rows of a group of ``lacking``, which are among all ``values``. One whose key the update has changed is
+        """The rows of a group, which are among all ``values``. One whose key the update has changed is
         bad: its values are in the row of the former key.
         """
-        found, partial, index = group
-        ids = frozenset(each for each in found if self._relaxed.find_field(each).required)
+        index = group.index
+        ids = frozenset(each for each in group.columns if self._relaxed.find_field(each).required)
         if ids not in self._partial:
             self._partial[ids] = self._converter(schema=optional(self._relaxed, ids))
         own = chosen(operations, index)
-        rows = _within(self._rows_beside(partial, own, before, self._partial[ids]), index)
+        rows = _within(self._rows_beside(group.values, own, before, self._partial[ids]), index)
         left = [*self._changed_keys(rows, values, operations, before)]
         elsewhere = {i for each in left for i in (*each.index, *(error.index for error in each.bad))}
         if not elsewhere or rows.rows is None:
             return rows
         here = [row for row, i in enumerate(rows.index) if i not in elsewhere]
-        bad = [self._moved(i, values, lacking) for i in sorted(elsewhere)]
+        bad = [self._moved(i, values, group) for i in sorted(elsewhere)]
         return Converted(chosen_rows(rows.rows, here), compose(rows.index, here), [*rows.bad, *bad])
 
     def emptied(self, values: Values, origin: Origin) -> Converted:
@@ -274,14 +273,13 @@ class Conversion:
                 incomplete.setdefault(i, RecordError(i, Stage.CONVERSION, "UnfitError", reason))
         return incomplete
 
-    def _marked(
-        self, found: Converted, operations: pa.Array, origin: Origin, lacking: Mapping[int, str | None] | None = None
-    ) -> Converted:
+    def _marked(self, found: Converted, operations: pa.Array, origin: Origin, kept: str | None = None) -> Converted:
+        """The rows as changes. ``kept``: the text for what they lack; None if they are whole."""
         if found.rows is None or not found.rows.num_rows:
             return replace(found, rows=None)
         own = chosen(operations, found.index)
-        kept = pa.array([lacking.get(i) for i in found.index], pa.string()) if lacking else None
-        rows = marked(found.rows, self._schema, own, origin.source, chosen(origin.offsets, found.index), kept)
+        texts = pa.repeat(pa.scalar(kept, pa.string()), found.rows.num_rows)
+        rows = marked(found.rows, self._schema, own, origin.source, chosen(origin.offsets, found.index), texts)
         if isinstance(self._soft, int):
             is_gone = is_operation(own, DELETE)
             rows = rows.set_column(self._soft, self._schema.field(self._soft), is_gone)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pyarrow as pa
@@ -22,23 +22,30 @@ from calving.writing.kept_columns import kept_text
 
 
 @dataclass(frozen=True, slots=True)
-class LackingValues:
-    """The rows that lack values. ``bad``: those among them that are no change of a row. ``kept``: of each other row,
-    the columns that it lacks; None if the table has none of them. ``groups``: these other rows by the ids of the
-    columns that they lack, with null for what they lack.
+class LackingRows:
+    """Rows that lack the same. ``columns``: the ids of columns that they need no value of, even if these are required.
+    ``kept``: the text for what they lack; None if the table has none of it. ``values``: the rows, with null for what
+    they lack. ``index``: of each of them. ``is_unset``: whether they lack nothing but fields (``UnsetFields``).
     """
 
-    bad: list[RecordError] = field(default_factory=list)
-    kept: Mapping[int, str | None] = field(default_factory=dict)
-    groups: list[tuple[frozenset[int], Values, list[int]]] = field(default_factory=list)
-    """Ids, values, and the index of each value."""
-    unset: frozenset[int] = frozenset()
-    """The rows that lack nothing but fields (``UnsetFields``)."""
+    columns: frozenset[int]
+    kept: str | None
+    values: Values
+    index: Indices
+    is_unset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LackingValues:
+    """The rows that lack values. ``bad``: those among them that are no change of a row. ``groups``: the others."""
+
+    bad: Sequence[RecordError] = ()
+    groups: Sequence[LackingRows] = ()
 
     @property
-    def rows(self) -> list[int]:
-        """The indices of all of them."""
-        return [*(error.index for error in self.bad), *self.kept]
+    def index(self) -> set[int]:
+        """Of all of them."""
+        return {error.index for error in self.bad}.union(*(group.index for group in self.groups))
 
 
 class UnavailableValues:
@@ -70,12 +77,12 @@ class UnavailableValues:
                 by_ids.setdefault(ids, []).append(row)
             else:
                 bad.append(self._error(row, why))
-        kept = {row: kept_text(ids) if ids else None for ids, found in by_ids.items() for row in found}
         groups = []
-        for ids, found in by_ids.items():
-            chosen = values.choose(found)
-            groups.append((ids, chosen.with_data(_without(chosen.data, [lacking[row] for row in found])), found))
-        return LackingValues(bad, kept, groups)
+        for ids, index in by_ids.items():
+            chosen = values.choose(index)
+            partial = chosen.with_data(_without(chosen.data, [lacking[row] for row in index]))
+            groups.append(LackingRows(ids, kept_text(ids) if ids else None, partial, index))
+        return LackingValues(bad, groups)
 
     def moved(self, row: int) -> RecordError:
         """The error for a row that lacks values, whose key the update has changed."""

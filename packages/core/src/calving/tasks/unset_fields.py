@@ -15,7 +15,7 @@ from calving.model.tables import TableSpec
 from calving.records.arrays import JSON, Indices, Pairs, children_of, chosen, compose
 from calving.records.fields import Target, table_schema
 from calving.records.values import RecordError, Values, objects_in_parts
-from calving.tasks.unavailable import LackingValues
+from calving.tasks.unavailable import LackingRows, LackingValues
 from calving.writing.changes import INSERT, identity_of
 from calving.writing.kept_columns import kept_text
 
@@ -48,35 +48,34 @@ class UnsetFields:
         """``found``, with those of these rows that have no field for a column. ``operations``: the operation of each of
         the values.
         """
-        updates = pc.indices_nonzero(pc.not_equal(chosen(operations, rows), INSERT)).to_pylist()
-        unset = self._among(values, compose(rows, updates))
+        are_updates = pc.not_equal(chosen(operations, rows), INSERT)
+        if not pc.all(are_updates, min_count=0).as_py():
+            rows = compose(rows, pc.indices_nonzero(are_updates).to_pylist())
+        unset = self._among(values, rows)
         if not unset:
             return found
-        kept, groups, others = dict(found.kept), [], list[int]()
-        for ids, more, own, places in self._merged(found, unset):
-            every = ids | more
-            kept.update(dict.fromkeys(places, kept_text(every) if every else None))
-            groups.append((ids | self._relaxed(more), own, places))
-        known = {*found.rows}
+        groups = [*self._merged(found, unset)]
+        known = found.index
         for more, places in unset.items():
-            places = [row for row in places if row not in known] if known else places
-            if places:
-                kept.update(dict.fromkeys(places, kept_text(more)))
-                groups.append((self._relaxed(more), values.choose(places), places))
-                others += places
-        return LackingValues(found.bad, kept, groups, unset=frozenset(others))
+            index = [row for row in places if row not in known] if known else places
+            if len(index):
+                groups.append(
+                    LackingRows(self._relaxed(more), kept_text(more), values.choose(index), index, is_unset=True)
+                )
+        return LackingValues(found.bad, groups)
 
-    def _merged(
-        self, found: LackingValues, unset: Mapping[_Ids, list[int]]
-    ) -> Iterator[tuple[_Ids, _Ids, Values, list[int]]]:
+    def _merged(self, found: LackingValues, unset: Mapping[_Ids, Indices]) -> Iterator[LackingRows]:
         """The groups of ``found``, each divided by what its rows have no field for."""
         of_row = {row: ids for ids, rows in unset.items() for row in rows} if found.groups else {}
-        for ids, own, places in found.groups:
+        for group in found.groups:
             by_unset: dict[_Ids, list[int]] = {}
-            for at, row in enumerate(places):
+            for at, row in enumerate(group.index):
                 by_unset.setdefault(of_row.get(row, _Ids()), []).append(at)
-            for more, ats in by_unset.items():
-                yield ids, more, own.choose(ats), [*compose(places, ats)]
+            for more, places in by_unset.items():
+                every = group.columns | more
+                text = kept_text(every) if every else None
+                relaxed, index = group.columns | self._relaxed(more), compose(group.index, places)
+                yield LackingRows(relaxed, text, group.values.choose(places), index)
 
     def moved(self, row: int) -> RecordError:
         """The error for an update without all fields, whose key it has changed."""
@@ -92,7 +91,7 @@ class UnsetFields:
         """
         return ids if self._skips else _Ids()
 
-    def _among(self, values: Values, rows: Indices) -> dict[_Ids, list[int]]:
+    def _among(self, values: Values, rows: Indices) -> Mapping[_Ids, Indices]:
         """Those of these rows that lack columns, by what they lack."""
         if not len(rows):
             return {}
@@ -103,7 +102,7 @@ class UnsetFields:
         else:
             every, some = self._of_rows(cast("pa.StructArray", data))
             if not some:
-                return {every: [*rows]} if every else {}
+                return {every: rows} if every else {}
             found = some
         by_ids: dict[_Ids, list[int]] = {}
         for row, ids in zip(rows, found, strict=True):

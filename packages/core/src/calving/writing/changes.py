@@ -209,10 +209,10 @@ def marked(
     operations: pa.Array,
     source: int,
     offsets: pa.Array,
-    kept: pa.Array | None = None,
+    kept: pa.Array,
 ) -> pa.RecordBatch:
     """Rows as changes. ``rows`` may have only some of the columns, and of a struct only some of its fields. ``kept``:
-    the columns that each row lacks, if some are partial.
+    the text for what each row lacks; null for whole rows.
     """
     columns = [
         filled(rows.column(place), field.type)
@@ -221,7 +221,6 @@ def marked(
         for field in list(schema)[: -len(_MARKS)]
     ]
     sources = pa.repeat(pa.scalar(source, pa.int64()), rows.num_rows)
-    kept = pa.nulls(rows.num_rows, pa.string()) if kept is None else kept
     return pa.RecordBatch.from_arrays([*columns, operations, sources, offsets, kept], schema=schema)
 
 
