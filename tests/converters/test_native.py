@@ -30,8 +30,10 @@ NESTING = 20
 NOTHING = pa.array([], pa.struct([]))
 
 
-def table(schema: Schema = NUMBERS, **evolution: bool) -> TableConverter:
-    return TableConverter("t", schema, Evolution(**evolution), {}, Limits(nesting=NESTING))
+def table(schema: Schema = NUMBERS, *, evolve: bool = False, case_insensitive: bool = False) -> TableConverter:
+    return TableConverter(
+        "t", schema, Evolution(evolve=evolve, case_insensitive=case_insensitive), {}, Limits(nesting=NESTING)
+    )
 
 
 def reader(converter: TableConverter, unknown: Any = "ignore") -> Decoder:

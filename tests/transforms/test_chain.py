@@ -15,7 +15,8 @@ from calving.errors import ConfigError
 from calving.model.record_path import PredicateSpec, TransformSpec
 from calving.records.values import HEADERS, Records, objects
 from calving.transforms import interface
-from calving.transforms.chain import Chain, Transformed
+from calving.transforms.chain import Chain
+from calving.transforms.transformed import Transformed
 
 BAD = -1
 

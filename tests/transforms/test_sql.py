@@ -16,8 +16,9 @@ from calving.errors import UnexpectedError
 from calving.model.record_path import Limits, TransformSpec
 from calving.records.values import objects
 from calving.transforms import query_process
-from calving.transforms.chain import Chain, Transformed
+from calving.transforms.chain import Chain
 from calving.transforms.database import Database
+from calving.transforms.transformed import Transformed
 from tests.transforms.applying import records
 
 

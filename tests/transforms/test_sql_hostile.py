@@ -11,8 +11,9 @@ import pytest
 from calving.errors import ConfigError, UnexpectedError
 from calving.model.record_path import Limits, TransformSpec
 from calving.records.values import Records, objects
-from calving.transforms.chain import Chain, Transformed
+from calving.transforms.chain import Chain
 from calving.transforms.database import Database
+from calving.transforms.transformed import Transformed
 from tests.transforms.applying import records
 from tests.transforms.test_neighbours import outcomes
 

@@ -20,6 +20,7 @@ from calving.casting.evolution import SchemaEvolution, UnfitError, columns_added
 from calving.casting.exact import ExactConverter
 from calving.casting.findings import Findings, missing_rows
 from calving.casting.objects import columns_of, simple_column
+from calving.casting.source_columns import one_each
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import NO_COLUMN_BESIDE, Moments, OnTypeChange, RefusedChange
@@ -70,6 +71,7 @@ class TableConverter:
         """
         self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
+        self._follows = evolution.followed is not None
         self._schema_evolution = SchemaEvolution(
             table, schema, evolution, self._limits, partition_names, refused, adds=adds
         )
@@ -195,7 +197,9 @@ class TableConverter:
         """The column of each field of values of this type. Neighbouring blocks mostly have one type."""
         if kind != self._last_type:
             lookup = self._lookup(self._struct)
-            self._last_type, self._last_columns = kind, [lookup.find(field.name) for field in kind]
+            found = [(field.name, lookup.find(field.name)) for field in kind]
+            self._last_type = kind
+            self._last_columns = one_each(found) if self._follows else [column for _, column in found]
         return self._last_columns
 
     def _column(

@@ -132,7 +132,7 @@ def evolve(catalog: Catalog, name: str, changes: Sequence[SchemaChange], rules: 
 
 def _change(catalog: Catalog, name: str, changes: Sequence[SchemaChange], rules: TableRules) -> None:
     """:raises CatalogRefusedError: the catalog refuses at least one of the changes."""
-    what = ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes)
+    what = ", ".join(map(str, changes))
     for _ in tries(_TRIES, lambda failed: time.sleep(_BACKOFF.pause(failed))):
         table = find_table(catalog, table_id(name))
         if table is None:
@@ -155,7 +155,12 @@ def _change(catalog: Catalog, name: str, changes: Sequence[SchemaChange], rules:
     raise UnavailableError(f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times")
 
 
-_WISHES = {"add": "cannot be added", "widen": "cannot be widened", "optional": "cannot become optional"}
+_WISHES = {
+    "add": "cannot be added",
+    "widen": "cannot be widened",
+    "optional": "cannot become optional",
+    "rename": "cannot be renamed",
+}
 
 
 def _refused(change: SchemaChange, error: CalvingError) -> RefusedChange:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pyiceberg.partitioning import PartitionSpec
@@ -101,8 +101,8 @@ _BAD = "records whose values do not fit are bad"
 
 
 def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:
-    """The changes, without changes that would give a column the name of another, or of a partition field. The result
-    does not depend on the order of ``changes``.
+    """The changes, without changes that would give a column the name of another, also of one that is renamed, or of a
+    partition field. The result does not depend on the order of ``changes``.
 
     :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
     """
@@ -111,6 +111,9 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
     schema = table.schema()
     taken = {rules.key(known) for known in (*names_in_use(schema), *spec_names(table.metadata))}
     allowed: list[SchemaChange] = []
+    renames = {change.path for change in changes if change.kind == "rename"}
+    changes = [change for change in changes if not _is_begun(change, renames)]
+    taken |= {rules.key(name) for path in renames for name in path[1:]}
     added = 0
     for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
         if change.kind == "add":
@@ -130,6 +133,12 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
         allowed.append(change)
     room = rules.limits.columns - len(schema.column_names)
     return allowed if added <= room else _within_room(name, allowed, room, rules)
+
+
+def _is_begun(change: SchemaChange, renames: Iterable[Path]) -> bool:
+    """Whether the change is a rename, and the first part of another one."""
+    there = (path[: len(change.path)] == change.path and path != change.path for path in renames)
+    return change.kind == "rename" and any(there)
 
 
 def _within_limit(name: str, kind: InferredType, change: SchemaChange, rules: TableRules) -> InferredType:

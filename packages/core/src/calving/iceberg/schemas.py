@@ -8,15 +8,16 @@ from contextlib import suppress
 
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.schema import Schema, promote
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from calving.errors import CatalogRefusedError
 from calving.iceberg.defaults import SINCE, warn_of_version, with_defaults
 from calving.model.tables import SchemaChange
-from calving.records.fields import awaits_type, primitive
+from calving.records.fields import NAME_MAPPING, awaits_type, primitive
 from calving.records.foreign import singles
 from calving.writing.schemas import iceberg_type
 
@@ -27,7 +28,10 @@ def spec_names(metadata: TableMetadata) -> tuple[str, ...]:
 
 
 def is_open(change: SchemaChange, schema: Schema) -> bool:
-    """Whether the schema still lacks this change."""
+    """Whether the schema still lacks this change, and can have it."""
+    if change.kind == "rename":
+        former, *new = change.path
+        return former in schema.column_names and not {*new}.intersection(schema.column_names)
     path = ".".join(change.path)
     try:
         field = schema.find_field(path)
@@ -49,7 +53,8 @@ def change_schema(table: Table, changes: Sequence[SchemaChange], *, defaults: bo
     :raises CatalogRefusedError: the table's format version does not have the type of a column.
     """
     added = [change for change in changes if change.kind == "add"]
-    changed = [change for change in changes if change.kind != "add"]
+    renamed = [change for change in changes if change.kind == "rename"]
+    changed = [change for change in changes if change.kind in ("widen", "optional")]
     with table.transaction() as transaction:
         if changed:
             # Keep the name mapping as it is: pyiceberg would add the columns' names, but no file was read by these
@@ -60,10 +65,23 @@ def change_schema(table: Table, changes: Sequence[SchemaChange], *, defaults: bo
                         update.update_column(change.path, field_type=primitive(change.type))
                     else:
                         update.make_column_optional(change.path)
+        if renamed:
+            _rename(transaction, renamed)
         if added:
             with transaction.update_schema() as update:
                 for change in added:
                     _add(update, change, table, defaults=defaults)
+
+
+def _rename(transaction: Transaction, changes: Sequence[SchemaChange]) -> None:
+    """Rename columns. They keep their former names in the table's name mapping, for records that come late."""
+    metadata = transaction.table_metadata
+    if metadata.name_mapping() is None:
+        names = create_mapping_from_schema(metadata.schema())
+        transaction.set_properties({NAME_MAPPING: names.model_dump_json()})
+    for former, new in (pair for change in changes for pair in itertools.pairwise(change.path)):
+        with transaction.update_schema() as update:
+            update.rename_column(former, new)
 
 
 def _add(update: UpdateSchema, change: SchemaChange, table: Table, *, defaults: bool) -> None:

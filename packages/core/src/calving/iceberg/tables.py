@@ -179,7 +179,7 @@ class Tables:
             create = next((change for change in mine if change.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
                 self._create_or_refuse(name, create)
-            changes = [change for change in mine if change.kind in ("add", "widen", "optional")]
+            changes = [change for change in mine if change.kind in ("add", "widen", "optional", "rename")]
             if changes:
                 refused = evolve(self._catalog, name, changes, self._rules)
                 self._refused_changes[name] = (*self._refused_changes.get(name, ()), *refused)

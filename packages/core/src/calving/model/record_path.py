@@ -50,12 +50,23 @@ column.
 
 
 @dataclass(frozen=True, slots=True)
+class ReadTopics:
+    """The topics that a sink reads: those of ``names``, or all that ``regex`` matches in full."""
+
+    names: frozenset[str] = frozenset()
+    regex: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Evolution:
-    """The changes of a table that a record may cause if it does not fit the table."""
+    """The changes of a table that a record may cause if it does not fit the table. ``followed``: the topics of the
+    source tables whose schema changes change the target tables; None: none do.
+    """
 
     create: bool = False
     evolve: bool = False
     case_insensitive: bool = False
+    followed: ReadTopics | None = None
 
 
 @dataclass(frozen=True, slots=True)

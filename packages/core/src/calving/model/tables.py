@@ -289,7 +289,8 @@ class SchemaChange:
     """A schema change that a record needs in order to fit its table.
 
     ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing. ``widen``:
-    ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.
+    ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it. ``rename``: the
+    top-level column of the first name in ``path`` has got the others in its source, one after the other.
 
     ``seen`` counts the types that values without a schema need (``casting.type_counts``). For values with a schema,
     ``type`` is the schema's type. ``keys``: the fields of the records' keys, if these name the id columns of a table to
@@ -298,12 +299,16 @@ class SchemaChange:
     """
 
     table: str
-    kind: Literal["create", "add", "widen", "optional", "load"]
+    kind: Literal["create", "add", "widen", "optional", "rename", "load"]
     path: tuple[str, ...] = ()
     type: Any = None
     seen: Any = None
     keys: tuple[KeyFields, ...] = ()
     defaults: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The kind and the column, as ``add a.b``."""
+        return f"{self.kind} {(' to ' if self.kind == 'rename' else '.').join(self.path)}"
 
 
 @dataclass(frozen=True, slots=True)

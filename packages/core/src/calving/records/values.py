@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal, cast, overload
+from typing import Any, cast, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,7 @@ from calving.model.dead_letters import Stage
 from calving.model.tables import KeyFields
 from calving.records import arrays
 from calving.records.arrays import Indices, arrow, compose
+from calving.records.contents import Content
 from calving.records.jsontext import load_json, parse
 
 
@@ -97,15 +98,6 @@ __all__ = [
     "texts",
     "texts_of_any_case",
 ]
-
-Content = Literal["row", "before image", "partial row", "changed fields", "truncate", "deleted key"]
-"""The content of values: rows; rows as they were before an update; rows that have only the fields that an update
-changed, by their dotted names (``paths``); such rows after a transform that may have changed these names; nothing, of
-events that empty their source table; or keys of rows to delete, which no transform sees.
-
-Tables to which rows are only added take rows, partial rows and changed fields. Mutation tables delete the key of a
-before image if the update has changed it, may complete partial rows, refuse changed fields, and act on truncate events.
-"""
 
 Objects = list[Any]
 """Schemaless values that Arrow cannot read exactly, as ``jsontext.parse`` returns them."""

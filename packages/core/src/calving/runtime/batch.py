@@ -264,6 +264,8 @@ class BatchRunner:
             log.info("%s", account)
         for which, count in found.unnamed.items():
             log.warning("%s %s: taken as inserts", counted(count, "record"), which)
+        for warning in found.warnings:
+            log.warning("%s", warning)
         if found.rejected:
             log.warning("bad records: %d; the first: %s", found.rejected, found.first_rejected)
         letters = tuple(found.letters)
@@ -306,4 +308,4 @@ def _failed_by_unknown_record(results: Sequence[TaskResult]) -> bool:
 
 
 def _described(changes: Sequence[SchemaChange]) -> str:
-    return "; ".join(f"table {n.table}: {n.kind} {'.'.join(n.path)} {n.type or ''}".strip() for n in changes[:3])
+    return "; ".join(f"table {change.table}: {change} {change.type or ''}".strip() for change in changes[:3])

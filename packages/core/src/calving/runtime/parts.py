@@ -34,6 +34,7 @@ from calving.runtime.preflight import (
 from calving.runtime.routed import routed_tables
 from calving.settings.keys import TableKeys
 from calving.settings.load import Sink
+from calving.settings.schema_changes import followed
 from calving.settings.type_changes import on_type_change
 from calving.source.interface import Source
 from calving.status.board import Board
@@ -172,7 +173,7 @@ def record_path(sink: Sink) -> RecordPath:
 
 def _evolution(sink: Sink) -> Evolution:
     keys = sink.keys
-    return Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive)
+    return Evolution(keys.auto_create, keys.evolve, keys.case_insensitive, followed(keys))
 
 
 def _limits(sink: Sink) -> Limits:

@@ -46,6 +46,8 @@ class Tally:
     """Bad records, by stage."""
     unnamed: Counter[str] = field(default_factory=Counter)
     """Records that name no operation, by what the log says of them."""
+    warnings: dict[str, None] = field(default_factory=dict)
+    """What else the log has to say, each once."""
     stages: dict[str, float] = field(default_factory=dict)
     read: int = 0
     written: int = 0
@@ -94,6 +96,7 @@ class Tally:
         self.superseded, self.deleted = self.superseded + result.superseded, self.deleted + result.deleted
         self.refused.update(result.bad_by_stage)
         self.unnamed.update(result.unnamed)
+        self.warnings |= dict.fromkeys(result.warnings)
         self.stages = _sum(self.stages, result.stages)
         for r in result.ranges:
             tp = TopicPartition(r.range.topic, r.range.partition)

@@ -467,6 +467,14 @@ class SinkKeys(BaseModel):
         description="The sink adds columns, widens types and drops NOT NULL when records need it. If false, it ignores"
         " unknown fields.",
     )
+    schema_changes: Literal["ignore", "apply"] = Field(
+        "ignore",
+        alias="iceberg.tables.schema-changes",
+        description="The sink's response to Debezium's records about schema changes (`include.schema.changes`)."
+        " `ignore`: it counts them. `apply`: [it adds, widens and renames"
+        " columns](evolution.md#schema-changes-of-the-source) as they say. This needs"
+        " `iceberg.tables.evolve-schema-enabled` and the transform `DebeziumTransform`.",
+    )
     case_insensitive: bool = Field(
         False,
         alias="iceberg.tables.schema-case-insensitive",

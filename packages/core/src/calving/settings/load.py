@@ -39,6 +39,7 @@ from calving.settings.records import (
     unread_operations,
 )
 from calving.settings.row_mutations import row_mutations
+from calving.settings.schema_changes import check_schema_changes
 from calving.settings.spark import check_spark
 from calving.settings.type_changes import check_type_changes
 from calving.settings.validation import validate
@@ -271,6 +272,7 @@ def _check_tables(sink: Sink) -> None:
     mutations = {name: sink.mutations(name) for name in ("", *sink.tables)}
     check_idle_defaults(sink.keys, mutations.values())
     check_type_changes(sink.keys, sink.tables, mutations)
+    check_schema_changes(sink.keys, sink.transforms)
 
 
 _WORD = re.compile(r"\s*((?i:true|false)|[a-z]\w*(\.\w+)+\.[A-Z][\w$]*)\s*")

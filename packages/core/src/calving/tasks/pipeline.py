@@ -15,6 +15,7 @@ from calving.casting.evolution import SchemaChanges
 from calving.model.dead_letters import LEFT_OUT, Stage
 from calving.model.tables import KeyFields
 from calving.records.arrays import Indices, compose, numbers, without
+from calving.records.contents import SHAPES
 from calving.records.fields import Projection
 from calving.records.values import Records, Values, texts
 from calving.source.reading import Block
@@ -23,6 +24,7 @@ from calving.tasks.decode import Decoders, Projections
 from calving.tasks.route import HeldOffsets, Router
 from calving.tasks.row_keys import any_by_key, as_objects, by_key_fields, is_by_key
 from calving.tasks.selection import Accounts, Routed, Selection, Tables, Timings
+from calving.tasks.source_tables import SourceTables
 from calving.tasks.spec import TaskSpec
 from calving.tasks.transform import Columns, Transforms, chain_of, incomplete, origins, values_of
 from calving.tasks.write import Trial, Writers
@@ -46,6 +48,7 @@ class Pipeline:
         self.cast = Caster(spec, self.held, timings)
         self._router = Router(spec.path.routing, spec.path.tolerance.table)
         self._field = spec.path.routing.field
+        self._sources = SourceTables(spec, self._router, self.cast)
         transforms = chain_of(spec)
         self._decoders = Decoders(spec, timings)
         self._projections = Projections(spec, transforms)
@@ -175,6 +178,9 @@ class Pipeline:
         )
 
     def _route_records(self, selected: Selection, records: Records) -> Iterator[Routed]:
+        if records.content in SHAPES:
+            self._sources.follow(records, selected.accounts)
+            return
         if not self._wants_keys:
             yield from self._route_alike(selected, records, ())
             return

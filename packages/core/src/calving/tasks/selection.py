@@ -35,6 +35,8 @@ class Accounts:
     bad: list[RecordError] = field(default_factory=list)
     unnamed: Counter[str] = field(default_factory=Counter)
     """Records of mutation tables that name no operation, by what the log says of them."""
+    warnings: dict[str, None] = field(default_factory=dict)
+    """What else the log has to say, each once."""
 
     def reject(self, places: Indices, stage: Stage, error: str, reason: str, *, fatal: bool = False) -> None:
         """The records at these places are bad, all for the same reason."""

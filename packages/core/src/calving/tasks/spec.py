@@ -108,6 +108,8 @@ class TaskResult:
     """CPU seconds by step."""
     unnamed: dict[str, int] = field(default_factory=dict)
     """Records of mutation tables that name no operation, by what the log says of them. They are inserts (M1)."""
+    warnings: list[str] = field(default_factory=list)
+    """What else the log has to say."""
 
     @staticmethod
     def of_error(number: int, error: BaseException) -> TaskResult | None:
@@ -147,6 +149,7 @@ class TaskResult:
                 "shuffled": self.shuffled,
                 "stages": self.stages,
                 "unnamed": self.unnamed,
+                "warnings": self.warnings,
             }
         )
 
@@ -174,6 +177,7 @@ class TaskResult:
             shuffled=raw["shuffled"],
             stages=raw["stages"],
             unnamed=raw["unnamed"],
+            warnings=raw["warnings"],
         )
 
 

@@ -153,6 +153,7 @@ class _Task:
         path = self._pipeline
         self._dead_letters = DeadLetters(spec, path.held, path.cast, path.changes, path.writers)
         self._unnamed: Counter[str] = Counter()
+        self._warnings: dict[str, None] = {}
 
     def run(self) -> Iterator[ShuffleBlock | Sample | TaskResult]:
         spec, timings, dead, writers = self._spec, self._timings, self._dead_letters, self._pipeline.writers
@@ -180,6 +181,7 @@ class _Task:
             superseded=closed.superseded,
             deleted=closed.deleted,
             unnamed=dict(self._unnamed),
+            warnings=[*self._warnings],
             stages=timings.seconds,
         )
 
@@ -202,6 +204,7 @@ class _Task:
                 self._dead_letters.add(block, accounts.bad)
             ranges[block.source].add(block, accounts)
             self._unnamed.update(accounts.unnamed)
+            self._warnings |= accounts.warnings
             if self._spec.shuffle:
                 self._timings.stop()
                 yield from self._pipeline.writers.shuffled()

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import LEFT_OUT, Stage, origin
+from calving.model.record_path import ReadTopics
 from calving.model.tables import KeyFields
 from calving.records.arrays import Indices, chosen, compose, numbers, without
+from calving.records.regex import Regex
 from calving.records.shapes import alone, by_shape
 from calving.records.values import HEADERS, RecordError, Records, Values
 from calving.source.reading import UNREADABLE, Block, headers_of
@@ -40,6 +42,7 @@ class Transforms:
             transformed = self._chain.apply(part)
             accounts.filtered.update(transformed.dropped)
             accounts.bad += transformed.bad
+            accounts.warnings |= {f"a schema change is ignored: {bad.reason}": None for bad in transformed.bad_shapes}
             beside = replace(selected, before=[*map(values_of, transformed.before)])
             for records in transformed.records:
                 yield beside, records
@@ -49,7 +52,18 @@ def chain_of(spec: TaskSpec) -> Chain:
     """The transforms of a task as a chain."""
     changes_rows = any(table.mutations is not None for table in spec.tables.values())
     fold = spec.path.evolution.case_insensitive
-    return Chain(spec.path.transforms, images=changes_rows, fold=fold, limits=spec.path.limits)
+    reads = _reads(spec.path.evolution.followed)
+    return Chain(spec.path.transforms, images=changes_rows, fold=fold, limits=spec.path.limits, reads_topic=reads)
+
+
+def _reads(topics: ReadTopics | None) -> Callable[[str], bool]:
+    """Whether the schema changes of tables with records in a topic are followed."""
+    if topics is None:
+        return lambda topic: False
+    if topics.regex is None:
+        return topics.names.__contains__
+    regex = Regex(topics.regex)
+    return lambda topic: bool(regex.matching([topic]))
 
 
 def values_of(records: Records, key_fields: KeyFields = ()) -> Values:

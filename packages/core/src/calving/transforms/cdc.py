@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from calving.errors import ConfigError
 from calving.records.values import Content, Records
 from calving.transforms.columns import Fields, check_options, flag, required, struct_of
-from calving.transforms.debezium import MESSAGE, kind_of
+from calving.transforms.debezium import MESSAGE, SCHEMA_CHANGE, kind_of
 from calving.transforms.interface import NO_FIELDS, RefusedError, Transform, UnfitTypeError, by_name
+from calving.transforms.schema_changes import column_records
 from calving.transforms.text import as_text
 
 CDC = "_cdc"
@@ -68,8 +69,8 @@ class DebeziumTransform(Transform):
 
     def apply(self, records: Records) -> list[Records]:
         event = Fields(records.value)
-        if kind_of(event) is not None:
-            return []
+        if (kind := kind_of(event)) is not None:
+            return [*column_records(records, self.reads_topic, self._named, CDC)] if kind == SCHEMA_CHANGE else []
         operation = _operation(event)
         before, after = _Side.of("before", event), _Side.of("after", event)
         is_delete = pc.equal(operation, "d")
@@ -102,6 +103,11 @@ class DebeziumTransform(Transform):
 
     def dropped_as(self, dropped: Records) -> str:
         return kind_of(Fields(dropped.value)) or MESSAGE
+
+    def _named(self, database: str, table: str) -> Mapping[str, pa.Array]:
+        """What ``_cdc`` says of the table of a row."""
+        names = pa.array([database]), pa.array([table])
+        return {"source": pa.array([f"{database}.{table}"]), "target": _filled(self._pattern, *names)}
 
     def _emptied(self, record: Records) -> Records:
         """The record of an event that empties its table."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +13,14 @@ from calving.errors import CalvingError
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Limits, TransformSpec
 from calving.records.arrays import children_of, is_flat
+from calving.records.contents import BESIDE_ROWS, SHAPES
 from calving.records.failures import pass_on
 from calving.records.values import RecordError, Records
 from calving.transforms.columns import rows_without_utf8
 from calving.transforms.interface import NO_FIELDS, Column, Predicate, RefusedError, Transform, UnfitTypeError
 from calving.transforms.registry import is_foreign, predicate, transform
 from calving.transforms.tracing import presence_before
+from calving.transforms.transformed import Transformed, apart
 
 _ONE_BY_ONE = 16
 """At most this many records are tried one by one to find a rejected record: halving them would take as many
@@ -27,19 +28,6 @@ attempts.
 """
 _SPARSE = 4
 """Records at fewer than every fourth place of their block are looked up by a search, without a look at each place."""
-
-
-@dataclass(slots=True)
-class Transformed:
-    """Records by shape, dropped records by the step that dropped them, and records that a step rejected. ``before``:
-    the before images of some of the records.
-    """
-
-    records: list[Records] = field(default_factory=list)
-    before: list[Records] = field(default_factory=list)
-    bad_images: list[RecordError] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
-    bad: list[RecordError] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +66,10 @@ class Chain:
         images: bool = True,
         fold: bool = False,
         limits: Limits | None = None,
+        reads_topic: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         """``images``: whether before images are needed. ``fold``: fields whose names differ only by case go to one
-        column.
+        column. ``reads_topic``: as ``Transform.reads_topic``.
 
         :raises ConfigError: a type is not known, or an option is wrong.
         """
@@ -95,7 +84,7 @@ class Chain:
             for spec in specs
         ]
         for step in self._steps:
-            step.transform.images, step.transform.fold = images, fold
+            step.transform.images, step.transform.fold, step.transform.reads_topic = images, fold, reads_topic
             step.transform.limit(limits or Limits())
         self.needs: frozenset[Column] = frozenset().union(
             *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)
@@ -147,21 +136,7 @@ class Chain:
             parts, result.records = result.records, []
             for part in parts:
                 _choose(step, part, result)
-        return _apart(result)
-
-
-def _apart(result: Transformed) -> Transformed:
-    """The before images apart from the rows. A row whose image is bad is bad."""
-    result.before = [part for part in result.records if part.content == "before image"]
-    if result.before:
-        result.records = [part for part in result.records if part.content != "before image"]
-    if result.bad_images:
-        bad = {error.index: error for error in reversed(result.bad_images)}
-        rows = [(part, pc.is_in(part.index, pa.array(bad, pa.int32()))) for part in result.records]
-        result.bad += [bad[place] for part, is_bad in rows for place in part.index.filter(is_bad).to_pylist()]
-        kept = (part.take(pc.invert(is_bad)) for part, is_bad in rows)
-        result.records = [part for part in kept if len(part)]
-    return result
+        return apart(result)
 
 
 def _choose(step: _Step, records: Records, result: Transformed) -> None:
@@ -193,10 +168,10 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
         _failed(step, records, error, result, _run)
         return
     parts = _with_content(step, records, parts)
-    rows = [part for part in parts if part.content != "before image"]
-    if records.content != "before image" and not (len(rows) == 1 and rows[0].index is records.index):
-        images = [part for part in parts if part.content == "before image"]
-        parts = [*_once(step, records, rows, result), *images]
+    rows = [part for part in parts if part.content not in BESIDE_ROWS]
+    if records.content not in BESIDE_ROWS and not (len(rows) == 1 and rows[0].index is records.index):
+        beside = [part for part in parts if part.content in BESIDE_ROWS]
+        parts = [*_once(step, records, rows, result), *beside]
     result.records += [left for part in parts if len(left := _readable(step, part, result))]
 
 
@@ -343,6 +318,8 @@ def _refuse(step: _Step, records: Records, error: Exception, result: Transformed
 
 def _bad_of(records: Records, result: Transformed) -> list[RecordError]:
     """Where the errors of these records belong."""
+    if records.content in SHAPES:
+        return result.bad_shapes
     return result.bad_images if records.content == "before image" else result.bad
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -108,6 +108,9 @@ class Transform(ABC):
 
     fold: bool = False
     """Whether fields whose names differ only by case go to one column. The chain sets it."""
+
+    reads_topic: Callable[[str], bool] = staticmethod(lambda topic: False)
+    """Whether the sink wants schema changes of the tables whose records are in a topic. The chain sets it."""
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None: ...
