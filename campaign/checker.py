@@ -45,6 +45,7 @@ from campaign import changes, records
 from campaign.audit import Audit
 from campaign.changes import Warehouse, Workload
 from campaign.latency import Commit
+from campaign.replays import Replay, Rows, Versions
 from campaign.rows import ChangedTables, RowAudit
 from campaign.tables import Tables
 from harness.locations import locations
@@ -279,7 +280,12 @@ def _audit(workload: Workload, warehouse: Warehouse, names: list[str], partition
     place = partial(changes.place, tables=names, workload=workload)
     change = partial(changes.change, tables=names, workload=workload, warehouse=warehouse)
     appended = [name for at, name in enumerate(names) if changes.kind(at, workload, warehouse) == "appended"]
-    return RowAudit(names, partitions, place, records.BAD, change=change, appended_to=appended)
+
+    def replay(table: str) -> Replay:
+        words = changes.kind(names.index(table), workload, warehouse)
+        return Versions(is_ordered="ordered" in words) if "history" in words else Rows()
+
+    return RowAudit(names, partitions, place, records.BAD, change=change, replay=replay, appended_to=appended)
 
 
 def _tables(names: list[str], topic: str, ledger: str, audit: Audit) -> Tables:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyroaring import BitMap64
 
 from campaign.audit import Row
-from campaign.changes import GONE
+from campaign.changes import GONE, told
+from campaign.replays import version
 
 
 def content(location: str) -> bytes:
@@ -75,6 +77,14 @@ def rows(location: str) -> list[Row]:
 
 
 def _row(record: Mapping[str, Any]) -> Row:
-    """The mark of a deleted row is a part of its proof."""
+    """The mark of a deleted row is a part of its proof, and so are its other values, and when a version holds."""
     mark = GONE if record.get("_cdc_deleted") else ""
-    return Row(record["id"], record["route"], f"{mark}{record['proof']}")
+    row = told(f"{mark}{record['proof']}", {**record, **(record.get("inner") or {})})
+    if (begin := record.get("valid_from")) is not None:
+        row = version(row, _number(begin), _number(record["valid_to"]), is_current=record["is_current"])
+    return Row(record["id"], record["route"], row)
+
+
+def _number(moment: Any) -> Any:
+    """A timestamp in milliseconds; any other value as it is."""
+    return round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment

@@ -45,9 +45,13 @@ def payload(number: int, tables: Sequence[str], *, poisoned: bool = True) -> byt
 
 def timestamp(number: int, now_ms: int) -> int:
     """The timestamp of a record, milliseconds: that of a few is microseconds, nanoseconds or beyond every calendar."""
-    if number % _EVERY not in (3, 13):
+    if not has_odd_timestamp(number):
         return now_ms
     return (now_ms * _MICROS, now_ms * _NANOS, _YEAR_10000)[number // _EVERY % 3]
+
+
+def has_odd_timestamp(number: int) -> bool:
+    return number % _EVERY in (3, 13)
 
 
 def headers(number: int) -> list[tuple[bytes, bytes | None]]:

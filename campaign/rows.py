@@ -19,6 +19,7 @@ from campaign.audit import Audit, Claim, Row
 from campaign.changes import Change
 from campaign.deletes import DeadKeys, Live
 from campaign.files import avro, content, keys, positions, rows, vector
+from campaign.replays import Replay, Rows
 from campaign.tables import Seen, Tables
 
 _DELETED = 2
@@ -34,6 +35,8 @@ class RowAudit(Audit):
     """``change``: what a record does; None: it belongs in no table. The order of effects (I7) shows in the values."""
 
     change: Callable[[int], Change | None] = lambda number: None
+    replay: Callable[[str], Replay] = lambda table: Rows()
+    """Of no changes yet, for a table."""
     appended_to: Collection[str] = ()
     """Tables in which each record is a row of its own: they may lack offsets for a while."""
     found: Counter[str] = field(default_factory=Counter)
@@ -43,7 +46,7 @@ class RowAudit(Audit):
         super().__post_init__()
         self._changes: dict[tuple[str, int], list[tuple[int, Change]]] = defaultdict(list)
         self._numbers: dict[tuple[str, int], list[int]] = defaultdict(list)
-        self._replayed: dict[tuple[str, int], tuple[int, dict[int, Change]]] = {}
+        self._replayed: dict[tuple[str, int], tuple[int, Replay]] = {}
         self._foreign: dict[str, dict[int, bool]] = defaultdict(dict)
         """Keys of rows that somebody else appends, and whether they must be there."""
         self._told: set[tuple[str, int, str]] = set()
@@ -117,32 +120,27 @@ class RowAudit(Audit):
 
     def expects(
         self, table: str, source: Mapping[int, int], missing: Mapping[int, Sequence[Sequence[int]]] = NOTHING
-    ) -> dict[int, str]:
-        """The proof of each key's row, once so much of each partition has been read, without ``missing``."""
-        rows: dict[int, str] = {}
+    ) -> dict[int, Sequence[str]]:
+        """The rows of each key, once so much of each partition has been read, without ``missing``."""
+        rows: dict[int, Sequence[str]] = {}
         for partition in range(self.partitions):
-            replayed = self._replay(table, partition, source.get(partition, 0))
-            rows |= {key: made.proof or "" for key, made in replayed.items()}
+            rows |= self._replay(table, partition, source.get(partition, 0)).rows()
             for start, end in missing.get(partition, ()):
                 for offset, made in self._between(table, partition, start, end):
-                    if offset not in self._forgotten[table, partition]:
+                    if offset not in self._forgotten[table, partition] and made.key is not None:
                         rows.pop(made.key, None)
-        return rows | {key: FOREIGN for key, surely in self._foreign[table].items() if surely}
+        return rows | {key: [FOREIGN] for key, surely in self._foreign[table].items() if surely}
 
-    def _replay(self, table: str, partition: int, end: int) -> dict[int, Change]:
-        at, known = self._replayed.get((table, partition), (0, {}))
+    def _replay(self, table: str, partition: int, end: int) -> Replay:
+        at, known = self._replayed.get((table, partition), (0, self.replay(table)))
         changes = self._changes[table, partition]
         stop = bisect_left(changes, end, key=lambda each: each[0])
         if stop < at:  # the catalog has gone back
-            at, known = 0, {}
+            at, known = 0, self.replay(table)
         away = self._forgotten[table, partition]
         for offset, made in changes[at:stop]:
-            if offset in away:
-                continue
-            if made.proof is None:
-                known.pop(made.key, None)
-            elif made.key not in known or made.order >= known[made.key].order:
-                known[made.key] = made
+            if offset not in away:
+                known.take(made, self._timestamps[partition][offset])
         self._replayed[table, partition] = stop, known
         return known
 
@@ -158,19 +156,21 @@ class RowAudit(Audit):
             self._break("I7", f"{table} lacks offsets {claim.missing} of what it has read")
         self._match(table, self.expects(table, claim.source, claim.missing), live)
 
-    def _match(self, table: str, expected: Mapping[int, str], live: Iterable[Row]) -> None:
-        proofs: dict[int, list[str]] = defaultdict(list)
+    def _match(self, table: str, expected: Mapping[int, Sequence[str]], live: Iterable[Row]) -> None:
+        rows: dict[int, list[str]] = defaultdict(list)
         for row in live:
-            proofs[row.number].append(row.proof if row.route == table else f"of {row.route}")
-        for key in expected.keys() - proofs.keys():
-            self._wrong(table, key, "lost", f"has no row, and should have {expected[key]}")
-        for key, there in proofs.items():
-            if len(there) > 1:
-                self._wrong(table, key, "doubled", f"has rows {there}")
-            if key not in expected and key not in self._foreign[table]:
+            rows[row.number].append(row.proof if row.route == table else f"of {row.route}")
+        for key in expected.keys() | rows.keys():
+            there, foreign = rows[key], [FOREIGN] if key in self._foreign[table] and rows[key] else []
+            wanted = expected.get(key, foreign)
+            if not wanted and there:
                 self._wrong(table, key, "resurrected", f"has rows {there}, and was deleted")
-            elif expected.get(key, FOREIGN) not in there:
-                self._wrong(table, key, "wrong", f"has rows {there}, and should have {expected[key]}")
+            elif len(there) < len(wanted):
+                self._wrong(table, key, "lost", f"has rows {there}, and should have {wanted}")
+            elif len(there) > len(wanted):
+                self._wrong(table, key, "doubled", f"has rows {there}, and should have {wanted}")
+            if there and Counter(wanted) - Counter(there):
+                self._wrong(table, key, "wrong", f"has rows {there}, and should have {wanted}")
 
     def _wrong(self, table: str, key: int, kind: str, what: str) -> None:
         if (table, key, kind) not in self._told:

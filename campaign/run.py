@@ -359,8 +359,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
     with interruptible(), tempfile.TemporaryDirectory(prefix="calving-former-") as kept:
-        former = None if args.maintained else former_version(Path(kept))
-        if former is None and not args.maintained:
+        is_for_all = not args.maintained and args.workload not in changes.OF_THIS_VERSION
+        former = former_version(Path(kept)) if is_for_all else None
+        if former is None and is_for_all:
             console.print(f"no worker of another version takes part: {NO_HISTORY}")
         for backend in args.backend or BACKENDS:
             for tables in args.tables or (1, 20):

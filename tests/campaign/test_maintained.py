@@ -117,7 +117,7 @@ def test_an_operator_expires_and_looks_for_orphans_among_old_files(table: Mutati
     assert len(ages) == 1
 
 
-@pytest.mark.parametrize("workload", ["append", "upsert", "cdc", "mixed"])
+@pytest.mark.parametrize("workload", ["append", "upsert", "cdc", "mixed", "partial", "history"])
 def test_most_tables_with_partitions_land_their_rows(workload: Workload) -> None:
     names = [f"db.t{i}" for i in range(6)]
     keys = {**_OF_EACH, "iceberg.tables": ",".join(names), **settings(workload, names)}
