@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,13 +85,58 @@ def test_the_rows_of_a_truncated_source_are_expected_to_be_gone(cli: Cli) -> Non
     assert "9 keys have a row" in found.notes[0]
 
 
-def test_versions_are_said_not_to_be_compared(cli: Cli) -> None:
-    cli.keys |= {"iceberg.table.db.t.history": "on"}
+KEEP = {"iceberg.tables.unset-fields": "keep", "iceberg.tables.on-unavailable-value": "keep"}
+
+
+def lack(cli: Cli, seed: int) -> None:
+    """A run over inserts, and updates and deletes that lack values, of 20 keys, each in its partition."""
+    chance = random.Random(seed)
+    for _ in range(150):
+        key, op = chance.randrange(20), chance.choice("cuuud")
+        row = {"name": f"v{chance.random()}", "g": chance.randrange(9), "in": {"x": chance.randrange(9), "y": "a"}}
+        if op == "u":
+            row = {name: value for name, value in row.items() if chance.random() < 0.5}
+            row |= {"name": "__debezium_unavailable_value"} if chance.random() < 0.3 else {}
+            row |= {"in": {"y": f"y{chance.random()}"}} if chance.random() < 0.3 else {}
+        value = json.dumps({"id": key, "op": op, **row}).encode()
+        cli.topic.producer.produce(cli.topic.name, value, str(key).encode(), key % 2)
+    cli.topic.producer.flush()
+    cli.run_here()
+
+
+@pytest.mark.parametrize("missing", ["insert", "skip"])
+def test_updates_that_lack_values_keep_those_of_the_rows_before_them(cli: Cli, missing: str) -> None:
+    cli.keys |= KEEP | {"iceberg.tables.on-missing-row": missing}
+    cli.keys["iceberg.table.db.t.columns"] = "id long, op string, name string, g long, in struct<x: long, y: string>"
+    for seed in (1, 2, 3):
+        lack(cli, seed)
+    found = full(cli)
+    assert (found.findings, len(found.notes)) == ([], 1)
+    assert "keys have a row" in found.notes[0]
+    Sabotage(table_of(cli)).change_rows(lambda rows: [{**rows[0], "g": None}, *rows[1:]])
+    assert any("the rows of offsets" in each.text for each in full(cli).findings)
+
+
+@pytest.mark.parametrize("keys", [{}, {"iceberg.table.db.t.order-field": "at"}], ids=["by time", "by order"])
+def test_the_versions_that_changes_leave_are_compared_with_the_table(cli: Cli, keys: dict[str, str]) -> None:
+    cli.keys |= {"iceberg.table.db.t.history": "on", **keys}
     for seed in (1, 2):
         change(cli, seed)
     found = full(cli)
     assert (found.findings, len(found.notes)) == ([], 1)
-    assert "history = on keeps the versions of its rows, which are not made again" in found.notes[0]
+    assert re.search(r"of 300 records 2\d\d versions of rows", found.notes[0])
+    Sabotage(table_of(cli)).change_rows(lambda rows: [{**rows[0], "valid_to": None, "is_current": True}, *rows[1:]])
+    assert any("the rows of offsets" in each.text for each in full(cli).findings)
+
+
+def test_versions_of_which_records_are_gone_are_said_not_to_be_compared(cli: Cli) -> None:
+    cli.keys |= {"iceberg.table.db.t.history": "on"}
+    change(cli, 1)
+    for each in cli.topic.admin.delete_records([KafkaPartition(cli.topic.name, 0, 5)]).values():
+        each.result()
+    found = full(cli)
+    assert found.findings == []
+    assert "it keeps versions, and some of its records are gone" in found.notes[0]
 
 
 def test_the_rows_of_an_older_snapshot_are_those_of_the_records_that_it_has_taken(cli: Cli) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from calving.audit.findings import AuditFinding, FindingKind
@@ -32,6 +32,7 @@ class RowComparison:
     deleted: int | None = 0
     keys: Container[bytes] | None = None
     compared: int = 0
+    left_out: int = 0
     lost: dict[Partition, list[int]] = field(default_factory=dict)
 
     def expect(self, changes: Sequence[KeyChange], key: bytes = b"") -> None:
@@ -43,6 +44,12 @@ class RowComparison:
                 return
         if all(each.digest is not None for each in changes):
             self.lost.setdefault(changes[-1].partition, []).append(changes[-1].offset)
+
+    def leave_out(self, keys: Set[bytes]) -> None:
+        """The rows of these keys are not compared."""
+        self.left_out = len(keys)
+        for each in [each for each in self.there if each[:KEY_SIZE] in keys]:
+            del self.there[each]
 
     def judge(self) -> Iterator[AuditFinding]:
         """What is wrong, once all records were told."""
@@ -58,6 +65,8 @@ class RowComparison:
 
     def notes(self) -> Iterator[str]:
         """What could not be compared."""
+        if self.left_out:
+            yield f"not compared: the rows of {self.left_out} keys, which the topics alone do not tell"
         for partition, offsets in sorted(self.lost.items() if self._deleted_by_others else ()):
             yield (
                 f"the rows of offsets {_shown(offsets)} of {named(partition)} are not there, or differ: other writers"

@@ -36,10 +36,10 @@ def row_digest(row: PlainRow) -> bytes:
 
 def key_of(row: PlainRow, paths: Sequence[Sequence[int]]) -> bytes:
     """A digest of some columns. Each path has the ids of the structs around the column, and its own."""
-    return blake2b(repr([_at(row, path) for path in paths]).encode(), digest_size=KEY_SIZE).digest()
+    return blake2b(repr([value_at(row, path) for path in paths]).encode(), digest_size=KEY_SIZE).digest()
 
 
-def _at(row: PlainRow, path: Sequence[int]) -> Any:
+def value_at(row: PlainRow, path: Sequence[int]) -> Any:
     value: Any = row
     for number in path:
         value = next((each for of, each in value if of == number), None)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 
 from calving.audit.comparison import RowComparison
@@ -12,21 +11,15 @@ from calving.audit.ledgers import CONTROL, SOURCE, Partition, Ranges, count, nam
 from calving.audit.lines import SinkLine
 from calving.audit.live import LiveRows
 from calving.audit.metadata import SnapshotState, TableMetadataFile
-from calving.audit.replay import KeyChange, KeyReplay
-from calving.audit.rows import PlainRow, PlainRows, key_of, row_digest
+from calving.audit.replay import KeyChange
+from calving.audit.rows import PlainRow, PlainRows, row_digest
 from calving.audit.storage import AuditedStore, DamagedFileError
 from calving.audit.table import TableAudit
 from calving.audit.values import field_ids
+from calving.cli.audited_changes import AuditedChanges
 from calving.model.offsets import Coverage, Span, TopicPartition
-from calving.model.tables import RowMutations, TableSpec
-from calving.records.fields import table_schema
-from calving.records.positions import order_keys
 from calving.runtime.reread import Reread, RereadRows, present, reread
 from calving.settings.load import Sink
-from calving.writing.changes import DELETE, INSERT, TRUNCATE, identity_of
-from calving.writing.sources import truncate_column
-
-Paths = list[tuple[int, ...]]
 
 
 def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found: TableAudit) -> None:
@@ -47,34 +40,41 @@ def compare(sink: Sink, store: AuditedStore, metadata: TableMetadataFile, found:
     outcome = Reread(found.table)
     parts = reread(sink, wanted, outcome)
     first = [*islice(parts, 1)]  # with which the table's settings are known
-    changes = _changes_of(outcome.spec, metadata)
-    there = _there(LiveRows(store, metadata, snapshot), changes)
+    others = _others(metadata, snapshot, line)
+    changes = AuditedChanges.of(outcome.spec, metadata, is_whole=not unread and not others)
+    there = _there(LiveRows(store, metadata, snapshot), changes, has_all=not unread)
     if isinstance(there, str):
         found.notes.append(f"not compared with the topics: {there}")
         return
-    others = _others(metadata, snapshot, line)
     comparison = RowComparison(found.table, snapshot.name, there, unread)
     comparison.deleted = _deleted(others)
     comparison.foreign = bool(others) or not line.taken or not line.taken[0].is_known
-    reader = PlainRows(metadata.columns, {*field_ids(metadata.schema)})
-    for part in chain(first, parts):
-        rows = reader.of_arrow(part.rows.columns, list(part.rows.schema))
-        if changes is None:
-            _expect(comparison, part, rows)
-        else:
-            changes.see(part, rows)
+    _read(chain(first, parts), PlainRows(metadata.columns, {*field_ids(metadata.schema)}), comparison, changes)
     if changes is not None:
         is_whole = not (unread and changes.ordered) and not _ends_are_gone(wanted, line, unread)
         changes.expect(comparison, is_whole=is_whole, is_alone=not others)
     found.bad = outcome.bad
     found.findings += comparison.judge()
-    found.notes += _notes(comparison, outcome, changes is not None)
+    makes = "make a row of it" if changes is None else changes.made
+    found.notes += _notes(comparison, outcome, f"{comparison.compared} {makes}")
 
 
-def _there(live: LiveRows, changes: _RowChanges | None) -> Counter[bytes] | str:
-    """How often each row is in the table; or why they are not compared."""
-    if changes is not None and changes.mutations.has_versions:
-        return "history = on keeps the versions of its rows, which are not made again"
+def _read(
+    parts: Iterable[RereadRows], reader: PlainRows, comparison: RowComparison, changes: AuditedChanges | None
+) -> None:
+    """Take what the records make."""
+    for part in parts:
+        rows = reader.of_arrow(part.rows.columns, list(part.rows.schema))
+        if changes is None:
+            _expect(comparison, part, rows)
+        else:
+            changes.see(part, rows)
+
+
+def _there(live: LiveRows, changes: AuditedChanges | None, *, has_all: bool) -> Counter[bytes] | str:
+    """How often each row is in the table; or why they are not compared. ``has_all``: the topics have all records."""
+    if changes is not None and changes.versions is not None and not has_all:
+        return "it keeps versions, and some of its records are gone"
     try:
         live.open()
         if live.has_deletes and changes is None:
@@ -88,69 +88,6 @@ def _expect(comparison: RowComparison, part: RereadRows, rows: list[PlainRow]) -
     partition = part.tp.topic, part.tp.partition
     for offset, row in zip(part.offsets, rows, strict=True):
         comparison.expect([KeyChange(partition, offset, row_digest(row))])
-
-
-@dataclass(frozen=True, slots=True)
-class _RowChanges:
-    """The changes of a table whose rows change. ``paths``: those of its id columns. ``source``: that of its
-    truncate-field, if it has one.
-    """
-
-    spec: TableSpec
-    mutations: RowMutations
-    paths: Paths
-    source: Paths
-    replay: KeyReplay
-
-    @property
-    def ordered(self) -> bool:
-        """Whether an order field decides."""
-        return self.mutations.order_field is not None
-
-    @property
-    def appends(self) -> bool:
-        """Whether inserts leave earlier rows of their keys."""
-        return self.mutations.inserts == "append"
-
-    def named(self, row: PlainRow) -> bytes:
-        """The digests of a row's key and of the row."""
-        return key_of(row, self.paths) + row_digest(row)
-
-    def see(self, part: RereadRows, rows: list[PlainRow]) -> None:
-        """The changes that records make."""
-        partition = part.tp.topic, part.tp.partition
-        order = identity_of(self.spec).order
-        orders = (
-            [None] * len(rows)
-            if order is None
-            else order_keys(order.of(part.rows), self.mutations.order_type).to_pylist()
-        )
-        operations = part.operations or []
-        for offset, row, operation, value in zip(part.offsets, rows, operations, orders, strict=True):
-            source = key_of(row, self.source) if self.source else None
-            if operation == TRUNCATE:
-                self.replay.empty(partition, offset, source)
-                continue
-            is_gone = operation == DELETE and self.mutations.delete_mode == "hard"
-            replaces = operation != INSERT or not self.appends
-            change = KeyChange(partition, offset, None if is_gone else row_digest(row), replaces, value, source)
-            self.replay.see(key_of(row, self.paths), change)
-
-    def expect(self, comparison: RowComparison, *, is_whole: bool, is_alone: bool) -> None:
-        """The rows that all changes leave. ``is_alone``: no other writer changes rows of their keys."""
-        if is_alone and is_whole and not (comparison.unread and self.appends):
-            comparison.keys = self.replay
-        for key, outcomes in self.replay.rows(whole=is_whole):
-            comparison.expect(outcomes, key)
-
-
-def _changes_of(spec: TableSpec | None, metadata: TableMetadataFile) -> _RowChanges | None:
-    if spec is None or spec.mutations is None:
-        return None
-    paths = [tuple(metadata.paths[number]) for number in identity_of(spec).ids]
-    truncate = truncate_column(spec.name, table_schema(spec.schema_json), spec.mutations)
-    source = [] if truncate is None else [tuple(metadata.paths[truncate.field_id])]
-    return _RowChanges(spec, spec.mutations, paths, source, KeyReplay(ordered=spec.mutations.order_field is not None))
 
 
 def _own_line(sink: Sink, found: TableAudit) -> SinkLine | None:
@@ -213,9 +150,8 @@ def _deleted(others: list[SnapshotState]) -> int | None:
     return total
 
 
-def _notes(comparison: RowComparison, outcome: Reread, is_changed: bool) -> Iterator[str]:
+def _notes(comparison: RowComparison, outcome: Reread, makes: str) -> Iterator[str]:
     filtered = ", ".join(f"{number} filtered ({cause})" for cause, number in sorted(outcome.filtered.items()))
-    makes = f"{comparison.compared} keys have a row" if is_changed else f"{comparison.compared} make a row of it"
     parts = [makes, f"{sum(map(len, outcome.bad.values()))} are bad", *([filtered] if filtered else [])]
     yield (
         f"compared with the topics: of {outcome.read} records {', '.join(parts)}, by the converters and transforms of"

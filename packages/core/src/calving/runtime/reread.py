@@ -26,7 +26,7 @@ from calving.tasks.cast import CastRows
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.selection import Accounts, Timings
 from calving.tasks.spec import TaskSpec
-from calving.writing.changes import OPERATION, rows_of
+from calving.writing.changes import KEPT, OPERATION, rows_of
 
 _EVERYTHING = 10**9
 
@@ -34,13 +34,15 @@ _EVERYTHING = 10**9
 @dataclass(frozen=True, slots=True)
 class RereadRows:
     """Rows of one table, in its Arrow schema, and the offset of the record of each. ``operations``: of a table whose
-    rows change, what each does with the row of its key: ``INSERT``, ``UPDATE``, ``DELETE`` or ``TRUNCATE``.
+    rows change, what each does with the row of its key: ``INSERT``, ``UPDATE``, ``DELETE`` or ``TRUNCATE``. ``kept``:
+    the text of what a partial row lacks; None of a whole row.
     """
 
     tp: TopicPartition
     offsets: list[int]
     rows: pa.RecordBatch
     operations: list[int] | None = None
+    kept: list[str | None] | None = None
 
 
 @dataclass
@@ -102,7 +104,8 @@ def _rows(block: Block, part: CastRows, table: str) -> Iterator[RereadRows]:
         rows = converted.rows if len(good) == converted.rows.num_rows else converted.rows.take(pa.array(good))
         tp = TopicPartition(block.source.topic, block.source.partition)
         if OPERATION in rows.schema.names:
-            yield RereadRows(tp, of_records, rows_of(rows), rows.column(OPERATION).to_pylist())
+            operations, kept = (rows.column(name).to_pylist() for name in (OPERATION, KEPT))
+            yield RereadRows(tp, of_records, rows_of(rows), operations, kept)
         else:
             yield RereadRows(tp, of_records, rows)
 
