@@ -1,7 +1,8 @@
-"""``python -m tests.fuzz.run_variants --values 1000000 [--seed 7]``: random JSON as variants, read back by a decoder that
-was written from the specification, and some of it by DuckDB.
+"""``python -m tests.fuzz.run_variants --values 1000000 [--seed 7]``: random JSON as variants, by the exact path and as
+the sink decodes it, mostly in Rust; read back by a decoder that was written from the specification, and some of it by
+DuckDB.
 
-Prints one line for each document that is read otherwise, and how many values there were.
+Prints one line for each document that is read otherwise, how many values there were, and how many were encoded in Rust.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from calving.casting.table import TableConverter
 from calving.casting.variants import encode
-from calving.records.fields import arrow_schema
+from calving.converters.json import JsonConverter
+from calving.model.record_path import Evolution, Limits
+from calving.records.fields import Projection, arrow_schema
 from calving.records.foreign import schema_of_json
 from calving.records.jsontext import parse
 from calving.writing.formats.footers import VARIANT_NODE, with_nodes
@@ -31,7 +35,8 @@ from tests.casting.variant_decoder import decode
 
 SCHEMA = schema_of_json('{"type":"struct","fields":[{"id":1,"name":"v","required":false,"type":"variant"}]}')
 SAMPLE = 50
-"""DuckDB reads each document whose number is a multiple of this."""
+"""DuckDB reads one of so many documents of a block."""
+BLOCKS = [1, 10, 300]
 SIGNS = "aé😀\x00\"\\ß漢.$'\u2028"
 WHOLE = [7, 8, 15, 16, 31, 32, 63, 64, 90, 126, 127, 140]
 
@@ -41,27 +46,54 @@ def main() -> int:
     parser.add_argument("--values", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     args = parser.parse_args()
-    wrong, count = fuzz(args.seed, args.values)
+    wrong, count, fast = fuzz(args.seed, args.values)
     print(*wrong, sep="\n")
-    print(f"seed {args.seed}: {count:,} values, {len(wrong)} documents were read otherwise")
+    print(f"seed {args.seed}: {count:,} values, {fast:,} in Rust, {len(wrong)} documents were read otherwise")
     return 1 if wrong else 0
 
 
-def fuzz(seed: int, values: int) -> tuple[list[str], int]:
-    """What was read otherwise, and the number of values."""
-    draw, count, number = random.Random(seed), 0, 0
+def fuzz(seed: int, values: int) -> tuple[list[str], int, int]:
+    """What was read otherwise, the number of values, and how many of them were encoded in Rust."""
+    draw, count, fast, block = random.Random(seed), 0, 0, Block()
     wrong, sample = list[str](), list[str]()
     while count < values:
-        text = document(draw, draw.choice([0, 1, 2, 3, 5]), draw.choice([0, 1, 3, 8]))
-        wanted = wanted_of(text)
-        count += sum(1 for _ in inside(wanted))
-        if not same(decode(*encode(parse(text.encode(), 100))), wanted):
-            wrong.append(text)
+        texts = [
+            document(draw, draw.choice([0, 1, 2, 3, 5]), draw.choice([0, 1, 3, 8])) for _ in range(draw.choice(BLOCKS))
+        ]
+        rows, in_rust = block.rows(texts)
+        for number, (given, row) in enumerate(zip(texts, rows, strict=True)):
+            wanted = wanted_of(given)
+            size = sum(1 for _ in inside(wanted))
+            count, fast = count + size, fast + size * (number in in_rust)
+            found = None if row is None else decode(**row)
+            if not same(found, wanted) or not same(decode(*encode(parse(given.encode(), 100))), wanted):
+                wrong.append(given)
         # DuckDB gives Python no names if one is empty, and cuts them at a zero character.
-        if number % SAMPLE == 0 and '"":' not in text and "\\u0000" not in text:
-            sample.append(text)
-        number += 1
-    return [*wrong, *by_duckdb(sample)], count
+        sample += [each for each in texts[::SAMPLE] if '"":' not in each and "\\u0000" not in each]
+    return [*wrong, *by_duckdb(sample)], count, fast
+
+
+class Block:
+    """A column of variants, as the sink fills it."""
+
+    def __init__(self) -> None:
+        limits = Limits(nesting=100)
+        self._converter = JsonConverter({}, is_key=False, limits=limits)
+        self._table = TableConverter("db.t", SCHEMA, Evolution(), {}, limits)
+        self._projection = Projection((self._table.target,))
+
+    def rows(self, texts: Sequence[str]) -> tuple[list[Any], set[int]]:
+        """The variants that these documents become in one block, and which of them were encoded in Rust."""
+        records = [b'{"v": %s}' % each.encode() for each in texts]
+        found: list[Any] = [None] * len(texts)
+        fast = set[int]()
+        for values in self._converter.decode(records, self._projection).values:
+            converted = self._table.convert(values)
+            assert converted.rows is not None and not converted.bad, converted.bad
+            for place, row in zip(values.index, converted.rows.to_pylist(), strict=True):
+                found[place] = row["v"]
+            fast |= set[int]() if isinstance(values.data, list) else {*values.index}
+        return found, fast
 
 
 def document(draw: random.Random, depth: int, width: int) -> str:

@@ -8,6 +8,10 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Fields, TimeUnit};
 
+use crate::ends::{again, shortened};
+use crate::keys::Key;
+use crate::variants::{self, Variants};
+
 /// A field of a record: what it is called, what it holds, and where its null is.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -91,6 +95,8 @@ pub enum Kind {
         scale: u8,
         bytes: Option<usize>,
     },
+    /// Any value.
+    Variant,
     /// Of a type that is not read: nulls alone, which need no column.
     Other,
     Struct(Vec<Wanted>),
@@ -116,6 +122,7 @@ pub enum Values {
     Time { micros: Vec<i64>, per_second: i64 },
     Decimal { unscaled: Vec<i128>, precision: u8, scale: u8 },
     Unscaled { unscaled: Vec<i128>, precision: u8, scale: u8, bytes: Option<usize> },
+    Variant(Box<Variants>),
     Other,
     Struct(Vec<Column>),
     List { ends: Vec<i32>, items: Box<Column> },
@@ -148,6 +155,7 @@ impl Values {
             Kind::Unscaled { precision, scale, bytes } => {
                 Values::Unscaled { unscaled: vec![], precision, scale, bytes }
             }
+            Kind::Variant => Values::Variant(Box::new(Variants::new())),
             Kind::Other => Values::Other,
             Kind::Struct(fields) => Values::Struct(columns(&fields)),
             Kind::List(item) => Values::List { ends: vec![0], items: Box::new(Column::new(&item)) },
@@ -158,7 +166,9 @@ impl Values {
     /// Cells of one value, without those of what its lists and maps hold.
     fn cells(&self) -> usize {
         match self {
-            Values::Decimal { .. } | Values::Unscaled { .. } | Values::Uuid(_) => UUID_BYTES / CELL,
+            Values::Decimal { .. } | Values::Unscaled { .. } | Values::Uuid(_) | Values::Variant(_) => {
+                UUID_BYTES / CELL
+            }
             Values::Fixed { size, .. } => size.div_ceil(CELL).max(1),
             Values::Struct(columns) => columns.iter().fold(0, |sum: usize, each| sum.saturating_add(each.cells)).max(1),
             _ => 1,
@@ -177,6 +187,7 @@ impl Values {
             Values::Text { ends, .. } | Values::Choice { ends, .. } | Values::Binary { ends, .. } => ends.reserve(rows),
             Values::List { ends, .. } | Values::Map { ends, .. } => ends.reserve(rows),
             Values::Struct(columns) => columns.iter_mut().for_each(|column| column.reserve(rows)),
+            Values::Variant(variants) => variants.reserve(rows),
             Values::Fixed { .. } | Values::Uuid(_) | Values::Other => (),
         }
     }
@@ -188,6 +199,7 @@ impl Values {
                 // A sixteenth more than the first ones suggest, because growing later copies everything.
                 bytes.reserve(bytes.len() * 17 / 16 / rows * more + more);
             }
+            Values::Variant(variants) => variants.expect(rows, more),
             Values::Struct(columns) => columns.iter_mut().for_each(|column| column.expect(rows, more)),
             _ => (),
         }
@@ -216,6 +228,7 @@ impl Values {
             Values::Uuid(bytes) => bytes.resize(bytes.len() + UUID_BYTES, 0),
             Values::Text { ends, .. } | Values::Choice { ends, .. } | Values::Binary { ends, .. } => again(ends),
             Values::List { ends, .. } | Values::Map { ends, .. } => again(ends),
+            Values::Variant(variants) => variants.blank(),
             Values::Struct(columns) => columns.iter_mut().for_each(Column::null),
             Values::Other => (),
         }
@@ -240,6 +253,7 @@ impl Values {
                 let end = shortened(ends, len);
                 entries.iter_mut().for_each(|column| column.truncate(end));
             }
+            Values::Variant(variants) => variants.truncate(len),
             Values::Struct(columns) => columns.iter_mut().for_each(|column| column.truncate(len)),
             Values::Other => (),
         }
@@ -280,6 +294,10 @@ impl Values {
             Values::Binary { ends, bytes, .. } => {
                 (DataType::Binary, vec![Buffer::from_vec(ends), Buffer::from_vec(bytes)])
             }
+            Values::Variant(variants) => {
+                let (kind, children) = variants.parts()?;
+                return Ok((kind, vec![], children));
+            }
             Values::Other => (DataType::Null, vec![]),
             Values::Struct(columns) => {
                 let (fields, children) = finished(columns)?;
@@ -301,17 +319,6 @@ impl Values {
         };
         Ok((kind, buffers, vec![]))
     }
-}
-
-/// Nothing more.
-fn again(ends: &mut Vec<i32>) {
-    ends.push(*ends.last().unwrap_or(&0));
-}
-
-/// Keep the first `len` ends; where the last of them is.
-fn shortened(ends: &mut Vec<i32>, len: usize) -> usize {
-    ends.truncate(len + 1);
-    ends.last().map_or(0, |&end| end as usize)
 }
 
 /// Numbers of so many bytes each, which they are known to fit.
@@ -339,46 +346,6 @@ pub struct Column {
     len: usize,
     /// Empty as long as there is no null.
     valid: Vec<bool>,
-}
-
-/// A name with the quote and the colon behind it, whose first 16 bytes are compared at once.
-pub struct Key {
-    quoted: Box<[u8]>,
-    /// Whether the name stands in JSON as it is.
-    is_plain: bool,
-    word: u128,
-    mask: u128,
-}
-
-const BEHIND: &[u8] = b"\":";
-const WORD: usize = 16;
-
-impl Key {
-    fn new(name: &str) -> Key {
-        let quoted = [name.as_bytes(), BEHIND].concat();
-        let is_plain = name.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
-        let (mut word, mut mask) = ([0; WORD], [0; WORD]);
-        for (place, &byte) in quoted.iter().take(WORD).enumerate() {
-            (word[place], mask[place]) = (byte, u8::MAX);
-        }
-        Key { quoted: quoted.into(), is_plain, word: u128::from_le_bytes(word), mask: u128::from_le_bytes(mask) }
-    }
-
-    pub fn name(&self) -> &[u8] {
-        &self.quoted[..self.quoted.len() - BEHIND.len()]
-    }
-
-    /// The length of the key, if the text begins with it.
-    #[inline]
-    pub fn begins(&self, text: &[u8]) -> Option<usize> {
-        let len = self.quoted.len();
-        let equal = match text.first_chunk() {
-            Some(&first) if u128::from_le_bytes(first) & self.mask != self.word => false,
-            Some(_) if len <= WORD => true,
-            _ => text.starts_with(&self.quoted),
-        };
-        (equal && self.is_plain).then_some(len)
-    }
 }
 
 type Parts = (DataType, Vec<Buffer>, Vec<ArrayData>);
@@ -462,12 +429,13 @@ impl Column {
 
     pub fn finish(self) -> Result<(Field, ArrayData), ArrowError> {
         let len = self.len();
+        let meaning = matches!(self.values, Values::Variant(_)).then(variants::meaning);
         let (kind, buffers, children) = self.values.parts()?;
         let nulls = if self.valid.contains(&false) { Some(NullBuffer::from(self.valid)) } else { None };
         let mut builder = ArrayData::builder(kind.clone()).len(len).buffers(buffers).child_data(children);
         builder = builder.nulls(nulls);
         let name = String::from_utf8_lossy(self.key.name()).into_owned();
-        Ok((Field::new(name, kind, true), builder.build()?))
+        Ok((Field::new(name, kind, true).with_metadata(meaning.unwrap_or_default()), builder.build()?))
     }
 }
 

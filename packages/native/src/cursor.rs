@@ -116,6 +116,23 @@ impl<'a> Cursor<'a> {
         self.expect(b'"').map(|()| text)
     }
 
+    /// Any text, behind its opening quote; `room` takes it if there are escapes.
+    #[inline]
+    pub fn text<'b>(&mut self, room: &'b mut Vec<u8>) -> Read<&'b [u8]>
+    where
+        'a: 'b,
+    {
+        let start = self.at;
+        let plain = self.plain();
+        if self.take(b'"') {
+            return Ok(plain);
+        }
+        self.at = start;
+        room.clear();
+        self.quoted(|part| room.extend_from_slice(part))?;
+        Ok(room)
+    }
+
     /// Any text, behind its opening quote.
     #[inline]
     pub fn quoted(&mut self, mut push: impl FnMut(&[u8])) -> Read<()> {

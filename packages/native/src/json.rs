@@ -270,6 +270,7 @@ impl Reader {
                     unscaled.push(numbers::decimal(cursor, (*precision).into(), (*scale).into(), false)?);
                 }
             }
+            Values::Variant(variants) => variants.read(cursor, depth, self.deepest)?,
             Values::Choice { .. } | Values::Other => return Err(Refused),
             Values::Struct(columns) => {
                 self.object(cursor, columns, depth + 1)?;

@@ -60,6 +60,7 @@ pub fn named(name: &str, mut inner: Vec<Wanted>) -> Option<Kind> {
         ("millis", &[zone], 0) => moment(TimeUnit::Millisecond, zone)?,
         ("micros", &[zone], 0) => moment(TimeUnit::Microsecond, zone)?,
         ("nanos", &[zone], 0) => moment(TimeUnit::Nanosecond, zone)?,
+        ("variant", [], 0) => Kind::Variant,
         ("other", [], 0) => Kind::Other,
         ("choice", [], _) => Kind::Choice(inner.into_iter().map(|symbol| symbol.names.concat()).collect()),
         ("struct", [], _) => Kind::Struct(inner),

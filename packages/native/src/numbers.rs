@@ -145,6 +145,7 @@ fn read(cursor: &mut Cursor) -> Read<Double> {
 
 /// The most digits whose number is sure to fit 128 bits.
 const DECIMAL_DIGITS: u32 = 38;
+const TOO_MANY: i128 = 10_i128.pow(DECIMAL_DIGITS);
 
 /// A number without exponent, times ten to the scale; digits beyond that are rounded, halves away from zero, or refused.
 pub fn decimal(cursor: &mut Cursor, precision: u32, scale: u32, rounded: bool) -> Read<i128> {
@@ -179,6 +180,85 @@ pub fn decimal(cursor: &mut Cursor, precision: u32, scale: u32, rounded: bool) -
         number / by + i128::from(number % by >= by / 2)
     };
     if unscaled >= 10_i128.pow(precision) { Err(Refused) } else { Ok(if negative { -unscaled } else { unscaled }) }
+}
+
+/// A number with all its digits.
+pub enum Exact {
+    /// Without fraction and exponent.
+    Whole(i128),
+    /// Its fraction does not end in a zero.
+    Decimal { unscaled: i128, scale: u8 },
+    /// With a fraction or an exponent.
+    NegativeZero,
+}
+
+/// A number of at most 38 digits before its point and behind it, with those that an exponent adds.
+#[inline]
+pub fn exact(cursor: &mut Cursor) -> Read<Exact> {
+    let negative = cursor.take(b'-');
+    let start = cursor.at();
+    let (before, mut number) = integral(cursor)?;
+    let (mut behind, is_fraction) = (0, cursor.take(b'.'));
+    if is_fraction {
+        (behind, number) = digits(cursor, number);
+        if behind == 0 {
+            return Err(Refused);
+        }
+    }
+    let text = cursor.since(start);
+    let exponent = if cursor.take(b'e') || cursor.take(b'E') { Some(exponent(cursor)?) } else { None };
+    let unscaled = match before + behind {
+        0..=18 => i128::from(number),
+        19..=38 => text.iter().filter(|&&byte| byte != b'.').fold(0, |sum, byte| sum * 10 + i128::from(byte - b'0')),
+        _ => return Err(Refused),
+    };
+    let signed = |number: i128| if negative { -number } else { number };
+    if !is_fraction && exponent.is_none() {
+        return Ok(Exact::Whole(signed(unscaled)));
+    }
+    if unscaled == 0 {
+        return Ok(if negative { Exact::NegativeZero } else { Exact::Decimal { unscaled, scale: 0 } });
+    }
+    let (unscaled, scale) = scaled(unscaled, behind as i64 - exponent.unwrap_or(0))?;
+    Ok(Exact::Decimal { unscaled: signed(unscaled), scale })
+}
+
+/// Of at most four digits.
+fn exponent(cursor: &mut Cursor) -> Read<i64> {
+    let negative = !cursor.take(b'+') && cursor.take(b'-');
+    let (count, number) = digits(cursor, 0);
+    if count == 0 || count > 4 {
+        return Err(Refused);
+    }
+    Ok(if negative { -(number as i64) } else { number as i64 })
+}
+
+/// A number with a scale from 0 to 38, and without zeros at the end of its fraction.
+#[inline]
+fn scaled(mut unscaled: i128, mut scale: i64) -> Read<(i128, u8)> {
+    // Of 64 bits it is divided in a fraction of the time.
+    if let Ok(mut small) = u64::try_from(unscaled) {
+        while scale > 0 && small.is_multiple_of(10) {
+            (small, scale) = (small / 10, scale - 1);
+        }
+        unscaled = small.into();
+    } else {
+        while scale > 0 && unscaled % 10 == 0 {
+            (unscaled, scale) = (unscaled / 10, scale - 1);
+        }
+    }
+    if scale < 0 {
+        let power = u32::try_from(-scale).ok().and_then(|power| 10_i128.checked_pow(power)).ok_or(Refused)?;
+        unscaled = unscaled.checked_mul(power).ok_or(Refused)?;
+        scale = 0;
+    }
+    if unscaled >= TOO_MANY {
+        return Err(Refused);
+    }
+    match u8::try_from(scale) {
+        Ok(scale) if u32::from(scale) <= DECIMAL_DIGITS => Ok((unscaled, scale)),
+        _ => Err(Refused),
+    }
 }
 
 /// A whole number in big-endian bytes of at most so many digits.

@@ -307,7 +307,7 @@ fn unknown(kind: &str) -> PyErr {
 }
 
 /// Changes with every change of a signature, so that calving never calls another build than its own.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 
 #[pymodule]
 fn calving_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -12,10 +12,14 @@ mod columns;
 mod cursor;
 #[path = "../../src/decoder.rs"]
 mod decoder;
+#[path = "../../src/ends.rs"]
+mod ends;
 #[path = "../../src/guard.rs"]
 mod guard;
 #[path = "../../src/json.rs"]
 mod json;
+#[path = "../../src/keys.rs"]
+mod keys;
 #[path = "../../src/kinds.rs"]
 mod kinds;
 #[path = "../../src/lanes.rs"]
@@ -33,6 +37,8 @@ mod shapes;
 mod texts;
 #[path = "../../src/times.rs"]
 mod times;
+#[path = "../../src/variants.rs"]
+mod variants;
 
 mod records;
 

@@ -63,6 +63,7 @@ pub fn table() -> Vec<Wanted> {
         "timestamptz_ns(ns)",
         "decimal(9,2)",
         "decimal(38,10)",
+        "variant",
         "other",
     ];
     let mut fields =
@@ -377,6 +378,7 @@ fn value(random: &mut Random, field: &Wanted, odd: usize) -> String {
         }
         Kind::Decimal { .. } => &["1.005", "99999.99", "0.000000000000000000001", "\"-1.5\""],
         Kind::Unscaled { .. } => &["5", "\"AQ==\"", "\"gA==\""],
+        Kind::Variant => return variant(random, 3),
         Kind::Choice(_) | Kind::Other => &["null"],
         Kind::Struct(fields) => return object(random, fields, odd),
         Kind::List(item) => {
@@ -397,6 +399,26 @@ fn value(random: &mut Random, field: &Wanted, odd: usize) -> String {
         }
     };
     random.of(choices).to_string()
+}
+
+/// Any value.
+fn variant(random: &mut Random, levels: usize) -> String {
+    let levels = random.below(levels + 1);
+    let count = random.of(&[&0, &1, &2, &3, &300]);
+    let count = if levels > 1 { count % 300 } else { *count };
+    let names = ["a", "b", "\\u0063", "gr\u{f6}\u{df}e", ""];
+    match random.below(3) {
+        0 if levels > 0 => {
+            let name = |random: &mut Random, at: usize| format!("\"{}{at}\"", random.of(&names));
+            let fields = (0..count).map(|at| format!("{}:{}", name(random, at), variant(random, levels - 1)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+        }
+        1 if levels > 0 => {
+            let items: Vec<String> = (0..count).map(|_| variant(random, levels - 1)).collect();
+            format!("[{}]", items.join(" ,"))
+        }
+        _ => random.of(&ODD).to_string(),
+    }
 }
 
 /// Values that some or all columns refuse.

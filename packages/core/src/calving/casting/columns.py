@@ -48,6 +48,7 @@ from calving.casting.temporal import (
 )
 from calving.casting.texts import plain_text
 from calving.records.arrays import as_list, children_of, conform, entries, items_of, lists, maps, offsets_of, struct
+from calving.records.encoded import VARIANTS
 from calving.records.failures import ExactPathError
 from calving.records.fields import Counting, Target
 from calving.records.semantics import PER_SECOND, Meaning, SemanticType, moments, plain
@@ -93,6 +94,8 @@ def cast(column: pa.Array, kind: IcebergType, target: Target, column_id: int) ->
             return _map(column, kind, target)
     if type(kind) in _MOMENTS:
         return _MOMENTS[type(kind)](column, kind, target.counting(column_id))
+    if isinstance(column, pa.ExtensionArray) and column.type == VARIANTS:  # only columns of variants get such
+        return column.storage
     if type(kind) not in _CASTS:
         raise ExactPathError(f"columns of type {kind} cannot be written")
     return _CASTS[type(kind)](column, kind)

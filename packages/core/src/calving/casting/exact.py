@@ -233,8 +233,7 @@ class ExactConverter:
             if isinstance(value, dict | list) and isinstance(kind, StringType):
                 return self._texts.of(value)
             if kind == VARIANT:
-                metadata, encoded = encode(value, typed=self._typed)
-                return {"metadata": metadata, "value": encoded}
+                return encode(value, typed=self._typed)._asdict()
             if (geo := geo_type(kind)) is not None:
                 return geometry_of(value, geo)
             return primitive(value, kind, self._target.counting(column_id))

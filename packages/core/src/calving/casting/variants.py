@@ -2,7 +2,7 @@
 the value, which refers to it.
 
     >>> encode({"a": 1})
-    (b'\\x11\\x01\\x00\\x01a', b'\\x02\\x01\\x00\\x00\\x02\\x0c\\x01')
+    Variant(metadata=b'\\x11\\x01\\x00\\x01a', value=b'\\x02\\x01\\x00\\x00\\x02\\x0c\\x01')
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from typing import Any
 
 from calving.casting.texts import plain_text
 from calving.records.arrays import Digits, Pairs, Scaled, Single
+from calving.records.encoded import Variant
 from calving.records.semantics import PER_SECOND, Moment
-
-Encoded = tuple[bytes, bytes]
-"""The metadata of a variant, which is its dictionary, and its value."""
 
 _VERSION, _SORTED = 1, 1 << 4
 _SHORT_STRING, _OBJECT, _ARRAY = 1, 2, 3
@@ -38,17 +36,19 @@ _DAY = timedelta(days=1) // _MICRO
 _EXACT = Context(prec=2_000)
 
 
-def encode(value: Any, *, typed: bool = False) -> Encoded:
+def encode(value: Any, *, typed: bool = False) -> Variant:
     """A value of ``jsontext.parse`` or of ``values.objects`` as a variant. ``typed``: it comes with a schema, so that a
     float is a double; otherwise a fraction is a decimal if one holds it.
 
     :raises ValueError: there is no variant of it.
     """
+    if isinstance(value, Variant):
+        return value
     names: set[str] = set()
     _collect(value, names)
     ordered = sorted(names)  # by code points, which is the order of UTF-8's bytes
     writer = _Writer({name: number for number, name in enumerate(ordered)}, typed)
-    return _dictionary(ordered), writer.of(value)
+    return Variant(_dictionary(ordered), writer.of(value))
 
 
 def _collect(value: Any, names: set[str]) -> None:

@@ -37,6 +37,7 @@ from calving.converters.native_whole import native_whole
 from calving.model.record_path import Limits
 from calving.records.arrays import Indices
 from calving.records.fields import Projection, Target
+from calving.records.foreign import VARIANT
 from calving.records.jsontext import parse_all
 from calving.records.values import Payloads, RecordError, Values
 
@@ -154,8 +155,12 @@ def _field(names: tuple[str, ...], column: NestedField, target: Target, *, withi
     if type(kind) in _COUNTED:
         unit = target.counting(column.field_id).unit
         return Field(names, _COUNTED[type(kind)] + ("" if unit == "ms" else f"({unit})"), (), null)
-    known = _KINDS.get(type(kind))
+    known = _named(kind)
     return Field(names, "other") if known is None else Field(names, known, (), null)
+
+
+def _named(kind: IcebergType) -> str | None:
+    return "variant" if kind == VARIANT else _KINDS.get(type(kind))
 
 
 _KEEPING: Mapping[type[IcebergType], str] = {

@@ -82,7 +82,7 @@ def _installed() -> Any:
 
 
 _NATIVE = _installed()
-_INTERFACE = 5
+_INTERFACE = 6
 """The interface of calving-native that calving uses. It changes with every change of a signature."""
 
 
