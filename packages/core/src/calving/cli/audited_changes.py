@@ -18,7 +18,7 @@ from calving.records.fields import table_schema
 from calving.records.positions import order_keys
 from calving.runtime.reread import RereadRows
 from calving.writing.changes import DELETE, INSERT, TRUNCATE, identity_of
-from calving.writing.partial_rows import kept_ids, kept_steps
+from calving.writing.kept_columns import kept_ids, kept_steps
 from calving.writing.sources import truncate_column
 
 Paths = list[tuple[int, ...]]
