@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calving.model.record_path import Evolution, ReadTopics, Routing, TransformSpec
+from calving.model.record_path import ConverterSpec, Evolution, ReadTopics, Routing, TopicConverters, TransformSpec
 from calving.model.tables import RowMutations
 from tests.mutations.changing import Changing, Message
 from tests.mutations.test_sources import CDC, DEBEZIUM, MYSQL, Row
@@ -64,6 +65,24 @@ def altered(
 @pytest.fixture
 def sink(tmp_path: Path) -> Changing:
     return Changing(tmp_path, CDC, evolution=FOLLOWING, transforms=(DEBEZIUM,))
+
+
+def enveloped(message: Message) -> Message:
+    """The message in Connect's envelope, with a schema of its own fields."""
+
+    def schema(value: Any) -> Row:
+        if isinstance(value, dict):
+            fields = [{"field": name, **schema(each)} for name, each in value.items()]
+            return {"type": "struct", "fields": fields, "optional": True}
+        if isinstance(value, list):
+            return {"type": "array", "items": schema(value[0]), "optional": True}
+        return {"type": _CONNECT.get(type(value), "string"), "optional": True}
+
+    key, event = message
+    return key, {"schema": schema(event), "payload": event}
+
+
+_CONNECT = {bool: "boolean", int: "int64"}
 
 
 def columns(sink: Changing) -> dict[str, str]:
@@ -191,9 +210,68 @@ def test_names_and_routes_are_those_of_rows(tmp_path: Path) -> None:
     assert columns(sink) == {"id": "long", "given_name": "string", "last_name": "string"}
 
 
-@pytest.mark.parametrize("typed", [True, False])
-def test_sinks_that_do_not_follow_only_count(tmp_path: Path, typed: bool) -> None:
+def test_a_sink_that_does_not_follow_only_counts(tmp_path: Path) -> None:
     sink = Changing(tmp_path, CDC, evolution=Evolution(create=True, evolve=True), transforms=(DEBEZIUM,))
     sink.take(change({"id": 1}))
     sink.take(altered(None, {"id": "INT", "a": "TEXT"}))
     assert columns(sink) == {"id": "long"}
+
+
+def test_schema_changes_and_rows_with_a_schema_are_followed_alike(tmp_path: Path) -> None:
+    converters = TopicConverters(ConverterSpec("json"), ConverterSpec("json", {"schemas.enable": "true"}))
+    sink = Changing(tmp_path, CDC, evolution=FOLLOWING, transforms=(DEBEZIUM,), converters=converters)
+    sink.take(enveloped(change({"id": 1, "name": "a"})), enveloped(change({"id": 2, "name": "b"})))
+    renamed = altered("ALTER TABLE customers CHANGE name label TEXT, ADD note TEXT", {"label": "TEXT", "note": "TEXT"})
+    sink.take(enveloped(renamed), enveloped(change({"id": 2, "name": None}, "u")))
+    sink.take(enveloped(change({"id": 3, "label": "c", "note": None})), enveloped(change({"id": 4, "name": "late"})))
+    assert sink.rows("id", "label", "note") == [(1, "a", None), (2, None, None), (3, "c", None), (4, "late", None)]
+    assert columns(sink) == {"id": "long", "label": "string", "note": "string"}
+
+
+def test_a_rename_goes_before_rows_of_the_new_name_that_another_task_reads(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, CDC, evolution=FOLLOWING, transforms=(DEBEZIUM,), slots=2)
+    sink.take(change({"id": 1, "a": "x"}))
+    renamed = [altered(f"ALTER TABLE customers CHANGE {old} {new} TEXT", {new: "TEXT"}) for old, new in ("ab", "bc")]
+    sink.take_all({0: [change({"id": i, "abc"[i % 3]: f"{i}"}) for i in range(2, 8)], 1: renamed})
+    assert columns(sink) == {"id": "long", "c": "string"}
+    assert sink.rows("id", "c") == [(1, "x"), *((i, f"{i}") for i in range(2, 8))]
+
+
+def test_a_row_keeps_a_value_that_it_has_under_a_former_name(tmp_path: Path) -> None:
+    keeping = RowMutations("_cdc.op", on_unavailable_value="keep")
+    sink = Changing(tmp_path, keeping, evolution=FOLLOWING, transforms=(DEBEZIUM,))
+    sink.take(change({"id": 1, "a": "large", "n": 1}), change({"id": 2, "a": "large", "n": 1}))
+    left_out = keeping.unavailable_value_placeholder
+    sink.take(altered("ALTER TABLE customers CHANGE a b TEXT", {"id": "INT", "b": "TEXT", "n": "INT"}))
+    sink.take(change({"id": 1, "b": left_out, "n": 2}, "u"), change({"id": 2, "a": left_out, "n": 3}, "u"))
+    assert sink.rows("id", "b", "n") == [(1, "large", 2), (2, "large", 3)]
+
+
+def test_names_of_any_case_are_one_name_if_the_sink_says_so(tmp_path: Path) -> None:
+    folding = replace(FOLLOWING, case_insensitive=True)
+    sink = Changing(tmp_path, CDC, evolution=folding, transforms=(DEBEZIUM,))
+    sink.take(change({"id": 1, "Name": "x"}))
+    sink.take(altered("ALTER TABLE customers CHANGE name LABEL TEXT", {"ID": "INT", "LABEL": "TEXT", "NOTE": "TEXT"}))
+    sink.take(change({"id": 2, "label": "y", "note": "z"}), change({"id": 3, "NAME": "late"}))
+    assert sink.rows("id", "LABEL", "NOTE") == [(1, "x", None), (2, "y", "z"), (3, "late", None)]
+
+
+def test_a_transform_that_refuses_a_schema_change_makes_no_record_bad(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = TransformSpec("names", "FieldNames", {"style": "snake"})
+    sink = Changing(tmp_path, CDC, evolution=FOLLOWING, transforms=(DEBEZIUM, names))
+    sink.take(change({"id": 1}))
+    outcome = sink.take(altered(None, {"id": "INT", "userName": "TEXT", "user_name": "TEXT"}))
+    assert (outcome.dead_letters, columns(sink)) == ((), {"id": "long"})
+    assert sink.counts == {"transform unwrap: schema change": 1}
+    assert "a schema change is ignored: transform 'names': the fields 'userName' and 'user_name'" in caplog.text
+
+
+@pytest.mark.parametrize("source", [None, "text", {"name": 5}, {}])
+def test_a_schema_change_without_a_source_is_counted_alone(sink: Changing, source: object) -> None:
+    sink.take(change({"id": 1}))
+    key, event = altered(None, {"id": "INT", "a": "TEXT"})
+    outcome = sink.take((key, {**event, "source": source}))
+    assert (outcome.dead_letters, columns(sink)) == ((), {"id": "long"})
+    assert sink.counts == {"transform unwrap: schema change": 1}
