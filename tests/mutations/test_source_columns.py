@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from pyiceberg.table import Table
+from pyiceberg.types import StringType
 
 from calving.model.record_path import ConverterSpec, Evolution, ReadTopics, Routing, TopicConverters, TransformSpec
 from calving.model.tables import RowMutations
@@ -275,3 +278,24 @@ def test_a_schema_change_without_a_source_is_counted_alone(sink: Changing, sourc
     outcome = sink.take((key, {**event, "source": source}))
     assert (outcome.dead_letters, columns(sink)) == ((), {"id": "long"})
     assert sink.counts == {"transform unwrap: schema change": 1}
+
+
+def test_a_rename_that_another_writer_was_faster_with_leaves_what_that_writer_made(
+    sink: Changing, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink.take(change({"id": 1, "a": "x"}))
+    commit, raced = Table._do_commit, [False]
+
+    def slower(table: Table, *about: Any) -> None:
+        if not raced[0]:
+            raced[0] = True
+            with sink.table.update_schema() as update:
+                update.add_column("b", StringType())
+        commit(table, *about)
+
+    with mock.patch.object(Table, "_do_commit", slower):
+        outcome = sink.take(altered("ALTER TABLE customers CHANGE a b TEXT", {"id": "INT", "b": "TEXT"}))
+    sink.take(change({"id": 2, "a": "y"}), change({"id": 3, "b": "z"}))
+    assert outcome.dead_letters == ()
+    assert sink.rows("id", "a", "b") == [(1, "x", None), (2, "y", None), (3, None, "z")]
+    assert "the source has renamed 'a' to 'b', and the table has not" in caplog.text
