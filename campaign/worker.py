@@ -26,8 +26,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyroaring import BitMap64
 
 from calving.backend import Claim, Encoded, Publication
-from calving.iceberg import delete_files
+from calving.iceberg import delete_files, version_updates
 from calving.iceberg.commit import IcebergCommitter
+from calving.iceberg.partial_updates import PartialUpdates
 from calving.iceberg.target import IcebergTarget
 from calving.maintenance import expirer
 from calving.maintenance.compactor import Compactor
@@ -124,6 +125,27 @@ def _ignored_order() -> None:
     Sink.mutations = without  # type: ignore[method-assign]
 
 
+def _ignored_truncates() -> None:
+    """The rows of a source that was emptied stay."""
+    mutations = Sink.mutations
+
+    def without(self: Sink, table: str) -> RowMutations | None:
+        found = mutations(self, table)
+        return found and replace(found, on_truncate="skip", truncate_field=None)
+
+    Sink.mutations = without  # type: ignore[method-assign]
+
+
+def _forgotten_columns() -> None:
+    """An update that lacks columns finds no row in the files of the table."""
+    PartialUpdates._stored = lambda self, *found: iter(())  # type: ignore[method-assign]
+
+
+def _endless_versions() -> None:
+    """No change ends the version before it, unless both come in one batch."""
+    version_updates.revised = lambda versions, changes, *, is_ordered: iter(())  # type: ignore[attr-defined]
+
+
 def _forgotten_deletes() -> None:
     """New deletes of a data file replace the earlier ones."""
     delete_files.Deletions._read = lambda self, path: BitMap64()  # type: ignore[method-assign]
@@ -214,6 +236,9 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "dropped keys": _dropped_keys,
     "first changes": _first_changes,
     "ignored order": _ignored_order,
+    "ignored truncates": _ignored_truncates,
+    "forgotten columns": _forgotten_columns,
+    "endless versions": _endless_versions,
     "forgotten deletes": _forgotten_deletes,
     "deaf cursor": _deaf_cursor,
     "stuck worker": _stuck_worker,

@@ -71,6 +71,22 @@ def test_a_sabotaged_sink_that_ignores_the_order_field_makes_the_verdict_red(
     assert campaign(plan)["wrong"]
 
 
+@pytest.mark.parametrize(
+    ("sabotage", "workload", "tables", "verdicts"),
+    [
+        ("forgotten columns", "partial", 1, {"lost", "wrong"}),
+        ("ignored truncates", "partial", 3, {"resurrected"}),
+        ("endless versions", "history", 2, {"wrong"}),
+    ],
+)
+def test_a_sabotaged_sink_of_partial_updates_truncates_or_versions_makes_the_verdict_red(
+    campaign: Campaign, sabotage: str, workload: Workload, tables: int, verdicts: set[str]
+) -> None:
+    plan = Plan("kafka", tables, workload=workload, seconds=10, kinds=(), sabotage=sabotage, settle_seconds=12)
+    found = campaign(plan)
+    assert any(found[verdict] for verdict in verdicts) and found["findings"], found
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_store_that_compares_no_positions_makes_the_verdict_red(campaign: Campaign, backend: str) -> None:
     """A worker that sleeps before it publishes repeats what others have published meanwhile: it wakes under load."""
