@@ -141,3 +141,8 @@ def test_only_the_schema_of_a_footer_changes() -> None:
         with_nodes(out.getvalue(), {9: VARIANT_NODE})
     with pytest.raises(ValueError, match="no Parquet footer"):
         with_nodes(out.getvalue()[:-1], {1: VARIANT_NODE})
+
+
+@pytest.mark.parametrize(("text", "size"), [("1e-9", 4), ("1e-10", 8), ("1e-18", 8), ("1e-19", 16), ("1e-38", 16)])
+def test_a_decimal_has_room_for_as_many_digits_as_its_scale(text: str, size: int) -> None:
+    assert len(encode(parse(text.encode(), 1)).value) == 2 + size

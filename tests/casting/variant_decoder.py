@@ -99,7 +99,8 @@ def _primitive(kind: int, data: bytes, at: int) -> tuple[Any, int]:
     if kind in DECIMALS:
         end, scale = at + 1 + DECIMALS[kind], data[at]
         unscaled = int.from_bytes(data[at + 1 : end], "little", signed=True)
-        assert scale <= 38 and abs(unscaled) < 10 ** {8: 9, 9: 18, 10: 38}[kind]
+        digits = {8: 9, 9: 18, 10: 38}[kind]
+        assert scale <= digits and abs(unscaled) < 10**digits
         return Decimal(unscaled).scaleb(-scale, EXACT), end
     if kind in (15, 16):
         size = _number(data, at, 4)

@@ -79,7 +79,9 @@ def test_a_value_is_what_the_exact_path_makes_of_it(text: str) -> None:
     assert repr(found) == repr(wanted)
 
 
-@pytest.mark.parametrize("text", ["0.10", "7.0", "12e1", "-0", "-0.0", "99999999999999999999", "0.000"])
+@pytest.mark.parametrize(
+    "text", ["0.10", "7.0", "12e1", "-0", "-0.0", "99999999999999999999", "0.000", "1e-9", "1e-10", "1e-18", "1e-19"]
+)
 def test_a_number_has_the_bytes_of_the_exact_path(text: str) -> None:
     rows, slow = through([f'{{"v": {text}}}'])
     assert slow == []

@@ -488,11 +488,12 @@ fn integer(number: i64, bytes: &mut Vec<u8>) {
 }
 
 fn decimal(unscaled: i128, scale: u8, bytes: &mut Vec<u8>) {
+    // A scale is at most the digits of the width: Spark and DuckDB read no larger one.
     let digits = unscaled.unsigned_abs();
-    if digits < 1_000_000_000 {
+    if digits < 1_000_000_000 && scale <= 9 {
         bytes.extend_from_slice(&[DECIMAL4, scale]);
         bytes.extend_from_slice(&(unscaled as i32).to_le_bytes());
-    } else if digits < 1_000_000_000_000_000_000 {
+    } else if digits < 1_000_000_000_000_000_000 && scale <= 18 {
         bytes.extend_from_slice(&[DECIMAL8, scale]);
         bytes.extend_from_slice(&(unscaled as i64).to_le_bytes());
     } else {

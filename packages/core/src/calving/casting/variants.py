@@ -189,7 +189,7 @@ def _unscaled(value: Decimal) -> tuple[int, int] | None:
 
 def _written(unscaled: int, scale: int) -> bytes:
     for digits, kind, size in _DECIMALS:
-        if abs(unscaled) < 10**digits:
+        if abs(unscaled) < 10**digits and scale <= digits:  # Spark and DuckDB read no larger scale
             return bytes([kind, scale]) + unscaled.to_bytes(size, "little", signed=True)
     raise ValueError(f"a decimal of a variant has at most {_MOST_DIGITS} digits")
 
