@@ -15,7 +15,7 @@ import fastavro
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, TimestamptzType
 from rich.console import Console
 from rich.table import Table
 
@@ -31,6 +31,7 @@ from calving.model.record_path import (
     TransformSpec,
 )
 from calving.model.tables import TableSpec
+from calving.records.foreign import VARIANT
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.selection import Timings
 from calving.tasks.spec import TaskSpec
@@ -49,6 +50,15 @@ _COLUMNS = {
 }
 
 Fields = dict[str, Any]
+FLAT = Schema(*(NestedField(i, n, k, required=False) for i, (n, k) in enumerate(_COLUMNS.items(), 1)))
+
+
+def _inside(kind: IcebergType) -> Schema:
+    """A table with one column, which takes all fields."""
+    return Schema(NestedField(100, "v", kind, required=False))
+
+
+STRUCT, VARIANTS = _inside(FLAT.as_struct()), _inside(VARIANT)
 
 
 def fields(number: int) -> Fields:
@@ -73,6 +83,7 @@ class Case:
     value: ConverterSpec = _JSON
     transforms: tuple[TransformSpec, ...] = ()
     evolve: bool = False
+    schema: Schema = FLAT
 
 
 def measure(folder: Path, records: int, console: Console) -> list[dict[str, object]]:
@@ -98,10 +109,9 @@ def measure(folder: Path, records: int, console: Console) -> list[dict[str, obje
 
 
 def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
-    schema = Schema(*(NestedField(i, n, k, required=False) for i, (n, k) in enumerate(_COLUMNS.items(), 1)))
     target = TableSpec(
         "bench.t",
-        schema.model_dump_json(),
+        case.schema.model_dump_json(),
         UNPARTITIONED_PARTITION_SPEC.model_dump_json(),
         f"file://{folder}",
         {},
@@ -175,9 +185,12 @@ def _converters(rows: Sequence[Fields], plain: Sequence[bytes], registry: Schema
         }
     )
     number = registry.register("bench-avro", json.dumps(avro))
+    inside = [_json({"v": row}) for row in rows]
     return [
         Case("json", plain),
         Case("json, schema evolution on", plain, evolve=True),
+        Case("json into a struct", inside, schema=STRUCT),
+        Case("json into a variant", inside, schema=VARIANTS),
         Case("json, epoch and text mixed in one column", [*plain[::2], *(_json({**r, "id": "7"}) for r in rows[1::2])]),
         Case("json, exact path (1e400 in every block)", _with(plain, 64, _json(rows[0]).replace(b"0.0", b"1e400"))),
         Case(
