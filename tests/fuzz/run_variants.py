@@ -58,7 +58,8 @@ def fuzz(seed: int, values: int) -> tuple[list[str], int, int]:
     wrong, sample = list[str](), list[str]()
     while count < values:
         texts = [
-            document(draw, draw.choice([0, 1, 2, 3, 5]), draw.choice([0, 1, 3, 8])) for _ in range(draw.choice(BLOCKS))
+            document(draw, draw.choice([0, 1, 2, 3, 5]), draw.choice([0, 1, 3, 8]), plain=draw.random() < 0.7)
+            for _ in range(draw.choice(BLOCKS))
         ]
         rows, in_rust = block.rows(texts)
         for number, (given, row) in enumerate(zip(texts, rows, strict=True)):
@@ -96,17 +97,21 @@ class Block:
         return found, fast
 
 
-def document(draw: random.Random, depth: int, width: int) -> str:
-    """A JSON text."""
+def document(draw: random.Random, depth: int, width: int, *, plain: bool) -> str:
+    """A JSON text. ``plain``: no name comes twice in an object, and every decimal holds its number."""
     form = draw.random()
     if depth and form < 0.35:
         names = [text(draw) for _ in range(draw.randint(0, width))]
-        return "{" + ", ".join(f"{json.dumps(each)}: {document(draw, depth - 1, width)}" for each in names) + "}"
+        fields = (
+            f"{json.dumps(each)}: {document(draw, depth - 1, width, plain=plain)}"
+            for each in (dict.fromkeys(names) if plain else names)
+        )
+        return "{" + ", ".join(fields) + "}"
     if depth and form < 0.6:
-        return "[" + ",".join(document(draw, depth - 1, width) for _ in range(draw.randint(0, width))) + "]"
-    return draw.choice([whole, fraction, lambda draw: json.dumps(text(draw), ensure_ascii=draw.random() < 0.5), word])(
-        draw
-    )
+        items = (document(draw, depth - 1, width, plain=plain) for _ in range(draw.randint(0, width)))
+        return "[" + ",".join(items) + "]"
+    numbers = [short_whole, short_fraction] if plain else [whole, fraction]
+    return draw.choice([*numbers, lambda draw: json.dumps(text(draw), ensure_ascii=draw.random() < 0.5), word])(draw)
 
 
 def word(draw: random.Random) -> str:
@@ -120,6 +125,16 @@ def text(draw: random.Random) -> str:
 
 def whole(draw: random.Random) -> str:
     return str(draw.choice([1, -1]) * (2 ** draw.choice(WHOLE) + draw.randint(-2, 2)))
+
+
+def short_whole(draw: random.Random) -> str:
+    return str(draw.choice([1, -1]) * (2 ** draw.choice(WHOLE[:-3]) + draw.randint(-2, 2)))
+
+
+def short_fraction(draw: random.Random) -> str:
+    digits = "".join(draw.choices("0123456789", k=draw.choice([1, 2, 8, 9, 10, 17, 18, 19, 30])))
+    power = draw.choice(["", "", "", "e0", "e5", "E-7"])
+    return f"{draw.choice(['', '-'])}{draw.choice([0, 1, 12, 999_999])}.{digits}{power}"
 
 
 def fraction(draw: random.Random) -> str:
