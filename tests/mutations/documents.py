@@ -28,8 +28,9 @@ def played(folder: Path, seed: int, batches: int = 8) -> Counter[str]:
 
     :raises AssertionError: the table has other rows than the collection has documents.
     """
-    collection = Collection(seed)
     chance = random.Random(seed)
+    many = chance.random() < 0.3  # documents of a batch, of which some lack the same
+    collection = Collection(seed, 100) if many else Collection(seed)
     slots = chance.choice([1, 2])
     sink = Changing(
         folder,
@@ -46,7 +47,7 @@ def played(folder: Path, seed: int, batches: int = 8) -> Counter[str]:
     if has_columns:
         sink.take(first, collection.event(-1, "d"))
     for _ in range(batches):
-        messages = [collection.change() for _ in range(chance.randrange(0, 14))]
+        messages = [collection.change() for _ in range(chance.randrange(0, 300 if many else 14))]
         if not messages:
             continue
         outcome = sink.read({0: messages})

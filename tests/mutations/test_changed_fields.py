@@ -285,6 +285,14 @@ def test_what_only_a_stored_row_explains_is_no_column_of_a_table_to_which_rows_a
     assert [each.name for each in sink.table.schema().fields] == ["_id", "n", "_cdc"]
 
 
+def test_what_one_document_keeps_of_an_array_says_nothing_about_others(tmp_path: Path) -> None:
+    sink = sink_of(tmp_path)
+    sink.take(put(key=1), put(key=2))
+    whole = ["w"]
+    sink.take(patch({"tags.1": "new"}, 1), patch({"tags": whole}, 2), patch({"n": 2}, 1), patch({"n": 3}, 2))
+    assert sink.rows("_id", "n", "tags") == [(1, 2, ["r", "new", "t"]), (2, 3, whole)]
+
+
 @pytest.mark.parametrize("limits", [Limits(block_records=3), Limits(block_records=2, buffered_bytes=1)])
 def test_tasks_that_spill_and_share_a_partition_join_the_same(tmp_path: Path, limits: Limits) -> None:
     sink = sink_of(tmp_path, limits=limits, slots=2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -43,9 +45,9 @@ class Transforms:
             accounts.filtered.update(transformed.dropped)
             accounts.bad += transformed.bad
             accounts.warnings |= {f"a schema change is ignored: {bad.reason}": None for bad in transformed.bad_shapes}
-            beside = replace(selected, before=[*map(values_of, transformed.before)])
-            for records in transformed.records:
-                yield beside, records
+            before = [*map(values_of, transformed.before)]
+            for records, images in zip(transformed.records, _beside(transformed.records, before), strict=True):
+                yield replace(selected, before=images), records
 
 
 def chain_of(spec: TaskSpec) -> Chain:
@@ -70,6 +72,21 @@ def values_of(records: Records, key_fields: KeyFields = ()) -> Values:
     """The values of these records, whose keys have these fields."""
     index = records.index.to_pylist()
     return Values(records.value, records.typed, index, content=records.content, key_fields=key_fields)
+
+
+def _beside(parts: Sequence[Records], before: Sequence[Values]) -> Iterator[Sequence[Values]]:
+    """For each part, the before images of its records. There may be as many parts as there are ways to lack fields."""
+    if len(parts) < 2 or not before:
+        yield from repeat(before, len(parts))
+        return
+    places = {place: (number, row) for number, images in enumerate(before) for row, place in enumerate(images.index)}
+    for records in parts:
+        rows = defaultdict[int, list[int]](list)
+        for place in records.index.to_pylist():
+            if place in places:
+                number, row = places[place]
+                rows[number].append(row)
+        yield [before[number].choose(rows[number]) for number in sorted(rows)]
 
 
 class Columns:

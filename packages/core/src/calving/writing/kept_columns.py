@@ -93,15 +93,14 @@ class Lacking:
         groups = numbered([whole, rootless, *columns.values()]).dictionary_encode()
         places = pc.index_in(pa.arange(0, len(groups.dictionary)), value_set=groups.indices.cast(pa.int64()))
 
-        def text(place: int) -> str | None:
+        def text(place: int, own: Steps | None = None) -> str | None:
             ids = (each for each, lacking in columns.items() if lacking[place].as_py())
-            is_rootless = rootless[place].as_py()
-            return None if whole[place].as_py() else kept_text(ids, steps.get(place), rootless=is_rootless)
+            return None if whole[place].as_py() else kept_text(ids, own, rootless=rootless[place].as_py())
 
         texts = pa.array([text(place) for place in places.to_pylist()], pa.string()).take(groups.indices)
         if not steps:
             return texts
-        found = texts.to_pylist()
-        for place in steps:
-            found[place] = text(place)
-        return pa.array(found, pa.string())
+        listed = texts.to_pylist()
+        for place, own in steps.items():
+            listed[place] = text(place, own)
+        return pa.array(listed, pa.string())
