@@ -65,7 +65,7 @@ class PlainRows:
         columns = [values for _, values in kept]
         if not columns:
             return [()] * (len(arrays[0]) if arrays else 0)
-        return [_struct(zip(ids, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [plain_row(zip(ids, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def of_file(self, store: AuditedStore, entry: AuditedEntry) -> Iterator[PlainRow]:
         """The rows of a data file or of a file of equality deletes, in their order.
@@ -78,7 +78,7 @@ class PlainRows:
                 fields = [(each.get("field-id", 0), each["name"], each["type"]) for each in file.schema["fields"]]
                 kept = [each for each in fields if each[0] in self.visible]
                 for record in file.records():
-                    yield _struct((number, self._avro(record[name], kind, number)) for number, name, kind in kept)
+                    yield plain_row((number, self._avro(record[name], kind, number)) for number, name, kind in kept)
                 return
             with decoding():
                 batches = (
@@ -130,7 +130,7 @@ class PlainRows:
         if form == "record" and kind.get("logicalType") == "variant":
             return variant(value["metadata"], value["value"])
         if form == "record":
-            return _struct(
+            return plain_row(
                 (each["field-id"], self._avro(value[each["name"]], each["type"], each["field-id"]))
                 for each in kind["fields"]
                 if each["field-id"] in self.visible
@@ -157,7 +157,8 @@ def _mapped(values: Iterable[Any], make: Callable[[Any], Any]) -> list[Any]:
     return [None if each is None else make(each) for each in values]
 
 
-def _struct(values: Iterable[tuple[int, Any]]) -> PlainRow:
+def plain_row(values: Iterable[tuple[int, Any]]) -> PlainRow:
+    """A row, or a struct, of these values, each with the id of its column. None stands for no value."""
     return tuple(sorted((each for each in values if each[1] is not None), key=lambda each: each[0]))
 
 

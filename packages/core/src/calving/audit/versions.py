@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from calving.audit.ledgers import Partition
-from calving.audit.rows import PlainRow
+from calving.audit.rows import PlainRow, plain_row
 
 
 class VersionIds(NamedTuple):
@@ -96,5 +96,4 @@ class VersionReplay:
 
     def _version(self, row: PlainRow, begin: Any, end: Any) -> PlainRow:
         own = {self._columns.begin: begin, self._columns.end: end, self._columns.current: int(end is None)}
-        values = (dict(row) | own).items()
-        return tuple(sorted((each for each in values if each[1] is not None), key=lambda each: each[0]))
+        return plain_row((dict(row) | own).items())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from calving.audit.ledgers import Partition
-from calving.audit.rows import PlainRow, value_at
+from calving.audit.rows import PlainRow, plain_row, value_at
 
 
 class PartialChange(NamedTuple):
@@ -95,4 +95,4 @@ def _with(row: PlainRow, path: Sequence[int], value: Any) -> PlainRow:
     if inner and first not in values:
         return row
     values[first] = _with(values[first], inner, value) if inner else value
-    return tuple(sorted((each for each in values.items() if each[1] is not None), key=lambda each: each[0]))
+    return plain_row(values.items())

@@ -24,8 +24,8 @@ from calving.model.files import DataFile
 from calving.model.tables import OnMissingRow
 from calving.model.text import counted
 from calving.mutations.candidates import Candidate
-from calving.mutations.columns import ColumnReader
-from calving.mutations.keys import ChangedKeys, Matches
+from calving.mutations.columns import ColumnReader, File
+from calving.mutations.keys import ChangedKeys, Matches, in_steps, repeated
 from calving.mutations.ordering import Found
 from calving.records.arrays import chosen_rows
 from calving.records.fields import arrow_schema
@@ -57,20 +57,18 @@ class KeyChanges:
     def of(keys: ChangedKeys, reading: ColumnReader, every: Group, partial: Group, emptied: int) -> KeyChanges:
         """``every``: all key files, from which ``keys`` are made. ``partial``: those with partial rows."""
 
-        def changes(group: Group) -> Sequence[Matches]:
-            steps = ([(file.file_path, file.file_format) for file in of_step] for of_step in group)
-            return keys.found_in_each(reading.all_of(files) for files in steps)
-
-        steps = keys.changes if keys.changes is not None else changes(every)
-        is_same = [[*step] for step in every] == [[*step] for step in partial]
-        return KeyChanges(keys, steps, steps if is_same else changes(partial), emptied)
+        steps = in_steps(keys, reading, named(every))
+        if [[*step] for step in every] == [[*step] for step in partial]:
+            return KeyChanges(keys, steps, steps, emptied)
+        matches = keys.found_in_each(reading.all_of(files) for files in named(partial))
+        return KeyChanges(keys, steps, matches, emptied)
 
     def bases(self) -> pa.Array:
         """For each key: the step of its last change that is not partial, or that of the last emptying; -1 if there is
         none.
         """
         if self.steps is self.partial:
-            return _repeated(self.emptied, len(self.keys))
+            return repeated(self.emptied, len(self.keys))
         others = [
             every.keys.filter(pc.invert(pc.is_in(every.keys, value_set=partial.keys)))
             for every, partial in zip(self.steps, self.partial, strict=True)
@@ -87,7 +85,7 @@ class KeyChanges:
 
     def _last_steps(self, keys: Sequence[pa.Array]) -> pa.Array:
         """For each key, the last step of which ``keys`` has it; -1 if there is none."""
-        steps = pa.concat_arrays([_repeated(step, len(of_step)) for step, of_step in enumerate(keys)])
+        steps = pa.concat_arrays([repeated(step, len(of_step)) for step, of_step in enumerate(keys)])
         given = pa.concat_arrays([of_step.cast(pa.int32()) for of_step in keys])
         # The last of several numbers at one place stays.
         return pc.fill_null(pc.scatter(steps, given, max_index=len(self.keys) - 1), _NONE)
@@ -246,6 +244,11 @@ class PartialUpdates:
                 )
 
 
+def named(group: Group) -> list[list[File]]:
+    """The files' names and formats, by step."""
+    return [[(file.file_path, file.file_format) for file in of_step] for of_step in group]
+
+
 def check_id_columns(table: Table, key_files: Mapping[tuple[int, ...], Group]) -> None:
     """``key_files``: by the ids of their id columns.
 
@@ -294,7 +297,3 @@ def _texts(parts: Sequence[tuple[pa.RecordBatch, pa.Array]]) -> set[str]:
         kept = rows.column(KEPT)
         texts.update(kept.filter(pc.invert(pc.fill_null(is_rootless(kept), True))).unique().to_pylist())
     return texts
-
-
-def _repeated(number: int, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(number, pa.int32()), count)

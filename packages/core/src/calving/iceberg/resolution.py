@@ -22,7 +22,7 @@ from calving.iceberg.live_files import LiveFiles, Manifests
 from calving.iceberg.locations import delete_orphans
 from calving.iceberg.lookups import About, KeyQuery, KeySearch, Lookups
 from calving.iceberg.manifests import FileKey, partition_sources
-from calving.iceberg.partial_updates import KeyChanges, PartialUpdates, check_id_columns, partial_files
+from calving.iceberg.partial_updates import KeyChanges, PartialUpdates, check_id_columns, named, partial_files
 from calving.iceberg.schemas import as_in
 from calving.iceberg.version_updates import VersionUpdates, check_versions
 from calving.model import files
@@ -213,7 +213,7 @@ class _Resolution:
         self._resolver.columns = (*columns, *order)
         mapping = self._table.name_mapping()
         reading = ColumnReader(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
-        steps = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
+        steps = named(key_files)
         partial = partial_files(self._table, key_files, is_ordered=bool(order), has_equality=bool(self._live.equality))
         joins = has_versions or partial is not None  # the changes of a key
         at_once = None if joins else self._resolver.at_once

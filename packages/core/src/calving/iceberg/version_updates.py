@@ -14,13 +14,13 @@ from pyiceberg.types import BooleanType, NestedField
 from pyroaring import BitMap64
 
 from calving.errors import OtherSettingsError
-from calving.iceberg.partial_updates import Group
+from calving.iceberg.partial_updates import Group, named
 from calving.iceberg.stored_rows import StoredRows
 from calving.model.files import CHANGED_AT, CHANGES, DataFile
 from calving.model.tables import VERSION_COLUMNS, OrderType
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import ColumnReader
-from calving.mutations.keys import ChangedKeys, Matches
+from calving.mutations.keys import ChangedKeys, Matches, in_steps
 from calving.mutations.ordering import Found
 from calving.mutations.versions import EVER, KeyVersion, Revised, Version, VersionChange, revised
 from calving.protocol.commit import Step
@@ -135,8 +135,7 @@ class VersionUpdates:
     def _changes(self, keys: ChangedKeys, reading: ColumnReader, contested: pa.Array) -> Iterator[_StepChanges]:
         """The changes of the contested keys, by step."""
         reader = self._rows.reader(self._told)
-        of_steps = ([(f.file_path, f.file_format) for f in of_step] for of_step in self._key_files)
-        matches_of_steps = keys.found_in_each(reading.all_of(files) for files in of_steps)
+        matches_of_steps = in_steps(keys, reading, named(self._key_files))
         for step, (files, matches) in enumerate(zip(self._key_files, matches_of_steps, strict=True)):
             matters = pc.is_in(matches.keys, value_set=contested)
             rows = matches.rows.filter(matters)

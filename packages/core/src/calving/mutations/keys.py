@@ -141,7 +141,7 @@ class ChangedKeys:
         every = [_joined(part, column.arrow) for part, column in zip(parts, columns, strict=True)]
         is_last = are_last(numbered(every))
         self.columns: list[pa.Array] = [column.filter(is_last) for column in every]
-        steps_of = _joined([_repeated(number, rows.num_rows) for number, rows in batches], pa.int32())
+        steps_of = _joined([repeated(number, rows.num_rows) for number, rows in batches], pa.int32())
         self.last_steps: pa.Array = steps_of.filter(is_last)
         self._numbers: pa.Array | None = None
         self._counts = [0] * len(steps)
@@ -274,7 +274,7 @@ class ChangedKeys:
         return pa.Table.from_arrays(list(indices), self._names)
 
 
-def _repeated(value: int, count: int) -> pa.Array:
+def repeated(value: int, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.int32()), count)
 
 
@@ -287,6 +287,13 @@ def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     if not parts:
         return pa.array([], kind)
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def in_steps(keys: ChangedKeys, reading: ColumnReader, steps: Sequence[Sequence[File]]) -> Sequence[Matches]:
+    """For each step the rows that have one of the keys. ``steps``: the files of which the keys are all keys."""
+    if keys.changes is not None:
+        return keys.changes
+    return keys.found_in_each(reading.all_of(files) for files in steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,12 @@ class Lacking:
             those.append(None)
         return pc.is_in(self.of_rows, value_set=pa.array(those, self.of_rows.type))
 
+    def are_rootless(self, *, otherwise: bool) -> pa.Array:
+        """For each row whether it lacks columns and the row before it is known to be gone. ``otherwise``: for whole
+        rows.
+        """
+        return self.is_so([text.startswith(ROOTLESS) for text in self.texts], otherwise=otherwise)
+
     def left(
         self, root: pa.Array, columns: Mapping[int, pa.Array], steps: Mapping[int, Mapping[int, Sequence[Step]]]
     ) -> pa.Array:
@@ -89,7 +95,7 @@ class Lacking:
         """
         base = self.of_rows.take(root)
         whole = pc.and_(root.is_valid(), base.is_null())
-        rootless = Lacking(self.texts, base).is_so([text.startswith(ROOTLESS) for text in self.texts], otherwise=False)
+        rootless = Lacking(self.texts, base).are_rootless(otherwise=False)
         groups = numbered([whole, rootless, *columns.values()]).dictionary_encode()
         places = pc.index_in(pa.arange(0, len(groups.dictionary)), value_set=groups.indices.cast(pa.int64()))
 

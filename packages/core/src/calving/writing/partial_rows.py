@@ -82,7 +82,7 @@ class PartialRows:
         without a row before it, replaces what was before it. The joined rows are in the order of their last changes.
         """
         lacking = Lacking.of(kept.take(every.order))
-        root = every.last(lacking.is_so([text.startswith(ROOTLESS) for text in lacking.texts], otherwise=True))
+        root = every.last(lacking.are_rootless(otherwise=True))
         first = pc.coalesce(root, every.starts)
         by_place = pc.sort_indices(every.order.take(every.ends))
         runs, first, root = every.chosen(by_place), first.take(by_place), root.take(by_place)
